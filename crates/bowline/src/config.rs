@@ -1,0 +1,158 @@
+//! The configuration of the gateway: what an operator may set, and what it means.
+//!
+//! Reading goes in two stages. `file` reads the TOML as written, every value with its place in
+//! the text; `check` turns that into the types below, which hold only values that can work.
+//! Both add what they find to one list, so an operator sees every problem of a file at once;
+//! `report` shows them, and `mask` decides which parts of the file may be shown.
+//!
+//! The command line may replace single values afterwards (`--server NAME=URL` goes through
+//! [`Server::from_url`], so both ways in obey the same rules). Nothing here opens a socket.
+
+mod check;
+mod file;
+mod headers;
+mod mask;
+mod name;
+mod read;
+mod report;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use self::name::{NameProblem, ServerName};
+pub use self::report::{ConfigErrors, Problem};
+pub use self::url::UrlProblem;
+
+/// Everything the gateway is told before it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where MCP clients connect.
+    pub listen: SocketAddr,
+    /// Where health and metrics are served; `None` when switched off.
+    pub admin: Option<SocketAddr>,
+    /// Where sessions are kept.
+    pub store: StoreKind,
+    /// How much the gateway takes on before it refuses.
+    pub limits: Limits,
+    /// The MCP servers behind the gateway, by the name that clients use in the path.
+    pub servers: BTreeMap<ServerName, Server>,
+}
+
+/// The kind of store that keeps sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In this process; sessions end with it.
+    #[default]
+    Memory,
+}
+
+/// How much the gateway takes on before it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions kept at the same time.
+    pub sessions: usize,
+    /// Event streams open at the same time.
+    pub streams: usize,
+    /// The largest body of one message, in bytes.
+    pub body_bytes: usize,
+    /// How long a session is kept after its last use.
+    pub session_idle: Duration,
+}
+
+/// One MCP server behind the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its endpoint; path and query are as written.
+    pub url: http::Uri,
+    /// Headers added to every request; every value is marked sensitive, so `Debug` hides it.
+    pub headers: http::HeaderMap,
+    /// How long to wait for a connection.
+    pub connect_timeout: Duration,
+}
+
+/// A configuration file that could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file could not be read.
+    #[error("cannot read the configuration file {}", path.display())]
+    Read {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// Why it could not be read.
+        source: io::Error,
+    },
+    /// The file was read, and something in it is wrong.
+    #[error(transparent)]
+    Invalid(#[from] ConfigErrors),
+}
+
+// === impl Config ===
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6270)),
+            admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271))),
+            store: StoreKind::default(),
+            limits: Limits::default(),
+            servers: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration from TOML; `source_name` stands for the file in error messages.
+    pub fn parse(source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        let mut findings = report::Findings::default();
+        let config = file::read(text, &mut findings)
+            .map(|written| check::check(written, &mut findings))
+            .unwrap_or_default();
+        findings.into_result(source_name, text).map(|()| config)
+    }
+
+    /// Reads a configuration from a TOML file.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let text = fs::read_to_string(path).map_err(|source| LoadError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self::parse(&path.display().to_string(), &text)?)
+    }
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 100_000,
+            streams: 20_000,
+            body_bytes: 8 * 1024 * 1024,
+            session_idle: Duration::from_secs(30 * 60),
+        }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// How long to wait for a connection unless told otherwise.
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// A server at this URL, with no headers of its own and the default timeout.
+    pub fn from_url(text: &str) -> Result<Self, UrlProblem> {
+        Ok(Self {
+            url: url::parse(text)?,
+            headers: http::HeaderMap::new(),
+            connect_timeout: Self::CONNECT_TIMEOUT,
+        })
+    }
+}

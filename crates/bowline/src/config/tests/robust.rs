@@ -1,0 +1,81 @@
+//! Whatever the text, parsing ends with a configuration or with problems that can be shown.
+
+use proptest::prelude::*;
+
+use super::Config;
+
+const VALID: &str = r#"listen = "127.0.0.1:6270"
+admin = "off"
+store = { kind = "memory" }
+[limits]
+sessions = 5
+session_idle = "30m"
+[servers.a]
+url = "https://mcp.example.com/mcp?x=é"
+headers = { Authorization = "Bearer x", "X-漢" = '''y''' }
+[servers."b.c"]
+url = "http://h"
+connect_timeout = "10s"
+"#;
+
+fn parses_or_reports(text: &str) {
+    let Err(errors) = Config::parse("bowline.toml", text) else {
+        return;
+    };
+    assert!(!errors.is_empty());
+    let rendered = errors.render(false);
+    assert!(!errors.render(true).is_empty());
+    for problem in errors.iter() {
+        assert!(!problem.message().is_empty() && !problem.help().is_empty());
+        let (line, column) = (problem.line(), problem.column());
+        let written = text.split('\n').nth(line - 1).unwrap();
+        assert!(column <= written.chars().count() + 1);
+        assert!(
+            rendered.contains(&format!("bowline.toml:{line}:{column}\n")),
+            "{rendered}"
+        );
+    }
+}
+
+/// A valid file with some stretches replaced by other text.
+fn mutated() -> impl Strategy<Value = String> {
+    let new = prop_oneof![
+        "[\"'={}\\[\\],.#\\\\\n\r\t :@/0-9a-z\u{0}é漢-]{0,4}",
+        prop::sample::select(vec![
+            "\"\"\"",
+            "'''",
+            "[[",
+            "]]",
+            "99999999999999999999",
+            "\u{feff}"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let edit = (any::<prop::sample::Index>(), 0..6_usize, new);
+    prop::collection::vec(edit, 1..5).prop_map(|edits| {
+        let mut chars: Vec<char> = VALID.chars().collect();
+        for (at, removed, new) in edits {
+            let start = at.index(chars.len() + 1);
+            let end = (start + removed).min(chars.len());
+            chars.splice(start..end, new.chars());
+        }
+        chars.into_iter().collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text(text in any::<String>()) {
+        parses_or_reports(&text);
+    }
+
+    #[test]
+    fn text_that_looks_like_toml(text in "([a-z.\"]{1,6}( = |\\.|\\]\n|\n)[\\[{\"']?[0-9a-zé,]{0,4}[\\]}\"']?\n?){0,8}") {
+        parses_or_reports(&text);
+    }
+
+    #[test]
+    fn mutated_files(text in mutated()) {
+        parses_or_reports(&text);
+    }
+}

@@ -1,0 +1,62 @@
+//! What was sent upstream goes on when the client that asked for it leaves; what was not is dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio_util::task::TaskTracker;
+
+use crate::body::Sent;
+
+/// A future that moves to a task of its own if it is dropped after its request was sent.
+///
+/// Until then it runs in the client's own task: no spawn and no channel for the common case.
+pub(crate) struct SeeThrough<F>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    future: Option<Pin<Box<F>>>,
+    sent: Sent,
+    tracker: TaskTracker,
+}
+
+/// Wraps `future`, whose request tells through `sent` that it has begun to leave.
+pub(crate) fn see_through<F>(future: F, sent: Sent, tracker: TaskTracker) -> SeeThrough<F>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    SeeThrough {
+        future: Some(Box::pin(future)),
+        sent,
+        tracker,
+    }
+}
+
+impl<F> Future for SeeThrough<F>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(future) = &mut self.future else {
+            return Poll::Pending;
+        };
+        let output = std::task::ready!(future.as_mut().poll(cx));
+        self.future = None;
+        Poll::Ready(output)
+    }
+}
+
+impl<F> Drop for SeeThrough<F>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take()
+            && self.sent.get()
+        {
+            self.tracker.spawn(future);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The only way out: every outbound HTTP request is made here.
+//!
+//! One [`Pool`] belongs to one endpoint. It speaks HTTP/1.1 on connections of its own rather than
+//! through a general client, because the gateway must know two things that a general client hides:
+//! whether a failed request had begun to leave, and how long a connection was idle.
+
+mod cookies;
+mod dial;
+mod pool;
+
+pub(crate) use cookies::{Jar, Place};
+pub(crate) use dial::{Origin, Tls};
+pub(crate) use pool::{Pool, UpstreamBody};
+
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why a request got no answer.
+#[derive(Debug, Error)]
+pub(crate) enum EgressError {
+    /// The name has no address, or nobody there accepts connections.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// Neither accepted nor refused in time.
+    #[error("no connection within {0:?}")]
+    ConnectTimeout(Duration),
+    /// The TLS handshake failed.
+    #[error("TLS handshake failed: {0}")]
+    Tls(io::Error),
+    /// The connection broke before the request began to leave.
+    #[error("the connection closed before the request was sent: {0}")]
+    NotSent(hyper::Error),
+    /// The connection broke after the request began to leave and before its answer came.
+    #[error("the connection broke before an answer came: {0}")]
+    Broken(hyper::Error),
+}
+
+impl EgressError {
+    /// Whether the server may have seen the request.
+    pub(crate) fn may_have_run(&self) -> bool {
+        match self {
+            Self::Broken(_) => true,
+            Self::Connect(_) | Self::ConnectTimeout(_) | Self::Tls(_) | Self::NotSent(_) => false,
+        }
+    }
+}

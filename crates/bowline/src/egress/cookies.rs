@@ -1,0 +1,177 @@
+//! The cookies of one leg: what a balancer set, sent back to exactly the origin that set it.
+//!
+//! RFC 6265 for a jar that only ever sees one origin: `Domain` is checked but never widens a
+//! cookie, paths and expiry count, `Secure` means https. Count and size are capped. The jar lies
+//! below everything that judges an answer, so that a cookie on an error counts too.
+
+use cookie::{Cookie, Expiration};
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::clock;
+
+/// More cookies than any balancer sets; the oldest gives way.
+const MAX_COOKIES: usize = 32;
+/// The size that browsers allow for one cookie.
+const MAX_COOKIE_BYTES: usize = 4096;
+
+/// The cookies of one leg.
+#[derive(Debug, Default)]
+pub(crate) struct Jar {
+    /// Longer paths first, then older first: the order in which they are sent.
+    cookies: Vec<Kept>,
+}
+
+/// Where a request goes, as far as cookies care.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) https: bool,
+    pub(crate) host: &'a str,
+    pub(crate) path: &'a str,
+}
+
+struct Kept {
+    name: Box<str>,
+    value: Box<str>,
+    path: Box<str>,
+    https_only: bool,
+    expires: Option<i64>,
+}
+
+// === impl Jar ===
+
+impl Jar {
+    /// Takes every `Set-Cookie` of an answer that came from `place`.
+    pub(crate) fn store(&mut self, headers: &HeaderMap, place: Place<'_>) {
+        for value in headers.get_all(header::SET_COOKIE) {
+            if value.len() <= MAX_COOKIE_BYTES
+                && let Ok(text) = value.to_str()
+                && let Ok(cookie) = Cookie::parse(text)
+            {
+                self.keep(&cookie, place, clock::unix_seconds());
+            }
+        }
+    }
+
+    /// The `Cookie` header for a request to `place`, if any cookie belongs there.
+    pub(crate) fn header(&self, place: Place<'_>) -> Option<HeaderValue> {
+        if self.cookies.is_empty() {
+            return None;
+        }
+        self.header_at(place, clock::unix_seconds())
+    }
+
+    fn header_at(&self, place: Place<'_>, now: i64) -> Option<HeaderValue> {
+        let mut text = String::new();
+        for cookie in self
+            .cookies
+            .iter()
+            .filter(|cookie| cookie.goes_to(place, now))
+        {
+            if !text.is_empty() {
+                text.push_str("; ");
+            }
+            text.push_str(&cookie.name);
+            text.push('=');
+            text.push_str(&cookie.value);
+        }
+        let mut value = HeaderValue::try_from(text)
+            .ok()
+            .filter(|text| !text.is_empty())?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    fn keep(&mut self, cookie: &Cookie<'_>, place: Place<'_>, now: i64) {
+        if cookie.name().is_empty()
+            || !cookie
+                .domain()
+                .is_none_or(|domain| is_within(place.host, domain))
+        {
+            return;
+        }
+        let kept = Kept::new(cookie, place, now);
+        let same = |other: &Kept| other.name == kept.name && other.path == kept.path;
+        let expired = kept.is_expired(now);
+        match self.cookies.iter().position(same) {
+            Some(at) if expired => drop(self.cookies.remove(at)),
+            Some(at) => self.cookies[at] = kept,
+            None if expired => {}
+            None => self.insert(kept),
+        }
+    }
+
+    fn insert(&mut self, kept: Kept) {
+        if self.cookies.len() >= MAX_COOKIES {
+            self.cookies.remove(0);
+        }
+        let at = self
+            .cookies
+            .partition_point(|other| other.path.len() >= kept.path.len());
+        self.cookies.insert(at, kept);
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn new(cookie: &Cookie<'_>, place: Place<'_>, now: i64) -> Self {
+        // Max-Age wins over Expires (RFC 6265, 5.3).
+        let expires = match (cookie.max_age(), cookie.expires()) {
+            (Some(age), _) => Some(now.saturating_add(age.whole_seconds())),
+            (None, Some(Expiration::DateTime(date))) => Some(date.unix_timestamp()),
+            (None, Some(Expiration::Session) | None) => None,
+        };
+        let path = cookie.path().filter(|path| path.starts_with('/'));
+        Self {
+            name: cookie.name().into(),
+            value: cookie.value().into(),
+            path: path.unwrap_or_else(|| default_path(place.path)).into(),
+            https_only: cookie.secure() == Some(true),
+            expires,
+        }
+    }
+
+    fn is_expired(&self, now: i64) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    fn goes_to(&self, place: Place<'_>, now: i64) -> bool {
+        !self.is_expired(now)
+            && (place.https || !self.https_only)
+            && path_matches(place.path, &self.path)
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}=…", self.name)
+    }
+}
+
+/// The directory of a request's path (RFC 6265, 5.1.4).
+fn default_path(request: &str) -> &str {
+    match request.rfind('/') {
+        Some(0) | None => "/",
+        Some(last) => &request[..last],
+    }
+}
+
+fn path_matches(request: &str, cookie: &str) -> bool {
+    request
+        .strip_prefix(cookie)
+        .is_some_and(|rest| rest.is_empty() || cookie.ends_with('/') || rest.starts_with('/'))
+}
+
+/// Whether a host may set a cookie for this domain: its own, or one above it.
+fn is_within(host: &str, domain: &str) -> bool {
+    let domain = domain.trim_start_matches('.');
+    let Some(cut) = host.len().checked_sub(domain.len()) else {
+        return false;
+    };
+    host.is_char_boundary(cut)
+        && host[cut..].eq_ignore_ascii_case(domain)
+        && (cut == 0 || host[..cut].ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests;

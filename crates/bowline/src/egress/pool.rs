@@ -1,0 +1,259 @@
+//! Connections to one endpoint, kept while they are surely alive.
+//!
+//! An idle connection is dropped after [`MAX_IDLE`], or before the time that the server announced
+//! in `Keep-Alive`, so that a server that closes an idle connection just as a request leaves (which
+//! would look like an unknown outcome) is rare rather than daily.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::EgressError;
+use super::dial::{Dialled, Origin, Tls};
+use crate::body::Outgoing;
+
+/// Below every common server's own idle limit (Node's is 5 s).
+const MAX_IDLE: Duration = Duration::from_secs(4);
+
+/// The most of one answer that is read ahead of a slow reader.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// Sends requests to one endpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    origin: Origin,
+    tls: Tls,
+    connect_timeout: Duration,
+    /// Oldest first.
+    idle: Mutex<VecDeque<Idle>>,
+    tracker: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: SendRequest<Outgoing>,
+    until: Instant,
+}
+
+/// An answer's body; when it ends, its connection goes back to the pool.
+#[derive(Debug)]
+pub(crate) struct UpstreamBody {
+    incoming: Incoming,
+    lease: Option<Lease>,
+}
+
+/// A connection in use.
+#[derive(Debug)]
+struct Lease {
+    sender: SendRequest<Outgoing>,
+    pool: Pool,
+    max_idle: Duration,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(crate) fn new(
+        origin: Origin,
+        tls: Tls,
+        connect_timeout: Duration,
+        tracker: TaskTracker,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            origin,
+            tls,
+            connect_timeout,
+            idle: Mutex::default(),
+            tracker,
+        }))
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    ///
+    /// A request that provably was not written to an idle connection that had just closed is
+    /// written to another; nothing else is tried twice here.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Outgoing>,
+    ) -> Result<Response<UpstreamBody>, EgressError> {
+        while let Some(mut sender) = self.reuse().await {
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok(self.lease(sender, response)),
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(EgressError::Broken(failed.into_error())),
+                },
+            }
+        }
+        let mut sender = self.connect().await?;
+        match sender.try_send_request(request).await {
+            Ok(response) => Ok(self.lease(sender, response)),
+            Err(failed) if failed.message().is_some() => {
+                Err(EgressError::NotSent(failed.into_error()))
+            }
+            Err(failed) => Err(EgressError::Broken(failed.into_error())),
+        }
+    }
+
+    /// Closes connections that were idle for too long.
+    pub(crate) fn drop_stale(&self) {
+        let now = Instant::now();
+        self.0.idle.lock().retain(|idle| idle.until > now);
+    }
+
+    /// The connection that was used last, if it is still good.
+    async fn reuse(&self) -> Option<SendRequest<Outgoing>> {
+        loop {
+            let mut idle = self.0.idle.lock().pop_back()?;
+            if idle.until > Instant::now() && idle.sender.ready().await.is_ok() {
+                return Some(idle.sender);
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Outgoing>, EgressError> {
+        let inner = &self.0;
+        match inner.origin.dial(&inner.tls, inner.connect_timeout).await? {
+            Dialled::Plain(stream) => self.handshake(TokioIo::new(stream)).await,
+            Dialled::Tls(stream) => self.handshake(TokioIo::new(stream)).await,
+        }
+    }
+
+    async fn handshake<I>(&self, io: I) -> Result<SendRequest<Outgoing>, EgressError>
+    where
+        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(READ_BUFFER)
+            .handshake(io)
+            .await
+            .map_err(EgressError::NotSent)?;
+        self.0.tracker.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "upstream connection ended");
+            }
+        });
+        Ok(sender)
+    }
+
+    fn lease(
+        &self,
+        sender: SendRequest<Outgoing>,
+        response: Response<Incoming>,
+    ) -> Response<UpstreamBody> {
+        let max_idle = max_idle(response.headers());
+        response.map(|incoming| {
+            let mut body = UpstreamBody {
+                lease: Some(Lease {
+                    sender,
+                    pool: self.clone(),
+                    max_idle,
+                }),
+                incoming,
+            };
+            if body.incoming.is_end_stream() {
+                body.give_back();
+            }
+            body
+        })
+    }
+}
+
+/// How long a connection may rest after this answer.
+fn max_idle(headers: &HeaderMap) -> Duration {
+    let announced = headers
+        .get("keep-alive")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| {
+            text.split(',')
+                .find_map(|part| part.trim().strip_prefix("timeout="))
+        })
+        .and_then(|seconds| seconds.trim().parse().ok());
+    match announced {
+        Some(seconds) => MAX_IDLE.min(Duration::from_secs(seconds).saturating_sub(MARGIN)),
+        None => MAX_IDLE,
+    }
+}
+
+/// How long before the announced end an idle connection is no longer trusted.
+const MARGIN: Duration = Duration::from_secs(1);
+
+// === impl UpstreamBody ===
+
+impl UpstreamBody {
+    fn give_back(&mut self) {
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
+        if lease.max_idle.is_zero() || lease.sender.is_closed() {
+            return;
+        }
+        lease.pool.0.idle.lock().push_back(Idle {
+            sender: lease.sender,
+            until: Instant::now() + lease.max_idle,
+        });
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        if frame.is_none() || self.incoming.is_end_stream() {
+            self.give_back();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_servers_own_keep_alive_shortens_the_rest() {
+        let rest = |text| {
+            let value = HeaderValue::from_static(text);
+            max_idle(&HeaderMap::from_iter([(
+                http::HeaderName::from_static("keep-alive"),
+                value,
+            )]))
+        };
+        assert_eq!(rest("timeout=5"), Duration::from_secs(4));
+        assert_eq!(rest("max=100, timeout=2"), Duration::from_secs(1));
+        assert_eq!(rest("timeout=1"), Duration::ZERO);
+        assert_eq!(rest("timeout=3600"), MAX_IDLE);
+        assert_eq!(rest("nonsense"), MAX_IDLE);
+        assert_eq!(max_idle(&HeaderMap::new()), MAX_IDLE);
+    }
+}

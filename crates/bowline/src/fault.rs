@@ -1,0 +1,244 @@
+//! Every way in which a request is refused or fails, and how the client hears of it.
+//!
+//! This is the one table: blame, HTTP status, JSON-RPC code, the reason's name, whether trying
+//! again may help. No other place turns an error into a status.
+
+use std::fmt::Write as _;
+
+use bowline_wire::message::Malformed;
+use bowline_wire::version;
+use http::StatusCode;
+use thiserror::Error;
+
+use crate::config::ServerName;
+use crate::upstream::UpstreamError;
+
+/// JSON-RPC error codes: the protocol's own, and Bowline's outside the reserved range.
+pub(crate) mod codes {
+    pub(crate) const PARSE_ERROR: i64 = -32700;
+    pub(crate) const INVALID_REQUEST: i64 = -32600;
+    pub(crate) const INTERNAL_ERROR: i64 = -32603;
+    /// Only ever with 404, in the session era.
+    pub(crate) const SESSION_NOT_FOUND: i64 = -32001;
+    pub(crate) const OUTCOME_UNKNOWN: i64 = -31001;
+    pub(crate) const UPSTREAM_UNAVAILABLE: i64 = -31002;
+    pub(crate) const SIGN_IN_NEEDED: i64 = -31003;
+    pub(crate) const OVERLOADED: i64 = -31005;
+}
+
+/// Why a request was not served.
+#[derive(Debug, Error)]
+pub(crate) enum Fault {
+    #[error(
+        "this Host is not served here; a gateway on a loopback address answers to localhost, 127.0.0.1 and [::1]"
+    )]
+    Host,
+    #[error("pages of this Origin may not use this gateway")]
+    Origin,
+    #[error("nothing is served at this path; sessions live at /mcp/{{server}}")]
+    NoSuchPath,
+    #[error(
+        "no server of this name is configured; the path is /mcp/{{server}}, with a name from [servers]"
+    )]
+    NoSuchServer,
+    #[error("several servers are configured, so the path must name one: /mcp/{{server}}")]
+    ServerNotNamed,
+    #[error("there is no authorization metadata here: this gateway asks for no token")]
+    NoMetadata,
+    #[error("this method is not served here; use GET, POST or DELETE")]
+    Method,
+    #[error(
+        "the answer may be JSON or an event stream, so Accept must allow both application/json and text/event-stream"
+    )]
+    AcceptForPost,
+    #[error("the answer is an event stream, so Accept must allow text/event-stream")]
+    AcceptForGet,
+    #[error("the body must be JSON: send Content-Type: application/json")]
+    ContentType,
+    #[error("the body is larger than {limit} bytes ([limits] body_bytes)")]
+    BodyTooLarge { limit: usize },
+    #[error("the body did not arrive in time")]
+    BodyTimeout,
+    #[error("the body broke off")]
+    BodyBroken,
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(
+        "Mcp-Session-Id is missing: send `initialize` first and repeat the id that its answer carries"
+    )]
+    SessionRequired,
+    #[error("Session not found")]
+    UnknownSession,
+    #[error("MCP-Protocol-Version is not one that this gateway speaks ({})", version::SUPPORTED.join(", "))]
+    ProtocolVersion,
+    #[error("this answers no request that this session was asked")]
+    StrayAnswer,
+    #[error("Last-Event-ID is not an id that this session was given")]
+    LastEventId,
+    #[error("too many sessions ([limits] sessions); try again later")]
+    TooManySessions,
+    #[error("too many streams ([limits] streams); try again later")]
+    TooManyStreams,
+    #[error("the gateway's random source failed")]
+    Random,
+    #[error("server {server:?}: {error}")]
+    Upstream {
+        server: ServerName,
+        generation: u32,
+        error: UpstreamError,
+    },
+}
+
+/// How a fault is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Telling {
+    pub(crate) status: StatusCode,
+    pub(crate) code: i64,
+    /// The reason's name, in logs and in `data.reason`.
+    pub(crate) reason: &'static str,
+    /// Seconds after which trying again may help.
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl Fault {
+    /// The row of this fault.
+    pub(crate) fn telling(&self) -> Telling {
+        use codes::{INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, PARSE_ERROR, SESSION_NOT_FOUND};
+        let row = |status, code, reason| Telling {
+            status,
+            code,
+            reason,
+            retry_after: None,
+        };
+        let overloaded = |reason| Telling {
+            retry_after: Some(5),
+            ..row(StatusCode::SERVICE_UNAVAILABLE, OVERLOADED, reason)
+        };
+        match self {
+            Self::Host => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "host_not_allowed"),
+            Self::Origin => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "origin_not_allowed"),
+            Self::NoSuchPath => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_path"),
+            Self::NoSuchServer => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_server"),
+            Self::ServerNotNamed => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "server_not_named"),
+            Self::NoMetadata => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_metadata"),
+            Self::Method => row(
+                StatusCode::METHOD_NOT_ALLOWED,
+                INVALID_REQUEST,
+                "method_not_allowed",
+            ),
+            Self::AcceptForPost | Self::AcceptForGet => row(
+                StatusCode::NOT_ACCEPTABLE,
+                INVALID_REQUEST,
+                "not_acceptable",
+            ),
+            Self::ContentType => row(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                INVALID_REQUEST,
+                "unsupported_media_type",
+            ),
+            Self::BodyTooLarge { .. } => row(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                INVALID_REQUEST,
+                "body_too_large",
+            ),
+            Self::BodyTimeout => row(StatusCode::REQUEST_TIMEOUT, INVALID_REQUEST, "body_timeout"),
+            Self::BodyBroken => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "body_broken"),
+            Self::Malformed(Malformed::NotJson(_)) => {
+                row(StatusCode::BAD_REQUEST, PARSE_ERROR, "not_json")
+            }
+            Self::Malformed(Malformed::Batch) => {
+                row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "batch")
+            }
+            Self::Malformed(Malformed::NotJsonRpc(_)) => {
+                row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "not_json_rpc")
+            }
+            Self::SessionRequired => {
+                row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "session_required")
+            }
+            Self::UnknownSession => {
+                row(StatusCode::NOT_FOUND, SESSION_NOT_FOUND, "unknown_session")
+            }
+            Self::ProtocolVersion => {
+                row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "protocol_version")
+            }
+            Self::StrayAnswer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "stray_answer"),
+            Self::LastEventId => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "last_event_id"),
+            Self::TooManySessions => overloaded("too_many_sessions"),
+            Self::TooManyStreams => overloaded("too_many_streams"),
+            Self::Random => row(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                INTERNAL_ERROR,
+                "random_source",
+            ),
+            Self::Upstream { error, .. } => upstream_telling(error),
+        }
+    }
+
+    /// The body: a JSON-RPC error that echoes the request's id (JSON text), or has none.
+    pub(crate) fn body(&self, id: Option<&str>) -> String {
+        let telling = self.telling();
+        let mut body = String::from(r#"{"jsonrpc":"2.0","#);
+        if let Some(id) = id {
+            // Writing to a String cannot fail.
+            _ = write!(body, r#""id":{id},"#);
+        }
+        let message = serde_json::Value::from(self.to_string());
+        _ = write!(
+            body,
+            r#""error":{{"code":{},"message":{message},"data":{{"reason":"{}""#,
+            telling.code, telling.reason
+        );
+        if let Self::Upstream {
+            server, generation, ..
+        } = self
+        {
+            _ = write!(body, r#","server":"{server}","generation":{generation}"#);
+        }
+        body.push_str("}}}");
+        body
+    }
+}
+
+fn upstream_telling(error: &UpstreamError) -> Telling {
+    use codes::{OUTCOME_UNKNOWN, SIGN_IN_NEEDED, UPSTREAM_UNAVAILABLE};
+    let bad_gateway = |code, reason| Telling {
+        status: StatusCode::BAD_GATEWAY,
+        code,
+        reason,
+        retry_after: None,
+    };
+    match error {
+        UpstreamError::NoAnswer(error) if error.may_have_run() => {
+            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
+        }
+        UpstreamError::NoAnswer(_) => Telling {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(5),
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unreachable")
+        },
+        UpstreamError::SessionLost => Telling {
+            status: StatusCode::NOT_FOUND,
+            ..bad_gateway(codes::SESSION_NOT_FOUND, "upstream_session_lost")
+        },
+        UpstreamError::Refused(StatusCode::UNAUTHORIZED) => {
+            bad_gateway(SIGN_IN_NEEDED, "upstream_unauthorized")
+        }
+        UpstreamError::Refused(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_forbidden"),
+        UpstreamError::Redirected(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_redirected"),
+        UpstreamError::NotMcp(
+            status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT),
+        ) => Telling {
+            status: *status,
+            retry_after: Some(5),
+            ..bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
+        },
+        UpstreamError::NotMcp(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
+        UpstreamError::BadSessionId(_) | UpstreamError::SeveralSessionIds => {
+            bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_session_id")
+        }
+        UpstreamError::BadInitialize => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_initialize"),
+        UpstreamError::BadBody(_) | UpstreamError::Stream(_) => {
+            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Replies as HTTP responses: whole bodies, and streams with a heartbeat.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bowline_wire::{header as mcp, media};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+use tokio_util::task::TaskTracker;
+
+use crate::fault::Fault;
+use crate::leg::StreamError;
+use crate::session::{InUse, LiveStream};
+
+/// How long a stream of events stays silent before a comment shows that it lives. Common
+/// balancers cut connections that are silent for 30 s or more.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT_COMMENT: &[u8] = b": keep-alive\n\n";
+
+/// The body of a response to a client.
+#[derive(Debug)]
+pub(crate) enum ReplyBody {
+    Whole(Option<Bytes>),
+    Stream(Box<StreamBody>),
+}
+
+/// A live stream as a body. Dropping it is the client's disconnect.
+#[derive(Debug)]
+pub(crate) struct StreamBody {
+    stream: Arc<LiveStream>,
+    in_use: InUse,
+    tracker: TaskTracker,
+    heartbeat: Option<Heartbeat>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug)]
+struct Heartbeat {
+    timer: Pin<Box<Sleep>>,
+    /// Moved with every event; the timer is only moved when it fires, which is rarer.
+    next: Instant,
+}
+
+/// A response with a whole body.
+pub(crate) fn whole(
+    status: StatusCode,
+    content_type: Option<HeaderValue>,
+    body: Bytes,
+) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Whole(Some(body)));
+    *response.status_mut() = status;
+    if let Some(content_type) = content_type {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+/// A response with JSON of our own.
+pub(crate) fn json(status: StatusCode, body: String) -> Response<ReplyBody> {
+    whole(
+        status,
+        Some(HeaderValue::from_static(media::JSON)),
+        body.into(),
+    )
+}
+
+/// A fault as a response, echoing the id of the request (JSON text) if there is one.
+pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
+    let telling = fault.telling();
+    tracing::debug!(
+        reason = telling.reason,
+        status = telling.status.as_u16(),
+        "refused"
+    );
+    let mut response = json(telling.status, fault.body(id));
+    let headers = response.headers_mut();
+    if let Some(seconds) = telling.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if telling.status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(
+            http::header::ALLOW,
+            HeaderValue::from_static("GET, POST, DELETE"),
+        );
+    }
+    response
+}
+
+/// A response without a body.
+pub(crate) fn empty(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Whole(None));
+    *response.status_mut() = status;
+    response
+}
+
+/// A live stream as a response.
+pub(crate) fn stream(
+    status: StatusCode,
+    content_type: Option<HeaderValue>,
+    body: StreamBody,
+) -> Response<ReplyBody> {
+    let is_events = body.heartbeat.is_some();
+    let mut response = Response::new(ReplyBody::Stream(Box::new(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    if let Some(content_type) = content_type {
+        headers.insert(CONTENT_TYPE, content_type);
+    }
+    if is_events {
+        headers.insert(
+            CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, no-transform"),
+        );
+        headers.insert(mcp::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+    response
+}
+
+// === impl StreamBody ===
+
+impl StreamBody {
+    pub(crate) fn new(
+        stream: Arc<LiveStream>,
+        in_use: InUse,
+        tracker: TaskTracker,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            stream,
+            in_use,
+            tracker,
+            heartbeat: None,
+            _permit: permit,
+        }
+    }
+
+    /// Shows signs of life between events.
+    pub(crate) fn with_heartbeat(mut self) -> Self {
+        let next = Instant::now() + HEARTBEAT;
+        self.heartbeat = Some(Heartbeat {
+            timer: Box::pin(tokio::time::sleep_until(next)),
+            next,
+        });
+        self
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        let session = Arc::clone(self.in_use.session());
+        let stream = Arc::clone(&self.stream);
+        if stream.must_be_read_out() {
+            self.tracker.spawn(async move {
+                let next = || std::future::poll_fn(|cx| stream.poll_next(cx));
+                while let Some(Ok(_)) = next().await {}
+                session.detach(&stream);
+            });
+        } else {
+            stream.end();
+            session.detach(&stream);
+        }
+    }
+}
+
+// === impl Heartbeat ===
+
+impl Heartbeat {
+    fn put_off(&mut self) {
+        self.next = Instant::now() + HEARTBEAT;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let due = self.next <= Instant::now();
+            if due {
+                self.put_off();
+            }
+            self.timer.as_mut().reset(self.next);
+            if due {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+// === impl ReplyBody ===
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = StreamError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
+        let body = match &mut *self {
+            Self::Whole(bytes) => {
+                return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
+            }
+            Self::Stream(body) => body,
+        };
+        match (body.stream.poll_next(cx), &mut body.heartbeat) {
+            (Poll::Ready(next), heartbeat) => {
+                if let Some(heartbeat) = heartbeat {
+                    heartbeat.put_off();
+                }
+                Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
+            }
+            (Poll::Pending, Some(heartbeat)) => {
+                let comment = || Some(Ok(Frame::data(Bytes::from_static(HEARTBEAT_COMMENT))));
+                heartbeat.poll(cx).map(|()| comment())
+            }
+            (Poll::Pending, None) => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}

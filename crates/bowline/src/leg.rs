@@ -1,0 +1,90 @@
+//! One session's conversation with one upstream.
+//!
+//! A leg knows the id that the upstream issued, the negotiated revision and the cookies, and puts
+//! them on everything that it sends. It rewrites what must carry the leg's mark on its way to the
+//! client, and nothing else.
+
+mod listen;
+mod open;
+mod relay;
+mod rewrite;
+mod send;
+
+pub(crate) use listen::listen;
+pub(crate) use open::{First, open};
+pub(crate) use relay::{Relay, StreamError};
+pub(crate) use send::{Reply, notify, request};
+
+use std::sync::Arc;
+
+use bowline_wire::id::UpstreamSessionId;
+use http::HeaderValue;
+use parking_lot::Mutex;
+
+use crate::egress::Jar;
+use crate::upstream::{Link, Upstream};
+
+/// One session's conversation with one upstream.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) at: LegRef,
+    session_id: Option<UpstreamSessionId>,
+    version: HeaderValue,
+    jar: Mutex<Jar>,
+}
+
+/// Which leg of a session, and which life of it: what marks carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LegRef {
+    pub(crate) leg: u16,
+    pub(crate) generation: u32,
+}
+
+// === impl Leg ===
+
+impl Leg {
+    /// The protocol revision that client and upstream agreed on.
+    pub(crate) fn version(&self) -> &str {
+        self.version.to_str().unwrap_or_default()
+    }
+
+    /// What ties a request to the upstream's session.
+    pub(crate) fn link(&self) -> Link<'_> {
+        Link {
+            session_id: self.session_id.as_ref(),
+            version: Some(&self.version),
+            jar: &self.jar,
+        }
+    }
+}
+
+// === impl LegRef ===
+
+impl LegRef {
+    const BYTES: usize = 6;
+
+    /// The first life of a session's only leg.
+    pub(crate) const FIRST: Self = Self {
+        leg: 0,
+        generation: 1,
+    };
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..2].copy_from_slice(&self.leg.to_be_bytes());
+        bytes[2..].copy_from_slice(&self.generation.to_be_bytes());
+        bytes
+    }
+
+    /// Reads one from the front, and what follows it.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (leg, rest) = bytes.split_first_chunk::<2>()?;
+        let (generation, rest) = rest.split_first_chunk::<4>()?;
+        let at = Self {
+            leg: u16::from_be_bytes(*leg),
+            generation: u32::from_be_bytes(*generation),
+        };
+        Some((at, rest))
+    }
+}

@@ -1,0 +1,105 @@
+//! Opening a leg: the client's `initialize`, sent as it came, without any session id.
+
+use std::sync::Arc;
+
+use bowline_wire::id::UpstreamSessionId;
+use bowline_wire::message::Message;
+use bowline_wire::{header, media};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use parking_lot::Mutex;
+
+use super::relay::{EventRelay, Relay};
+use super::rewrite::Rewrite;
+use super::send::{MAX_HELD_ANSWER, Reply};
+use super::{Leg, LegRef};
+use crate::body::{Sent, read_limited};
+use crate::egress::Jar;
+use crate::session::{Born, Seal};
+use crate::upstream::{Answer, Link, Upstream, UpstreamError};
+
+/// What came of `initialize`.
+#[derive(Debug)]
+pub(crate) struct First {
+    /// The leg, unless the server declined.
+    pub(crate) leg: Option<Leg>,
+    /// The server's answer, for the client.
+    pub(crate) reply: Reply,
+}
+
+/// Sends `initialize` and waits until the server's answer to it is known.
+pub(crate) async fn open(
+    upstream: Arc<Upstream>,
+    message: Message,
+    seal: &Seal,
+    sent: Sent,
+) -> Result<First, UpstreamError> {
+    let jar = Mutex::new(Jar::default());
+    let link = Link {
+        session_id: None,
+        version: None,
+        jar: &jar,
+    };
+    let answer = upstream.post(link, message.raw().clone(), sent).await?;
+    if answer.status != StatusCode::OK {
+        return Ok(First {
+            leg: None,
+            reply: Reply::of(answer, None)?,
+        });
+    }
+    let headers = answer.headers.clone();
+    let (initialized, reply) = read_result(answer, &message, seal).await?;
+    let Some(version) = initialized.negotiated_version() else {
+        return Ok(First { leg: None, reply });
+    };
+    let version = HeaderValue::from_str(&version).map_err(|_| UpstreamError::BadInitialize)?;
+    let leg = Leg {
+        session_id: issued_id(&headers)?,
+        upstream,
+        at: LegRef::FIRST,
+        version,
+        jar,
+    };
+    Ok(First {
+        leg: Some(leg),
+        reply,
+    })
+}
+
+/// The id that the server issued, if it did; two of them would be two servers' word for one thing.
+fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>, UpstreamError> {
+    let mut ids = headers.get_all(header::SESSION_ID).iter();
+    match (ids.next(), ids.next()) {
+        (None, _) => Ok(None),
+        (Some(id), None) => Ok(Some(UpstreamSessionId::issued(id)?)),
+        (Some(_), Some(_)) => Err(UpstreamError::SeveralSessionIds),
+    }
+}
+
+/// Reads up to the answer, which may come as one message or among events.
+async fn read_result(
+    answer: Answer,
+    request: &Message,
+    seal: &Seal,
+) -> Result<(Message, Reply), UpstreamError> {
+    let id = request.id().unwrap_or_default();
+    if answer.is(media::EVENT_STREAM) {
+        let born = Born::Request(id.into());
+        let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
+        let mut events = EventRelay::new(answer.body, rewrite);
+        let message = events.until_answer(id).await?;
+        return Ok((message, Reply::events(Relay::Events(events))));
+    }
+    let content_type = answer.content_type().cloned();
+    let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;
+    let message = Message::parse(whole.clone()).map_err(|_| UpstreamError::BadInitialize)?;
+    if message.id() != Some(id) {
+        return Err(UpstreamError::BadInitialize);
+    }
+    let reply = Reply::Whole {
+        status: StatusCode::OK,
+        content_type,
+        body: whole,
+    };
+    Ok((message, reply))
+}

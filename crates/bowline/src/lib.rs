@@ -1,0 +1,25 @@
+//! Bowline: a gateway that keeps MCP sessions tied.
+//!
+//! A message comes in at a [`front`], passes the guard, finds its [`session`], is [`route`]d to a
+//! server, and leaves over that session's [`leg`] through the [`upstream`]'s transport.
+//! `docs/architecture.md` draws the way.
+
+pub mod config;
+
+mod admin;
+mod body;
+mod clock;
+mod detach;
+mod egress;
+mod fault;
+mod front;
+mod gateway;
+mod leg;
+mod listener;
+#[cfg(feature = "planted")]
+pub mod planted;
+mod route;
+mod session;
+mod upstream;
+
+pub use gateway::{Gateway, StartError};

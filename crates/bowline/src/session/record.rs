@@ -1,0 +1,134 @@
+//! One client's session: whose marks, which leg, what is live, when it was last used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{LiveStream, Seal, StreamKey};
+use crate::leg::Leg;
+
+/// What is remembered for one client. Kept small: there are many, and most are idle.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) seal: Seal,
+    pub(crate) leg: Leg,
+    opened: Instant,
+    /// Milliseconds after `opened`.
+    last_used: AtomicU64,
+    /// Requests and streams that are under way.
+    uses: AtomicU32,
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    ended: bool,
+    live: Vec<(StreamKey, Arc<LiveStream>)>,
+}
+
+/// Keeps a session from expiring while something of it is under way.
+#[derive(Debug)]
+pub(crate) struct InUse(Arc<Session>);
+
+// === impl Session ===
+
+impl Session {
+    pub(crate) fn new(seal: Seal, leg: Leg) -> Self {
+        Self {
+            seal,
+            leg,
+            opened: Instant::now(),
+            last_used: AtomicU64::new(0),
+            uses: AtomicU32::new(0),
+            streams: Mutex::default(),
+        }
+    }
+
+    /// Begins a use.
+    pub(crate) fn begin_use(self: &Arc<Self>) -> InUse {
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        InUse(Arc::clone(self))
+    }
+
+    /// How long nothing was under way.
+    pub(crate) fn idle_for(&self) -> Duration {
+        if self.uses.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        let last_used = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
+        self.opened.elapsed().saturating_sub(last_used)
+    }
+
+    /// Puts a stream under this key, ending the one that had it. `false`: the session has ended.
+    pub(crate) fn attach(&self, key: StreamKey, stream: Arc<LiveStream>) -> bool {
+        let replaced = {
+            let mut streams = self.streams.lock();
+            if streams.ended {
+                return false;
+            }
+            let replaced = streams.take(&key);
+            streams.live.push((key, stream));
+            replaced
+        };
+        if let Some(replaced) = replaced {
+            replaced.end();
+        }
+        true
+    }
+
+    /// Ends the stream that has this key, if there is one.
+    pub(crate) fn end_stream(&self, key: &StreamKey) {
+        let found = self.streams.lock().take(key);
+        if let Some(stream) = found {
+            stream.end();
+        }
+    }
+
+    /// Forgets a stream that is over.
+    pub(crate) fn detach(&self, stream: &Arc<LiveStream>) {
+        self.streams
+            .lock()
+            .live
+            .retain(|(_, live)| !Arc::ptr_eq(live, stream));
+    }
+
+    /// Ends every stream, and every later one at once.
+    pub(super) fn end_streams(&self) {
+        let live = {
+            let mut streams = self.streams.lock();
+            streams.ended = true;
+            std::mem::take(&mut streams.live)
+        };
+        for (_, stream) in live {
+            stream.end();
+        }
+    }
+}
+
+// === impl Streams ===
+
+impl Streams {
+    fn take(&mut self, key: &StreamKey) -> Option<Arc<LiveStream>> {
+        let at = self.live.iter().position(|(live, _)| live == key)?;
+        Some(self.live.swap_remove(at).1)
+    }
+}
+
+// === impl InUse ===
+
+impl InUse {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last_used.store(since, Ordering::Relaxed);
+        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+    }
+}

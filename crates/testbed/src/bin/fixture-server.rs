@@ -1,0 +1,71 @@
+//! Runs one replica of the "everything" server for programs that are not Rust: the conformance
+//! suite, other SDKs' clients, load generators.
+//!
+//! `fixture-server --listen 127.0.0.1:0 [--name NAME]` prints where it listens, and serves until it
+//! is interrupted.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, bail};
+use bowline_testbed::everything::{self, Replica};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+struct Arguments {
+    listen: SocketAddr,
+    name: String,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let listener = TcpListener::bind(arguments.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let address = listener.local_addr()?;
+    writeln!(
+        std::io::stdout(),
+        "listening on http://{address}{}",
+        everything::PATH
+    )?;
+
+    let stop = CancellationToken::new();
+    let server = everything::serve(listener, Replica::new(arguments.name), stop.clone());
+    tokio::pin!(server);
+    tokio::select! {
+        served = &mut server => return Ok(served?),
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    stop.cancel();
+    Ok(server.await?)
+}
+
+// === impl Arguments ===
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let mut listen = None;
+        let mut name = "fixture".to_owned();
+        while let Some(flag) = words.next() {
+            let value = words.next().with_context(|| format!("{flag}: no value"))?;
+            match flag.as_str() {
+                "--listen" => {
+                    let address = value
+                        .parse()
+                        .with_context(|| format!("{value}: no address"))?;
+                    listen = Some(address);
+                }
+                "--name" => name = value,
+                _ => bail!("{flag}: unknown; known are --listen and --name"),
+            }
+        }
+        let listen = listen.context("--listen ADDRESS is missing")?;
+        Ok(Self { listen, name })
+    }
+}

@@ -1,0 +1,36 @@
+//! Tools, by what they exercise: kinds of content, a session's state, messages before the answer,
+//! questions to the client, and schemas that must arrive unharmed.
+
+mod content;
+mod messages;
+mod questions;
+mod schema;
+mod state;
+
+use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::model::{CallToolResult, ContentBlock};
+
+use super::handler::Everything;
+
+pub(super) use messages::LogFilter;
+
+impl Everything {
+    /// Every tool of the server.
+    pub(super) fn all_tools() -> ToolRouter<Self> {
+        Self::content_tools()
+            + Self::message_tools()
+            + Self::question_tools()
+            + Self::schema_tools()
+            + Self::state_tools()
+    }
+}
+
+/// A result that is one text.
+fn text(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
+/// A failure that the caller may read.
+fn failure(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}

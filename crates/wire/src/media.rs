@@ -1,0 +1,99 @@
+//! Media types in `Content-Type` and `Accept`, as far as MCP needs them.
+
+use http::HeaderValue;
+
+/// `application/json`
+pub const JSON: &str = "application/json";
+/// `text/event-stream`
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// Whether a `Content-Type` names this media type, parameters aside.
+pub fn is(content_type: Option<&HeaderValue>, media: &str) -> bool {
+    content_type
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|text| essence(text).eq_ignore_ascii_case(media))
+}
+
+/// Whether `Accept` allows this media type. No `Accept` at all allows everything (RFC 9110, 12.5.1).
+pub fn accepts<'a>(accept: impl IntoIterator<Item = &'a HeaderValue>, media: &str) -> bool {
+    let mut any_header = false;
+    for value in accept {
+        any_header = true;
+        let Ok(text) = value.to_str() else { continue };
+        if text.split(',').any(|range| allows(range, media)) {
+            return true;
+        }
+    }
+    !any_header
+}
+
+fn allows(range: &str, media: &str) -> bool {
+    let name = essence(range);
+    let matches = name == "*/*"
+        || name.eq_ignore_ascii_case(media)
+        || name
+            .strip_suffix("/*")
+            .zip(media.split_once('/'))
+            .is_some_and(|(wanted, (kind, _))| wanted.eq_ignore_ascii_case(kind));
+    matches && !refused_by_weight(range)
+}
+
+/// `;q=0` means "not this one".
+fn refused_by_weight(range: &str) -> bool {
+    range.split(';').skip(1).any(|parameter| {
+        let Some((name, weight)) = parameter.split_once('=') else {
+            return false;
+        };
+        name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32)
+    })
+}
+
+fn essence(text: &str) -> &str {
+    text.split(';').next().unwrap_or(text).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(text: &'static str, media: &str) -> bool {
+        accepts([&HeaderValue::from_static(text)], media)
+    }
+
+    #[test]
+    fn content_type_ignores_case_and_parameters() {
+        let value = HeaderValue::from_static("Application/JSON; charset=utf-8");
+        assert!(is(Some(&value), JSON));
+        assert!(!is(Some(&value), EVENT_STREAM));
+        assert!(!is(None, JSON));
+        assert!(!is(
+            Some(&HeaderValue::from_static("application/jsonl")),
+            JSON
+        ));
+    }
+
+    #[test]
+    fn accept_lists_ranges_and_weights() {
+        let both = "application/json, text/event-stream;q=0.5";
+        assert!(accept(both, JSON) && accept(both, EVENT_STREAM));
+        assert!(accept("*/*", JSON) && accept("text/*", EVENT_STREAM));
+        assert!(!accept("text/*", JSON));
+        assert!(!accept("application/json", EVENT_STREAM));
+        assert!(!accept("text/event-stream; q=0", EVENT_STREAM));
+        assert!(!accept("", JSON));
+    }
+
+    #[test]
+    fn no_accept_header_accepts_everything() {
+        assert!(accepts([], JSON));
+    }
+
+    #[test]
+    fn several_accept_headers_are_one_list() {
+        let headers = [
+            HeaderValue::from_static("application/json"),
+            HeaderValue::from_static("text/event-stream"),
+        ];
+        assert!(accepts(&headers, JSON) && accepts(&headers, EVENT_STREAM));
+    }
+}

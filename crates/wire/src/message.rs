@@ -1,0 +1,262 @@
+//! One JSON-RPC message: its raw bytes, and what a gateway must know of them.
+//!
+//! A single validating pass finds kind, id, method and params as places in the bytes. Nothing is
+//! copied or rebuilt: unknown fields, key order and number formats pass as they came, and a
+//! rewrite replaces the bytes of one value and no others.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// A message as it came, with its envelope peeked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    raw: Bytes,
+    kind: Kind,
+    id: Option<Span>,
+    method: Option<Method>,
+    params: Option<Span>,
+    result: Option<Span>,
+    error: Option<Span>,
+}
+
+/// What a message is, by JSON-RPC's own distinction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Has a method and an id: somebody must answer.
+    Request,
+    /// Has a method and no id.
+    Notification,
+    /// Has a result or an error.
+    Response,
+}
+
+/// A place in a message's bytes: one whole JSON value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    start: usize,
+    end: usize,
+}
+
+/// Why bytes are not one JSON-RPC message.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Malformed {
+    /// Not JSON at all.
+    #[error("the body is not JSON: {0}")]
+    NotJson(String),
+    /// A JSON array: a batch.
+    #[error("the body is a JSON-RPC batch, and single messages are expected")]
+    Batch,
+    /// JSON, but not a JSON-RPC 2.0 message.
+    #[error("the body is not a JSON-RPC 2.0 message: {0}")]
+    NotJsonRpc(String),
+}
+
+/// A method's name: nearly always a place in the bytes, decoded only if it was written with escapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Method {
+    Plain(Span),
+    Escaped(Box<str>),
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    jsonrpc: Cow<'a, str>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// A key with the value `null` is present; serde's own `Option` would call it absent.
+fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(input).map(Some)
+}
+
+// === impl Message ===
+
+impl Message {
+    /// Peeks at one message. A repeated envelope key is refused: two readers could differ on it.
+    pub fn parse(raw: Bytes) -> Result<Self, Malformed> {
+        if raw.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return Err(Malformed::Batch);
+        }
+        let fields: Fields<'_> = serde_json::from_slice(&raw).map_err(|error| malformed(&error))?;
+        let kind = fields.kind()?;
+        let method = fields.method.map(|value| Method::read(&raw, value));
+        let span = |value: Option<&RawValue>| value.map(|value| Span::of(&raw, value));
+        let (id, params) = (span(fields.id), span(fields.params));
+        let (result, error) = (span(fields.result), span(fields.error));
+        let method = method.transpose()?;
+        Ok(Self {
+            kind,
+            id,
+            method,
+            params,
+            result,
+            error,
+            raw,
+        })
+    }
+
+    /// What the message is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The bytes, as they came.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// The id as JSON text, quotes included; `None` where there is none or it is `null`.
+    pub fn id(&self) -> Option<&str> {
+        self.id
+            .map(|span| self.text(span))
+            .filter(|id| *id != "null")
+    }
+
+    /// The method's name.
+    pub fn method(&self) -> Option<&str> {
+        match self.method.as_ref()? {
+            Method::Plain(span) => Some(self.text(span.unquoted())),
+            Method::Escaped(name) => Some(name),
+        }
+    }
+
+    /// The protocol revision in the result of `initialize`.
+    pub fn negotiated_version(&self) -> Option<Cow<'_, str>> {
+        #[derive(Deserialize)]
+        struct InitializeResult<'a> {
+            #[serde(borrow, rename = "protocolVersion")]
+            protocol_version: Cow<'a, str>,
+        }
+        let result: InitializeResult<'_> = serde_json::from_str(self.text(self.result?)).ok()?;
+        Some(result.protocol_version)
+    }
+
+    /// The code of an error response.
+    pub fn error_code(&self) -> Option<i64> {
+        #[derive(Deserialize)]
+        struct ErrorObject {
+            code: i64,
+        }
+        let error: ErrorObject = serde_json::from_str(self.text(self.error?)).ok()?;
+        Some(error.code)
+    }
+
+    /// Where `notifications/cancelled` names the request that it cancels.
+    pub fn cancelled_request(&self) -> Option<Span> {
+        #[derive(Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request_id: &'a RawValue,
+        }
+        if self.method()? != "notifications/cancelled" {
+            return None;
+        }
+        let params: Cancelled<'_> = serde_json::from_str(self.text(self.params?)).ok()?;
+        Some(Span::of(&self.raw, params.request_id))
+    }
+
+    /// Where the id stands.
+    pub fn id_span(&self) -> Option<Span> {
+        self.id
+    }
+
+    /// The JSON text of a value of this message.
+    pub fn text(&self, span: Span) -> &str {
+        // The whole text was validated as UTF-8 by `parse`, and spans begin and end at tokens.
+        std::str::from_utf8(&self.raw[span.start..span.end]).unwrap_or_default()
+    }
+
+    /// The same bytes with one value replaced.
+    pub fn splice(&self, span: Span, value: &str) -> Bytes {
+        let mut bytes =
+            BytesMut::with_capacity(self.raw.len() - (span.end - span.start) + value.len());
+        bytes.extend_from_slice(&self.raw[..span.start]);
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(&self.raw[span.end..]);
+        bytes.freeze()
+    }
+}
+
+// === impl Fields ===
+
+impl Fields<'_> {
+    fn kind(&self) -> Result<Kind, Malformed> {
+        let wrong = |what: &str| Err(Malformed::NotJsonRpc(what.to_owned()));
+        if self.jsonrpc != "2.0" {
+            return wrong("`jsonrpc` must be \"2.0\"");
+        }
+        let answers = usize::from(self.result.is_some()) + usize::from(self.error.is_some());
+        let id = self.id.map(|id| id.get().as_bytes()[0]);
+        match (self.method.is_some(), answers, id) {
+            (true, 0, None) => Ok(Kind::Notification),
+            (true, 0, Some(b'"' | b'-' | b'0'..=b'9')) => Ok(Kind::Request),
+            (true, 0, Some(_)) => wrong("a request's `id` must be a string or a number"),
+            (true, _, _) => wrong("`method` cannot stand beside `result` or `error`"),
+            (false, 1, None | Some(b'n' | b'"' | b'-' | b'0'..=b'9')) => Ok(Kind::Response),
+            (false, 1, Some(_)) => wrong("a response's `id` must be a string or a number"),
+            (false, 0, _) => wrong("`method`, `result` and `error` are all missing"),
+            (false, _, _) => wrong("`result` cannot stand beside `error`"),
+        }
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> Malformed {
+    match error.classify() {
+        Category::Data => Malformed::NotJsonRpc(error.to_string()),
+        Category::Io | Category::Syntax | Category::Eof => Malformed::NotJson(error.to_string()),
+    }
+}
+
+// === impl Method ===
+
+impl Method {
+    fn read(raw: &Bytes, value: &RawValue) -> Result<Self, Malformed> {
+        let not_text = |_| Malformed::NotJsonRpc("`method` must be a string".to_owned());
+        let name: Cow<'_, str> = match serde_json::from_str::<&str>(value.get()) {
+            Ok(plain) => Cow::Borrowed(plain),
+            Err(_) => Cow::Owned(serde_json::from_str::<String>(value.get()).map_err(not_text)?),
+        };
+        Ok(match name {
+            Cow::Borrowed(_) => Self::Plain(Span::of(raw, value)),
+            Cow::Owned(name) => Self::Escaped(name.into_boxed_str()),
+        })
+    }
+}
+
+// === impl Span ===
+
+impl Span {
+    /// `inner` was borrowed from `outer` by the parser, so its address tells its place.
+    fn of(outer: &Bytes, inner: &RawValue) -> Self {
+        let start = inner.get().as_ptr() as usize - outer.as_ptr() as usize;
+        Self {
+            start,
+            end: start + inner.get().len(),
+        }
+    }
+
+    fn unquoted(self) -> Self {
+        Self {
+            start: self.start + 1,
+            end: self.end - 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

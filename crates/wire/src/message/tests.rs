@@ -1,0 +1,199 @@
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn parse(text: &str) -> Result<Message, Malformed> {
+    Message::parse(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+#[test]
+fn kinds() {
+    let kind = |text| parse(text).unwrap().kind();
+    assert_eq!(
+        kind(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
+        Kind::Request
+    );
+    assert_eq!(
+        kind(r#"{"jsonrpc":"2.0","method":"ping"}"#),
+        Kind::Notification
+    );
+    assert_eq!(
+        kind(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#),
+        Kind::Response
+    );
+    assert_eq!(
+        kind(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#),
+        Kind::Response
+    );
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","error":{}}"#), Kind::Response);
+}
+
+#[test]
+fn ids_are_raw_json_text() {
+    let id = |text: &str| parse(text).unwrap().id().map(str::to_owned);
+    assert_eq!(
+        id(r#"{"jsonrpc":"2.0","id":"a\u0062","method":"x"}"#).unwrap(),
+        r#""a\u0062""#
+    );
+    assert_eq!(
+        id(r#"{"jsonrpc":"2.0","id": -7 ,"method":"x"}"#).unwrap(),
+        "-7"
+    );
+    assert_eq!(
+        id(r#"{"jsonrpc":"2.0","id":1e3,"method":"x"}"#).unwrap(),
+        "1e3"
+    );
+    assert_eq!(id(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#), None);
+}
+
+#[test]
+fn an_escaped_method_is_the_same_method() {
+    let message = parse(r#"{"jsonrpc":"2.0","id":1,"method":"initi\u0061lize"}"#).unwrap();
+    assert_eq!(message.method(), Some("initialize"));
+}
+
+#[test]
+fn what_is_not_one_message_says_why() {
+    let reason = |text| parse(text).unwrap_err().to_string();
+    assert_eq!(parse(" [1]"), Err(Malformed::Batch));
+    assert_eq!(parse("[]"), Err(Malformed::Batch));
+    assert!(matches!(parse("{"), Err(Malformed::NotJson(_))));
+    assert!(matches!(parse(""), Err(Malformed::NotJson(_))));
+    assert!(matches!(
+        parse(r#"{"jsonrpc":"2.0","method":"x"} x"#),
+        Err(Malformed::NotJson(_))
+    ));
+    assert!(matches!(parse("7"), Err(Malformed::NotJsonRpc(_))));
+    assert!(reason(r#"{"id":1,"method":"x"}"#).contains("jsonrpc"));
+    assert!(reason(r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#).contains("\"2.0\""));
+    assert!(reason(r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#).contains("`id`"));
+    assert!(reason(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#).contains("`id`"));
+    assert!(reason(r#"{"jsonrpc":"2.0","id":1,"method":7}"#).contains("`method`"));
+    assert!(reason(r#"{"jsonrpc":"2.0","id":1}"#).contains("missing"));
+    assert!(reason(r#"{"jsonrpc":"2.0","id":1,"result":1,"error":1}"#).contains("beside"));
+    assert!(reason(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#).contains("duplicate"));
+}
+
+#[test]
+fn splice_touches_one_value() {
+    let text = r#"{ "b":[1.0 ,2], "id" : 7 , "jsonrpc":"2.0","method":"x","a":"\u0041"}"#;
+    let message = parse(text).unwrap();
+    let spliced = message.splice(message.id_span().unwrap(), "\"new\"");
+    assert_eq!(spliced, text.replace(" 7 ", " \"new\" ").as_bytes());
+}
+
+#[test]
+fn a_cancellation_names_its_request() {
+    let text = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"r","requestId":"q"}}"#;
+    let message = parse(text).unwrap();
+    assert_eq!(message.text(message.cancelled_request().unwrap()), "\"q\"");
+    let other = parse(r#"{"jsonrpc":"2.0","method":"x","params":{"requestId":"q"}}"#).unwrap();
+    assert_eq!(other.cancelled_request(), None);
+}
+
+#[test]
+fn initialize_tells_its_version() {
+    let version = |text| {
+        parse(text)
+            .unwrap()
+            .negotiated_version()
+            .map(Cow::into_owned)
+    };
+    let result = r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"protocolVersion":"2025-06-18"}}"#;
+    assert_eq!(version(result).as_deref(), Some("2025-06-18"));
+    assert_eq!(version(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), None);
+    assert_eq!(version(r#"{"jsonrpc":"2.0","id":1,"error":{}}"#), None);
+}
+
+#[test]
+fn deep_nesting_does_not_overflow_the_stack() {
+    let deep = "[".repeat(200_000) + &"]".repeat(200_000);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{deep}}}"#);
+    assert_eq!(parse(&text).unwrap().method(), Some("x"));
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        // Quarters are exact, so that text and value round-trip.
+        any::<i32>().prop_map(|n| Value::from(f64::from(n) / 4.0)),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::hash_map(any::<String>(), inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn any_message() -> impl Strategy<Value = Value> {
+    let id = prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from)
+    ];
+    (id, any::<String>(), any_value(), any_value(), 0..4_u8).prop_map(
+        |(id, method, params, extra, shape)| match shape {
+            0 => json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params, "extra": extra}),
+            1 => json!({"jsonrpc": "2.0", "method": method, "params": params, "_meta": extra}),
+            2 => json!({"jsonrpc": "2.0", "id": id, "result": params, "extra": extra}),
+            _ => json!({"jsonrpc": "2.0", "id": id, "error": params}),
+        },
+    )
+}
+
+/// The same judgement by a full parse: what the peek must agree with.
+fn oracle(value: &Value) -> (Kind, Option<&Value>, Option<&str>) {
+    let method = value.get("method").and_then(Value::as_str);
+    let id = value.get("id");
+    let kind = match (method, id) {
+        (Some(_), Some(_)) => Kind::Request,
+        (Some(_), None) => Kind::Notification,
+        (None, _) => Kind::Response,
+    };
+    (kind, id, method)
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_serde_json(value in any_message(), pretty: bool) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+        let message = parse(&text).unwrap();
+        let (kind, id, method) = oracle(&value);
+        assert_eq!(message.kind(), kind);
+        assert_eq!(message.method(), method);
+        let peeked: Option<Value> = message.id().map(|id| serde_json::from_str(id).unwrap());
+        assert_eq!(peeked.as_ref(), id);
+        assert_eq!(message.raw(), text.as_bytes());
+    }
+
+    #[test]
+    fn a_splice_changes_the_id_and_nothing_else(value in any_message(), id in any::<String>()) {
+        let message = parse(&value.to_string()).unwrap();
+        if let Some(span) = message.id_span() {
+            let spliced = message.splice(span, &json!(id).to_string());
+            let mut expected = value;
+            expected["id"] = json!(id);
+            assert_eq!(serde_json::from_slice::<Value>(&spliced).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn never_panics_on_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        drop(Message::parse(Bytes::from(bytes)));
+    }
+
+    #[test]
+    fn never_panics_on_damaged_messages(value in any_message(), at: prop::sample::Index, with: u8) {
+        let mut bytes = value.to_string().into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = with;
+        if let Ok(message) = Message::parse(Bytes::from(bytes)) {
+            drop((message.id(), message.method(), message.cancelled_request(), message.negotiated_version()));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Server-sent events: cutting a byte stream into events, and rewriting a line of one.
+//!
+//! The decoder never rebuilds an event: it finds where one ends and hands out exactly those bytes,
+//! line endings, comments and unknown fields included. All bytes handed out, put together, are the
+//! bytes that went in. An event's size is capped, because a stream without a blank line would
+//! otherwise be a way to fill memory.
+
+use std::borrow::Cow;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr2;
+use thiserror::Error;
+
+/// Cuts a byte stream into [`Event`]s, whatever its chunk boundaries.
+#[derive(Debug)]
+pub struct Decoder {
+    buffer: BytesMut,
+    /// Everything before this place was searched for an event's end already.
+    searched: usize,
+    /// Where the line that `searched` stands in begins.
+    line_start: usize,
+    max_event: usize,
+    at_stream_start: bool,
+}
+
+/// One event, or a run of comments: the bytes up to and including a blank line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    raw: Bytes,
+    has_byte_order_mark: bool,
+}
+
+/// An event did not end within the allowed size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("an event of more than {max_event} bytes")]
+pub struct EventTooLarge {
+    /// The cap that was passed.
+    pub max_event: usize,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+// === impl Decoder ===
+
+impl Decoder {
+    /// A decoder that refuses events of more than `max_event` bytes.
+    pub fn new(max_event: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            searched: 0,
+            line_start: 0,
+            max_event,
+            at_stream_start: true,
+        }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.buffer.is_empty() {
+            // Usually the whole buffer: a chunk that nobody else holds is taken without a copy.
+            self.buffer = BytesMut::from(chunk);
+        } else {
+            self.buffer.extend_from_slice(&chunk);
+        }
+    }
+
+    /// The next whole event, if its end has come.
+    pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
+        let end = self.find_end();
+        if end.unwrap_or(self.buffer.len()) > self.max_event {
+            return Err(EventTooLarge {
+                max_event: self.max_event,
+            });
+        }
+        let Some(end) = end else { return Ok(None) };
+        let raw = self.buffer.split_to(end).freeze();
+        self.searched = 0;
+        self.line_start = 0;
+        let has_byte_order_mark = self.at_stream_start && raw.starts_with(BYTE_ORDER_MARK);
+        self.at_stream_start = false;
+        Ok(Some(Event {
+            raw,
+            has_byte_order_mark,
+        }))
+    }
+
+    /// Whether the stream could end here without cutting an event.
+    pub fn is_between_events(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The place after the next blank line.
+    fn find_end(&mut self) -> Option<usize> {
+        let bytes = &self.buffer[..];
+        while let Some(found) = memchr2(b'\n', b'\r', &bytes[self.searched..]) {
+            let at = self.searched + found;
+            let blank = at == self.line_start;
+            let after = match (bytes[at], bytes.get(at + 1)) {
+                (b'\r', Some(b'\n')) => at + 2,
+                // A carriage return that is the last byte so far may be half a line ending. After
+                // text that must be awaited; after nothing the event is complete either way, and
+                // a line feed that comes late is an empty block of its own, which means nothing.
+                (b'\r', None) if !blank => {
+                    self.searched = at;
+                    return None;
+                }
+                _ => at + 1,
+            };
+            if blank {
+                return Some(after);
+            }
+            self.searched = after;
+            self.line_start = after;
+        }
+        self.searched = bytes.len();
+        None
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    /// The bytes as they came, blank line included.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// The value of the last `id` field, if there is one that counts.
+    ///
+    /// An id that contains a NUL is ignored, as the standard says.
+    pub fn id(&self) -> Option<&[u8]> {
+        self.lines()
+            .filter(|line| line.name == b"id" && !line.value.contains(&0))
+            .last()
+            .map(|line| line.value)
+    }
+
+    /// The values of all `data` fields, joined by line feeds.
+    pub fn data(&self) -> Option<Cow<'_, [u8]>> {
+        let mut joined: Option<Cow<'_, [u8]>> = None;
+        for line in self.lines().filter(|line| line.name == b"data") {
+            match &mut joined {
+                None => joined = Some(Cow::Borrowed(line.value)),
+                Some(data) => {
+                    let data = data.to_mut();
+                    data.push(b'\n');
+                    data.extend_from_slice(line.value);
+                }
+            }
+        }
+        joined
+    }
+
+    /// The event with another id and, where given, other data; every other line is as it came.
+    ///
+    /// Neither may contain a line ending unless it is data, where a line feed starts another line.
+    pub fn rewritten(&self, id: Option<&str>, data: Option<&[u8]>) -> Bytes {
+        let grown = id.map_or(0, str::len) + data.map_or(0, <[u8]>::len) + 16;
+        let mut out = BytesMut::with_capacity(self.raw.len() + grown);
+        if self.has_byte_order_mark {
+            out.extend_from_slice(BYTE_ORDER_MARK);
+        }
+        let mut data = data.map(Some);
+        for line in self.lines() {
+            match (line.name, id, &mut data) {
+                (b"id", Some(id), _) if !line.value.contains(&0) => {
+                    push_field(&mut out, b"id", id.as_bytes(), line.ending);
+                }
+                (b"data", _, Some(replacement)) => {
+                    for value in replacement.take().into_iter().flat_map(split_lines) {
+                        push_field(&mut out, b"data", value, line.ending);
+                    }
+                }
+                _ => out.extend_from_slice(line.whole),
+            }
+        }
+        out.freeze()
+    }
+
+    fn lines(&self) -> Lines<'_> {
+        let mut rest = &self.raw[..];
+        if self.has_byte_order_mark {
+            rest.advance(BYTE_ORDER_MARK.len());
+        }
+        Lines { rest }
+    }
+}
+
+fn split_lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    data.split(|byte| *byte == b'\n')
+}
+
+fn push_field(out: &mut BytesMut, name: &[u8], value: &[u8], ending: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    // A lone carriage return could run together with a line feed that follows.
+    out.extend_from_slice(if ending == b"\r" { b"\n" } else { ending });
+}
+
+/// One line of an event. A comment is a line whose name is empty.
+struct Line<'a> {
+    whole: &'a [u8],
+    name: &'a [u8],
+    value: &'a [u8],
+    ending: &'a [u8],
+}
+
+struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let text_len = memchr2(b'\n', b'\r', self.rest).unwrap_or(self.rest.len());
+        let ending_len = match &self.rest[text_len..] {
+            [b'\r', b'\n', ..] => 2,
+            [] => 0,
+            _ => 1,
+        };
+        let (whole, rest) = self.rest.split_at(text_len + ending_len);
+        self.rest = rest;
+        let (text, ending) = whole.split_at(text_len);
+        let (name, value) = match memchr::memchr(b':', text) {
+            Some(colon) => (&text[..colon], &text[colon + 1..]),
+            None => (text, &text[text.len()..]),
+        };
+        Some(Line {
+            whole,
+            name,
+            value: value.strip_prefix(b" ").unwrap_or(value),
+            ending,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+use proptest::prelude::{Strategy, any, prop, proptest};
+
+use super::*;
+
+const CAP: usize = 1 << 20;
+
+/// All events of a stream that arrives in these chunks, and what was left over.
+fn decode(chunks: &[&[u8]]) -> (Vec<Event>, Vec<u8>) {
+    let mut decoder = Decoder::new(CAP);
+    let mut events = Vec::new();
+    for chunk in chunks {
+        decoder.push(Bytes::copy_from_slice(chunk));
+        while let Some(event) = decoder.next_event().unwrap() {
+            events.push(event);
+        }
+    }
+    (events, decoder.buffer.to_vec())
+}
+
+/// An event's id and data.
+type Meaning = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// What events mean to a client, apart from blocks that mean nothing.
+fn meanings(events: &[Event]) -> Vec<Meaning> {
+    events
+        .iter()
+        .map(|event| {
+            let id = event.id().map(<[u8]>::to_vec);
+            (id, event.data().map(Cow::into_owned))
+        })
+        .filter(|meaning| *meaning != (None, None))
+        .collect()
+}
+
+fn one(text: &str) -> Event {
+    let (events, rest) = decode(&[text.as_bytes()]);
+    assert_eq!((events.len(), rest.len()), (1, 0), "{text:?}");
+    events.into_iter().next().unwrap()
+}
+
+#[test]
+fn fields_of_an_event() {
+    let event = one(": hello\nid: 7\nevent:message\ndata: {\"a\":\ndata:1}\nretry: 5\n\n");
+    assert_eq!(event.id(), Some(&b"7"[..]));
+    assert_eq!(event.data().unwrap(), &b"{\"a\":\n1}"[..]);
+}
+
+#[test]
+fn an_empty_id_is_an_id_and_no_id_is_none() {
+    assert_eq!(one("id:\ndata: x\n\n").id(), Some(&b""[..]));
+    assert_eq!(one("id\ndata: x\n\n").id(), Some(&b""[..]));
+    assert_eq!(one("data: x\n\n").id(), None);
+    assert_eq!(one("id: a\0b\ndata: x\n\n").id(), None);
+}
+
+#[test]
+fn every_line_ending_counts() {
+    for text in [
+        "data: x\n\n",
+        "data: x\r\n\r\n",
+        "data: x\r\r",
+        "data: x\n\r\n",
+        "data: x\r\n\n",
+    ] {
+        assert_eq!(one(text).data().unwrap(), &b"x"[..], "{text:?}");
+    }
+}
+
+#[test]
+fn an_event_is_handed_out_as_soon_as_it_is_complete() {
+    let mut decoder = Decoder::new(CAP);
+    decoder.push(Bytes::from_static(b"data: x\r\n\r"));
+    assert!(decoder.next_event().unwrap().is_some());
+    decoder.push(Bytes::from_static(b"\ndata: y\r\n\r\n"));
+    assert_eq!(decoder.next_event().unwrap().unwrap().raw(), &b"\n"[..]);
+    assert_eq!(
+        decoder.next_event().unwrap().unwrap().data().unwrap(),
+        &b"y"[..]
+    );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_field() {
+    let event = one("\u{feff}id: 1\ndata: x\n\n");
+    assert_eq!(event.id(), Some(&b"1"[..]));
+    assert_eq!(
+        event.rewritten(Some("2"), None),
+        "\u{feff}id: 2\ndata: x\n\n".as_bytes()
+    );
+}
+
+#[test]
+fn rewriting_touches_only_what_it_names() {
+    let event =
+        one(": c\r\nid: 7\r\nevent: message\r\ndata: {\r\ndata: }\r\nretry: 5\r\nodd\r\n\r\n");
+    assert_eq!(
+        event.rewritten(Some("new"), None),
+        &b": c\r\nid: new\r\nevent: message\r\ndata: {\r\ndata: }\r\nretry: 5\r\nodd\r\n\r\n"[..]
+    );
+    assert_eq!(
+        event.rewritten(None, Some(b"[\n]")),
+        &b": c\r\nid: 7\r\nevent: message\r\ndata: [\r\ndata: ]\r\nretry: 5\r\nodd\r\n\r\n"[..]
+    );
+}
+
+#[test]
+fn size_is_capped_with_or_without_an_end() {
+    let mut decoder = Decoder::new(16);
+    decoder.push(Bytes::from_static(b"data: 0123456789"));
+    assert_eq!(decoder.next_event(), Ok(None));
+    decoder.push(Bytes::from_static(b"0"));
+    assert_eq!(decoder.next_event(), Err(EventTooLarge { max_event: 16 }));
+
+    let mut decoder = Decoder::new(8);
+    decoder.push(Bytes::from_static(b"data: 0123456789\n\n"));
+    assert!(decoder.next_event().is_err());
+}
+
+#[test]
+fn a_cut_event_is_not_handed_out() {
+    let mut decoder = Decoder::new(CAP);
+    decoder.push(Bytes::from_static(b"data: x\n\ndata: half"));
+    assert!(decoder.next_event().unwrap().is_some());
+    assert_eq!(decoder.next_event(), Ok(None));
+    assert!(!decoder.is_between_events());
+}
+
+/// Bytes that are likely to be interesting to an SSE parser.
+fn any_stream() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop::sample::select(vec![
+        "\n",
+        "\r",
+        "\r\n",
+        ":",
+        " ",
+        "data",
+        "data: ",
+        "id: ",
+        "id",
+        "event: message",
+        "retry: 1",
+        "x",
+        "{}",
+        "\u{feff}",
+        "\0",
+        "é",
+    ]);
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+fn cut<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+    places.extend([0, stream.len()]);
+    places.sort_unstable();
+    places
+        .windows(2)
+        .map(|pair| &stream[pair[0]..pair[1]])
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn chunk_boundaries_never_change_events(stream in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+        let (whole, _) = decode(&[&stream]);
+        let (chunked, rest) = decode(&cut(&stream, &cuts));
+        assert_eq!(meanings(&chunked), meanings(&whole));
+        let mut bytes: Vec<u8> = chunked.iter().flat_map(|event| event.raw().to_vec()).collect();
+        bytes.extend(rest);
+        assert_eq!(bytes, stream, "not a byte is lost, added or moved");
+    }
+
+    #[test]
+    fn rewriting_with_the_same_values_means_the_same(stream in any_stream()) {
+        for event in decode(&[&stream]).0 {
+            let id = event.id().map(|id| String::from_utf8_lossy(id).into_owned());
+            let again = event.rewritten(id.as_deref(), event.data().as_deref());
+            // Only the first event of a stream can have a byte order mark.
+            let before: &[u8] = if event.has_byte_order_mark { b"" } else { b":\n\n" };
+            let (events, _) = decode(&[before, &again]);
+            assert_eq!(meanings(&events), meanings(&[event]));
+        }
+    }
+
+    #[test]
+    fn never_panics_on_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        for event in decode(&[&bytes]).0 {
+            drop((event.id(), event.data(), event.rewritten(Some("x"), Some(b"y"))));
+        }
+    }
+}

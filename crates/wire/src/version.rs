@@ -1,0 +1,16 @@
+//! Protocol revisions that have sessions.
+
+/// The revisions of the session era that Bowline carries, oldest first.
+pub const SUPPORTED: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// Whether clients may name this revision in `MCP-Protocol-Version`.
+pub fn is_supported(version: &str) -> bool {
+    SUPPORTED.contains(&version)
+}
+
+/// Whether a server of this revision expects `MCP-Protocol-Version` on every later request.
+///
+/// The header came with 2025-06-18. Revisions are dates, so they compare as text.
+pub fn wants_header(version: &str) -> bool {
+    version >= "2025-06-18"
+}

@@ -1,0 +1,77 @@
+"""Runs the MCP conformance suite against the fixture server, direct and through the gateway.
+
+The gateway passes when it changes nothing: each check must have the same status both ways.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import harness
+
+REQUIREMENTS = "2025-11-25"
+SUITE_SECONDS = 180
+
+
+def run_suite(title, url):
+    """The suite's exit code, and how often each (scenario, check, status) came up."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as results:
+        command = [harness.NODE, harness.CONFORMANCE, "server", "--url", url]
+        command += ["--requirements", REQUIREMENTS, "-o", results]
+        with harness.Process("conformance", command) as suite:
+            code = suite.wait(SUITE_SECONDS)
+        checks = read_checks(title, Path(results))
+    statuses = Counter()
+    for (_, _, status), times in checks.items():
+        statuses[status] += times
+    summary = ", ".join(f"{times} {status}" for status, times in sorted(statuses.items()))
+    print(f"{title}: exit code {code}; {summary}", flush=True)
+    if not checks:
+        raise harness.Failure(f"{title}: the suite wrote no checks\n" + "\n".join(suite.lines))
+    return code, checks
+
+
+def read_checks(title, results):
+    checks = Counter()
+    for file in sorted(results.rglob("checks.json")):
+        # The directory is "server-SCENARIO-TIME", the time in ISO form with dashes.
+        scenario = re.sub(r"^server-|-\d{4}(-\d\d){2}T[\d-]+Z$", "", file.parent.name)
+        for check in json.loads(file.read_text()):
+            checks[scenario, check["id"], check["status"]] += 1
+            if check["status"] == "FAILURE":
+                print(f"  {title}: {scenario}: {check['id']}: {check.get('errorMessage')}")
+    return checks
+
+
+def print_differences(direct, through):
+    rows = [("scenario", "check", "status", "direct", "gateway")]
+    for key in sorted(direct.keys() | through.keys()):
+        if direct[key] != through[key]:
+            rows.append((*key, str(direct[key]), str(through[key])))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def compare(direct_url, gateway_url):
+    direct_code, direct = run_suite("direct", direct_url)
+    through_code, through = run_suite("through the gateway", gateway_url)
+    if direct != through:
+        print("the gateway changes these results (number of times each came up):")
+        print_differences(direct, through)
+    return 1 if direct_code or through_code or direct != through else 0
+
+
+def run():
+    with harness.fixture_server() as fixture:
+        direct_url = harness.url_of(fixture, "/mcp")
+        with harness.gateway("fixture", direct_url) as gateway:
+            return compare(direct_url, harness.url_of(gateway, "/mcp/fixture"))
+
+
+if __name__ == "__main__":
+    harness.main(run)

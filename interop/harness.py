@@ -1,0 +1,151 @@
+"""Starting and stopping the programs an interop run needs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+
+INTEROP = Path(__file__).resolve().parent
+ROOT = INTEROP.parent
+NODE = INTEROP / "node_modules/.bin/node"
+PACKAGES = INTEROP / "node_modules/@modelcontextprotocol"
+CONFORMANCE = PACKAGES / "conformance/dist/index.js"
+EVERYTHING = PACKAGES / "server-everything/dist/index.js"
+
+START_SECONDS = 30
+STOP_SECONDS = 5
+
+
+class Failure(Exception):
+    """Something that fails the run and needs no traceback."""
+
+
+class Process:
+    """A program in its own process group, with its output (both streams) kept.
+
+    Leaving the `with` block ends the whole group.
+    """
+
+    def __init__(self, name, command, env=None):
+        self.name = name
+        self.lines = []
+        self._changed = threading.Condition()
+        self._ended = False
+        self._process = subprocess.Popen(
+            [str(part) for part in command],
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_for_line(self, pattern, timeout=START_SECONDS):
+        """The first match of `pattern` in any line printed so far or from now on."""
+
+        def found():
+            return next((m for line in self.lines if (m := re.search(pattern, line))), None)
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or found(), timeout)
+            if match := found():
+                return match
+            reason = "it ended" if self._ended else f"nothing in {timeout} s"
+        raise Failure(f"{self.name}: no line like {pattern!r} ({reason})")
+
+    def wait(self, timeout):
+        """The exit code; `Failure` if it runs for longer than `timeout` seconds."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name}: still running after {timeout} s") from None
+
+    def _signal_group(self, number):
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, _error, _traceback):
+        self._signal_group(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        # Also when the leader has gone: it may have left children behind.
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+        if kind is not None:
+            print(f"--- last output of {self.name}", file=sys.stderr)
+            print("\n".join(self.lines[-40:]), file=sys.stderr)
+
+
+@cache
+def target_directory():
+    metadata = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version", "1"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return Path(json.loads(metadata.stdout)["target_directory"])
+
+
+def binary(name):
+    path = target_directory() / "debug" / name
+    if not path.exists():
+        raise Failure(f"{path} does not exist; run: cargo build --workspace --bins")
+    return path
+
+
+def url_of(process, path):
+    return process.wait_for_line(rf"http://127\.0\.0\.1:\d+{re.escape(path)}(?![\w/])").group()
+
+
+def fixture_server():
+    return Process("fixture-server", [binary("fixture-server"), "--listen", "127.0.0.1:0"])
+
+
+def everything_server():
+    return Process(
+        "server-everything",
+        [NODE, "--require", INTEROP / "loopback.cjs", EVERYTHING, "streamableHttp"],
+        env={"PORT": "0"},
+    )
+
+
+def gateway(name, upstream):
+    """The gateway in front of one server; its endpoint is /mcp/`name`."""
+    options = ["--listen", "127.0.0.1:0", "--admin", "off", "--server", f"{name}={upstream}"]
+    return Process("bowline", [binary("bowline"), "serve", *options])
+
+
+def main(run):
+    """Runs `run`, which returns an exit code, so that every way out stops the children."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _frame: sys.exit(128 + received))
+    try:
+        sys.exit(run())
+    except Failure as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        sys.exit(1)
