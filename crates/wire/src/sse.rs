@@ -171,7 +171,14 @@ impl Event {
                         push_field(&mut out, b"data", value, line.ending);
                     }
                 }
-                _ => out.extend_from_slice(line.whole),
+                _ => {
+                    // Lines that were apart may now meet: a carriage return and a line feed would
+                    // then be one line ending instead of two.
+                    if out.ends_with(b"\r") && line.whole.starts_with(b"\n") {
+                        out.extend_from_slice(b"\n");
+                    }
+                    out.extend_from_slice(line.whole);
+                }
             }
         }
         out.freeze()
@@ -194,8 +201,7 @@ fn push_field(out: &mut BytesMut, name: &[u8], value: &[u8], ending: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
-    // A lone carriage return could run together with a line feed that follows.
-    out.extend_from_slice(if ending == b"\r" { b"\n" } else { ending });
+    out.extend_from_slice(ending);
 }
 
 /// One line of an event. A comment is a line whose name is empty.

@@ -104,6 +104,17 @@ fn rewriting_touches_only_what_it_names() {
 }
 
 #[test]
+fn lines_that_meet_stay_two_lines() {
+    let event = one("data\r:\rdata\r\n\n");
+    assert_eq!(
+        one(&String::from_utf8_lossy(&event.rewritten(None, Some(b"x"))))
+            .data()
+            .unwrap(),
+        &b"x"[..]
+    );
+}
+
+#[test]
 fn size_is_capped_with_or_without_an_end() {
     let mut decoder = Decoder::new(16);
     decoder.push(Bytes::from_static(b"data: 0123456789"));
