@@ -59,6 +59,23 @@ impl Leg {
     }
 }
 
+#[cfg(test)]
+impl Leg {
+    /// A leg to a server that nobody dials.
+    pub(crate) fn idle() -> Self {
+        let server = crate::config::Server::from_url("http://127.0.0.1:9/").unwrap();
+        let tls = crate::egress::Tls::platform().unwrap();
+        let tracker = tokio_util::task::TaskTracker::new();
+        Self {
+            upstream: Arc::new(Upstream::new("s".parse().unwrap(), &server, tls, tracker)),
+            at: LegRef::FIRST,
+            session_id: None,
+            version: HeaderValue::from_static("2025-11-25"),
+            jar: Mutex::default(),
+        }
+    }
+}
+
 // === impl LegRef ===
 
 impl LegRef {

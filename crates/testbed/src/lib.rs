@@ -1,4 +1,6 @@
 //! What Bowline is tested against. Development only; nothing here ships.
 
-/// The "everything" MCP server on rmcp, as a library and as the program `fixture-server`.
 pub mod everything;
+pub mod haproxy;
+pub mod scripted;
+pub mod strict;

@@ -234,3 +234,6 @@ impl Body for ReplyBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

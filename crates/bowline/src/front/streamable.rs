@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline_wire::id::SessionId;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::{header as mcp, media, version};
+use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -198,40 +199,45 @@ async fn exchange(
     message: Message,
 ) -> Result<Response<ReplyBody>, Fault> {
     let (id, session) = find(shared, upstream, headers)?;
-    let in_use = session.begin_use();
     let sent = Sent::default();
-    let (key, kind) = (stream_key(&message), message.kind());
+    let conversing = converse(Arc::clone(shared), id, session, message, sent.clone());
+    see_through(conversing, sent, shared.tracker.clone()).await
+}
+
+/// Sends one message and makes a response of what comes back. Dropping that response, as happens
+/// when the client left meanwhile, is the same as the client's leaving later.
+async fn converse(
+    shared: Arc<Shared>,
+    id: SessionId,
+    session: Arc<Session>,
+    message: Message,
+    sent: Sent,
+) -> Result<Response<ReplyBody>, Fault> {
+    let _in_use = session.begin_use();
+    let key = stream_key(&message);
     let mut permit = None;
-    let reply = match kind {
+    let reply = match message.kind() {
         Kind::Request => {
-            permit = stream_permit(shared)?;
-            let request = leg::request(Arc::clone(&session), message, sent.clone());
-            see_through(request, sent, shared.tracker.clone()).await
+            permit = stream_permit(&shared)?;
+            leg::request(Arc::clone(&session), message, sent).await
         }
-        Kind::Notification | Kind::Response => {
-            let body = match kind {
-                Kind::Response => match restore(&session, &message)? {
-                    Some(body) => body,
-                    None => return Ok(reply::empty(StatusCode::ACCEPTED)),
-                },
-                _ => message.raw().clone(),
-            };
-            let notify = leg::notify(Arc::clone(&session), body, sent.clone());
-            see_through(notify, sent, shared.tracker.clone()).await
-        }
+        Kind::Notification => leg::notify(Arc::clone(&session), message.raw().clone(), sent).await,
+        Kind::Response => match restore(&session, &message)? {
+            Some(answer) => leg::notify(Arc::clone(&session), answer, sent).await,
+            None => return Ok(reply::empty(StatusCode::ACCEPTED)),
+        },
     };
-    drop(in_use);
     let reply = reply.map_err(|error| {
         if matches!(error, UpstreamError::SessionLost) {
             shared.end_session(&id, "lost");
         }
-        fault_of(upstream, error)
+        fault_of(&session.leg.upstream, error)
     })?;
-    respond(shared, &session, key, reply, permit)
+    respond(&shared, &session, key, reply, permit)
 }
 
 /// A client's answer with the server's own id again; `None` if it came too late to matter.
-fn restore(session: &Session, answer: &Message) -> Result<Option<bytes::Bytes>, Fault> {
+fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> {
     let span = answer.id_span().ok_or(Fault::StrayAnswer)?;
     let (at, id) = session
         .seal

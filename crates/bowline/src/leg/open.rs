@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::message::Message;
-use bowline_wire::{header, media};
+use bowline_wire::{header, media, version};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::Mutex;
@@ -47,14 +47,18 @@ pub(crate) async fn open(
             reply: Reply::of(answer, None)?,
         });
     }
-    let headers = answer.headers.clone();
+    let issued = issued_id(&answer.headers);
     let (initialized, reply) = read_result(answer, &message, seal).await?;
     let Some(version) = initialized.negotiated_version() else {
         return Ok(First { leg: None, reply });
     };
-    let version = HeaderValue::from_str(&version).map_err(|_| UpstreamError::BadInitialize)?;
+    let version = match version::SUPPORTED.iter().find(|known| **known == version) {
+        Some(known) => HeaderValue::from_static(known),
+        // Not one that Bowline knows: what it means is between client and server.
+        None => HeaderValue::from_str(&version).map_err(|_| UpstreamError::BadInitialize)?,
+    };
     let leg = Leg {
-        session_id: issued_id(&headers)?,
+        session_id: issued?,
         upstream,
         at: LegRef::FIRST,
         version,

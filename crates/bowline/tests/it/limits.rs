@@ -1,0 +1,63 @@
+//! Limits answer 503 with Retry-After, and what was freed can be used again.
+
+use bowline::Gateway;
+use bowline_testbed::scripted::Scripted;
+use serde_json::json;
+
+use crate::client::{Client, call, config, initialize_message, read};
+
+#[tokio::test]
+async fn sessions() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.sessions = 2;
+    let gateway = Gateway::start(config).await.unwrap();
+    let first = Client::open(&gateway, &mut server, "1").await;
+    Client::open(&gateway, &mut server, "2").await;
+    let refused = Client::new(&gateway).initialize().await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (503, -31005));
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(refused.json()["id"], initialize_message()["id"]);
+    first.delete().send().await.unwrap();
+    assert_eq!(server.next().await.method, "DELETE");
+    Client::open(&gateway, &mut server, "3").await;
+    assert_eq!(Client::new(&gateway).initialize().await.status, 503);
+    server.finish();
+}
+
+#[tokio::test]
+async fn an_initialize_that_failed_takes_no_place() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.sessions = 1;
+    let gateway = Gateway::start(config).await.unwrap();
+    for _ in 0..3 {
+        let mut client = Client::new(&gateway);
+        tokio::join!(client.initialize(), async { drop(server.next().await) });
+    }
+    Client::open(&gateway, &mut server, "u").await;
+    server.finish();
+}
+
+#[tokio::test]
+async fn streams() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.streams = 1;
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let other = Client::open(&gateway, &mut server, "v").await;
+    let (events, pen) = client.open_stream(&mut server, client.get()).await;
+    for request in [other.get(), other.post(&call(1))] {
+        let refused = read(request.send().await.unwrap()).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (503, -31005));
+        assert!(refused.headers.contains_key("retry-after"));
+    }
+    drop(events);
+    pen.closed().await;
+    let answer = other
+        .send_to(&mut server, &call(2), |asked| asked.result(&json!({})))
+        .await;
+    assert_eq!(answer.status, 200);
+    server.finish();
+}

@@ -1,0 +1,185 @@
+//! Bytes pass as they came; only what is Bowline's own is added or kept back.
+
+use bowline::Gateway;
+use bowline_testbed::scripted::Scripted;
+use http::HeaderValue;
+use serde_json::json;
+
+use crate::client::{Client, Events, call, config, gateway, read};
+
+/// Odd, but JSON: key order, spacing, number formats, escapes and unknown fields.
+const ODD_REQUEST: &str = "{ \"zeta\" : [1.0, 1e2,0.10],\"method\":\"tools/c\\u0061ll\" ,\"id\":7.0, \"params\":{\"b\":1,\"a\":\"\\u00e9é\"},\"jsonrpc\":\"2.0\"}\n";
+const ODD_RESULT: &str = "\n{\"result\":{\"n\":1.50,\"x\":{\"b\":null,\"a\":\"\\/\"}} ,\"id\":7.0,\"jsonrpc\":\"2.0\",\"extra\":[ ]} ";
+
+#[tokio::test]
+async fn json_passes_byte_for_byte_both_ways() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (response, ()) = tokio::join!(client.post_text(ODD_REQUEST).send(), async {
+        let asked = server.next().await;
+        assert_eq!(asked.body, ODD_REQUEST);
+        asked.reply(
+            200,
+            &[("content-type", "application/json; charset=utf-8")],
+            ODD_RESULT,
+        );
+    });
+    let answer = read(response.unwrap()).await;
+    assert_eq!(answer.text, ODD_RESULT);
+    assert_eq!(
+        answer.headers["content-type"],
+        "application/json; charset=utf-8"
+    );
+}
+
+#[tokio::test]
+async fn events_pass_byte_for_byte_unless_they_carry_a_mark() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let parts = [
+        ": hello\r\n\r\n".to_owned(),
+        "retry: 250\nid:\ndata:\n\n".to_owned(),
+        format!("event: message\ndata: {}\n\n", ODD_RESULT.trim()),
+        "event: odd\rdata: not json\r\r".to_owned(),
+    ];
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(7))).await;
+    for part in parts {
+        pen.write(part.clone());
+        assert_eq!(events.next().await, part);
+    }
+    drop(pen);
+    events.ends_cleanly().await;
+}
+
+#[tokio::test]
+async fn json_that_streams_is_streamed() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (response, mut pen) = tokio::join!(client.post(&call(1)).send(), async {
+        let mut pen = server
+            .next()
+            .await
+            .begin(200, &[("content-type", "application/json")]);
+        pen.write("{\"jsonrpc\":\"2.0\",");
+        pen
+    });
+    let mut response = response.unwrap();
+    assert_eq!(
+        response.chunk().await.unwrap().unwrap(),
+        "{\"jsonrpc\":\"2.0\","
+    );
+    pen.write("\"id\":1,\"result\":{}}");
+    drop(pen);
+    assert_eq!(
+        response.chunk().await.unwrap().unwrap(),
+        "\"id\":1,\"result\":{}}"
+    );
+    assert_eq!(response.chunk().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn initialize_as_events_passes_whole() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let client = Client::new(&gateway);
+    let result = bowline_testbed::scripted::initialize_result();
+    let (response, mut pen) = tokio::join!(
+        client.post(&crate::client::initialize_message()).send(),
+        async {
+            let headers = [
+                ("content-type", "text/event-stream"),
+                ("mcp-session-id", "u"),
+            ];
+            let mut pen = server.next().await.begin(200, &headers);
+            pen.write(": early\n\nretry: 10\n\n");
+            pen.write(format!(
+                "data: {}\n\n",
+                json!({"jsonrpc": "2.0", "id": "init", "result": result})
+            ));
+            pen
+        }
+    );
+    let mut events = Events::new(response.unwrap());
+    assert!(events.response.headers().contains_key("mcp-session-id"));
+    assert_eq!(events.next().await, ": early\n\n");
+    assert_eq!(events.next().await, "retry: 10\n\n");
+    assert_eq!(events.next_message().await.1["result"], result);
+    pen.write(": late\n\n");
+    assert_eq!(events.next().await, ": late\n\n");
+    drop(pen);
+    events.ends_cleanly().await;
+}
+
+#[tokio::test]
+async fn configured_headers_and_url_are_kept_and_the_clients_credentials_are_not() {
+    let mut server = Scripted::start().await;
+    let url = format!("{}/a%2Fb/../c?key=a%20b&x", server.url());
+    let mut config = config(&[("s", &url)]);
+    let configured = config.servers.values_mut().next().unwrap();
+    configured.headers.insert(
+        "authorization",
+        HeaderValue::from_static("Bearer configured"),
+    );
+    configured
+        .headers
+        .insert("x-tenant", HeaderValue::from_static("t1"));
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let request = client
+        .post(&call(1))
+        .header("authorization", "Bearer client")
+        .header("cookie", "c=1")
+        .header("x-custom", "1");
+    let (response, ()) = tokio::join!(request.send(), async {
+        let asked = server.next().await;
+        assert_eq!(asked.target, "/mcp/a%2Fb/../c?key=a%20b&x");
+        assert_eq!(asked.header("authorization"), "Bearer configured");
+        assert_eq!(asked.header("x-tenant"), "t1");
+        assert_eq!(
+            asked.header("host"),
+            server
+                .url()
+                .strip_prefix("http://")
+                .unwrap()
+                .strip_suffix("/mcp")
+                .unwrap()
+        );
+        assert_eq!(asked.header("mcp-protocol-version"), "2025-11-25");
+        for absent in ["cookie", "x-custom"] {
+            assert_eq!(asked.header(absent), "");
+        }
+        asked.result(&json!({}));
+    });
+    assert_eq!(response.unwrap().status(), 200);
+    client.delete().send().await.unwrap();
+    let asked = server.next().await;
+    assert_eq!(
+        (asked.header("authorization"), asked.header("x-tenant")),
+        ("Bearer configured", "t1")
+    );
+}
+
+#[tokio::test]
+async fn a_version_before_the_header_existed_is_not_named() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let mut client = Client::new(&gateway);
+    tokio::join!(client.initialize(), async {
+        let mut result = bowline_testbed::scripted::initialize_result();
+        result["protocolVersion"] = json!("2025-03-26");
+        server
+            .next()
+            .await
+            .result_with(&[("mcp-session-id", "u")], &result);
+    });
+    let answer = client
+        .send_to(&mut server, &call(1), |asked| {
+            assert!(!asked.headers.contains_key("mcp-protocol-version"));
+            asked.result(&json!({}));
+        })
+        .await;
+    assert_eq!(answer.status, 200);
+}

@@ -1,0 +1,105 @@
+//! A real balancer: HAProxy, pinning clients to replicas by a cookie that it inserts.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+
+/// The cookie that names a replica.
+pub const COOKIE: &str = "REPLICA";
+
+/// A running HAProxy. Killed when dropped.
+#[derive(Debug)]
+pub struct Haproxy {
+    url: String,
+    _child: Child,
+    _directory: tempfile::TempDir,
+}
+
+impl Haproxy {
+    /// Balances over `replicas`, in turn, except for requests that carry the cookie.
+    ///
+    /// Every connection is closed after one answer, so that nothing but the cookie can pin.
+    ///
+    /// # Errors
+    ///
+    /// When HAProxy is not installed (`scripts/setup` installs it) or does not come up.
+    pub async fn sticky(replicas: &[SocketAddr]) -> anyhow::Result<Self> {
+        // The port is free until somebody else takes it, so a start may need another try.
+        let mut tried = Self::start(replicas).await;
+        for _ in 0..4 {
+            if tried.is_ok() {
+                break;
+            }
+            tried = Self::start(replicas).await;
+        }
+        tried
+    }
+
+    async fn start(replicas: &[SocketAddr]) -> anyhow::Result<Self> {
+        let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("haproxy.cfg");
+        std::fs::write(&path, configuration(address, replicas))?;
+        let mut child = Command::new("haproxy")
+            .arg("-db")
+            .arg("-f")
+            .arg(&path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("haproxy is not installed: run scripts/setup")?;
+        until_it_listens(address, &mut child).await?;
+        Ok(Self {
+            url: format!("http://{address}/mcp"),
+            _child: child,
+            _directory: directory,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+async fn until_it_listens(address: SocketAddr, child: &mut Child) -> anyhow::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "asks whether the balancer is up")]
+    while TcpStream::connect(address).await.is_err() {
+        if let Some(status) = child.try_wait()? {
+            anyhow::bail!("haproxy ended: {status}");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+fn configuration(address: SocketAddr, replicas: &[SocketAddr]) -> String {
+    let mut text = format!(
+        "defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  option http-no-delay
+  option httpclose
+frontend clients
+  bind {address}
+  default_backend replicas
+backend replicas
+  balance roundrobin
+  cookie {COOKIE} insert indirect nocache
+"
+    );
+    for (number, replica) in replicas.iter().enumerate() {
+        // Writing to a String cannot fail.
+        _ = writeln!(text, "  server r{number} {replica} cookie r{number}");
+    }
+    text
+}

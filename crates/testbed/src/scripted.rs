@@ -1,0 +1,274 @@
+//! A server whose answers are the test: every request waits until the test has looked at it.
+//!
+//! Nothing is answered by default, so a request that the test does not expect cannot pass
+//! unnoticed: it stays waiting, and [`Scripted::finish`] fails on it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+/// How long a test waits for something that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// A server whose requests are answered by the test.
+#[derive(Debug)]
+pub struct Scripted {
+    url: String,
+    asked: mpsc::UnboundedReceiver<Asked>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+/// A request that waits for the test's answer. Dropping it breaks the connection.
+#[derive(Debug)]
+pub struct Asked {
+    /// The request's method.
+    pub method: Method,
+    /// Path and query as they stood on the request line.
+    pub target: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+    answer: oneshot::Sender<Response<Scroll>>,
+}
+
+/// An answer's body: some bytes now, and more when the test sends them.
+#[derive(Debug)]
+pub struct Scroll {
+    parts: mpsc::UnboundedReceiver<io::Result<Bytes>>,
+}
+
+/// The test's end of a streamed body. Dropping it ends the body.
+#[derive(Debug)]
+pub struct Pen(mpsc::UnboundedSender<io::Result<Bytes>>);
+
+// === impl Scripted ===
+
+impl Scripted {
+    /// Listens on a free loopback port.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[expect(clippy::expect_used, reason = "a test without a port cannot go on")]
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+        let (sender, asked) = mpsc::unbounded_channel();
+        let tracker = TaskTracker::new();
+        let serving = tracker.clone().spawn(accept(listener, sender, tracker));
+        Self {
+            url,
+            asked,
+            _serving: AbortOnDropHandle::new(serving),
+        }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The next request.
+    ///
+    /// # Panics
+    ///
+    /// When none comes.
+    #[expect(clippy::expect_used, reason = "a test that waits in vain has failed")]
+    pub async fn next(&mut self) -> Asked {
+        let asked = tokio::time::timeout(PATIENCE, self.asked.recv()).await;
+        asked.expect("a request in time").expect("a running server")
+    }
+
+    /// Ends the script.
+    ///
+    /// # Panics
+    ///
+    /// When a request came that the test did not look at.
+    pub fn finish(mut self) {
+        let unexpected = self.asked.try_recv().ok();
+        let unexpected = unexpected.map(|asked| format!("{} {:?}", asked.method, asked.body));
+        assert_eq!(unexpected, None, "a request that the test did not expect");
+    }
+}
+
+async fn accept(listener: TcpListener, asked: mpsc::UnboundedSender<Asked>, tracker: TaskTracker) {
+    while let Ok((stream, _)) = listener.accept().await {
+        _ = stream.set_nodelay(true);
+        let asked = asked.clone();
+        tracker.spawn(async move {
+            let service = service_fn(|request| ask(request, asked.clone()));
+            // A broken connection is part of the game.
+            _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn ask(
+    request: Request<Incoming>,
+    asked: mpsc::UnboundedSender<Asked>,
+) -> Result<Response<Scroll>, Box<dyn std::error::Error + Send + Sync>> {
+    let (head, body) = request.into_parts();
+    #[expect(clippy::disallowed_methods, reason = "bounded")]
+    let body = Limited::new(body, MAX_BODY).collect().await?.to_bytes();
+    let (answer, answered) = oneshot::channel();
+    asked.send(Asked {
+        method: head.method,
+        target: head.uri.to_string(),
+        headers: head.headers,
+        body,
+        answer,
+    })?;
+    Ok(answered.await?)
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// The request's body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The JSON-RPC method in the body.
+    pub fn rpc_method(&self) -> String {
+        self.json()["method"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// A header as text; empty if it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// Answers with this status, these headers and this body.
+    pub fn reply(self, status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) {
+        let mut pen = self.begin(status, headers);
+        pen.write(body);
+    }
+
+    /// Answers 200 with a JSON-RPC result for this request.
+    pub fn result(self, result: &Value) {
+        self.result_with(&[], result);
+    }
+
+    /// The same with more headers.
+    pub fn result_with(self, headers: &[(&str, &str)], result: &Value) {
+        let id = &self.json()["id"];
+        let body = serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result});
+        let headers = [&[("content-type", "application/json")], headers].concat();
+        self.reply(200, &headers, body.to_string());
+    }
+
+    /// Answers `initialize` as a server of 2025-11-25 does, with this session id if there is one.
+    pub fn initialized(self, session_id: Option<&str>) {
+        let headers: Vec<_> = session_id
+            .iter()
+            .map(|id| ("mcp-session-id", *id))
+            .collect();
+        self.result_with(&headers, &initialize_result());
+    }
+
+    /// Answers 200 with a stream of events that the test goes on writing.
+    pub fn events(self) -> Pen {
+        self.begin(200, &[("content-type", "text/event-stream")])
+    }
+
+    /// Answers with a head; the body is the test's to write.
+    ///
+    /// # Panics
+    ///
+    /// When a status or header is not valid.
+    #[expect(clippy::expect_used, reason = "a mistake in the test itself")]
+    pub fn begin(self, status: u16, headers: &[(&str, &str)]) -> Pen {
+        let (pen, parts) = mpsc::unbounded_channel();
+        let mut response = Response::new(Scroll { parts });
+        *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+        for (name, value) in headers {
+            let name = http::HeaderName::from_bytes(name.as_bytes()).expect("a header name");
+            response
+                .headers_mut()
+                .append(name, value.parse().expect("a header value"));
+        }
+        // If the gateway has closed the connection the answer has nowhere to go.
+        drop(self.answer.send(response));
+        Pen(pen)
+    }
+}
+
+/// What a server of 2025-11-25 answers to `initialize`.
+pub fn initialize_result() -> Value {
+    serde_json::json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "scripted", "version": "1"},
+    })
+}
+
+// === impl Pen ===
+
+impl Pen {
+    /// Sends more of the body.
+    pub fn write(&mut self, bytes: impl Into<Bytes>) {
+        drop(self.0.send(Ok(bytes.into())));
+    }
+
+    /// Breaks the connection in the middle of the body.
+    pub fn cut(self) {
+        drop(self.0.send(Err(io::ErrorKind::ConnectionReset.into())));
+    }
+
+    /// Waits until the gateway has closed the connection.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[expect(clippy::expect_used, reason = "a test that waits in vain has failed")]
+    pub async fn closed(&self) {
+        let closed = tokio::time::timeout(PATIENCE, self.0.closed()).await;
+        closed.expect("the stream to be closed");
+    }
+
+    /// Whether the gateway still reads.
+    pub fn is_open(&self) -> bool {
+        !self.0.is_closed()
+    }
+}
+
+// === impl Scroll ===
+
+impl Body for Scroll {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.parts
+            .poll_recv(cx)
+            .map(|part| part.map(|part| part.map(Frame::data)))
+    }
+}
