@@ -21,7 +21,7 @@ pub(crate) fn serve(
     }
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/health") => health(shared),
-        (_, "/health") => refuse(&Fault::Method, None),
+        (_, "/health") => refuse(&Fault::Method { allow: "GET, HEAD" }, None),
         _ => refuse(&Fault::NoSuchPath, None),
     }
 }

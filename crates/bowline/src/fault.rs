@@ -45,8 +45,8 @@ pub(crate) enum Fault {
     ServerNotNamed,
     #[error("there is no authorization metadata here: this gateway asks for no token")]
     NoMetadata,
-    #[error("this method is not served here; use GET, POST or DELETE")]
-    Method,
+    #[error("this method is not served here; use one of {allow}")]
+    Method { allow: &'static str },
     #[error(
         "the answer may be JSON or an event stream, so Accept must allow both application/json and text/event-stream"
     )]
@@ -121,7 +121,7 @@ impl Fault {
             Self::NoSuchServer => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_server"),
             Self::ServerNotNamed => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "server_not_named"),
             Self::NoMetadata => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_metadata"),
-            Self::Method => row(
+            Self::Method { .. } => row(
                 StatusCode::METHOD_NOT_ALLOWED,
                 INVALID_REQUEST,
                 "method_not_allowed",

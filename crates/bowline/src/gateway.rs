@@ -41,7 +41,7 @@ pub struct Gateway {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address} ({key}): {source}")]
+    #[error("cannot listen on {address} ({key})")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -140,6 +140,11 @@ impl Gateway {
     pub async fn stop(self) {
         self.shared.stop.cancel();
         self.shared.tracker.close();
+        self.shared.table.end_all_streams();
+        self.shared
+            .routes
+            .iter()
+            .for_each(|upstream| upstream.drop_idle_connections());
         let finished = tokio::time::timeout(STOP_TIMEOUT, self.shared.tracker.wait()).await;
         if finished.is_err() {
             tracing::info!(

@@ -80,6 +80,11 @@ impl Upstream {
         }
     }
 
+    /// Closes connections that rest, now and from now on.
+    pub(crate) fn drop_idle_connections(&self) {
+        self.pool.close_idle();
+    }
+
     /// Closes connections that rested for too long.
     pub(crate) fn drop_stale_connections(&self) {
         self.pool.drop_stale();

@@ -39,8 +39,8 @@ struct Inner {
     origin: Origin,
     tls: Tls,
     connect_timeout: Duration,
-    /// Oldest first.
-    idle: Mutex<VecDeque<Idle>>,
+    /// Oldest first; `None` once no connection is to be kept.
+    idle: Mutex<Option<VecDeque<Idle>>>,
     tracker: TaskTracker,
 }
 
@@ -78,7 +78,7 @@ impl Pool {
             origin,
             tls,
             connect_timeout,
-            idle: Mutex::default(),
+            idle: Mutex::new(Some(VecDeque::new())),
             tracker,
         }))
     }
@@ -113,13 +113,20 @@ impl Pool {
     /// Closes connections that were idle for too long.
     pub(crate) fn drop_stale(&self) {
         let now = Instant::now();
-        self.0.idle.lock().retain(|idle| idle.until > now);
+        if let Some(idle) = &mut *self.0.idle.lock() {
+            idle.retain(|idle| idle.until > now);
+        }
+    }
+
+    /// Closes idle connections, and keeps none from now on.
+    pub(crate) fn close_idle(&self) {
+        drop(self.0.idle.lock().take());
     }
 
     /// The connection that was used last, if it is still good.
     async fn reuse(&self) -> Option<SendRequest<Outgoing>> {
         loop {
-            let mut idle = self.0.idle.lock().pop_back()?;
+            let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
             if idle.until > Instant::now() && idle.sender.ready().await.is_ok() {
                 return Some(idle.sender);
             }
@@ -203,10 +210,12 @@ impl UpstreamBody {
         if lease.max_idle.is_zero() || lease.sender.is_closed() {
             return;
         }
-        lease.pool.0.idle.lock().push_back(Idle {
-            sender: lease.sender,
-            until: Instant::now() + lease.max_idle,
-        });
+        if let Some(idle) = &mut *lease.pool.0.idle.lock() {
+            idle.push_back(Idle {
+                sender: lease.sender,
+                until: Instant::now() + lease.max_idle,
+            });
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
@@ -83,11 +83,8 @@ pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
     if let Some(seconds) = telling.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if telling.status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(
-            http::header::ALLOW,
-            HeaderValue::from_static("GET, POST, DELETE"),
-        );
+    if let Fault::Method { allow } = fault {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
     }
     response
 }

@@ -42,7 +42,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
             Method::POST => post(&shared, upstream, &head.headers, body).await,
             Method::GET => get(&shared, &upstream, &head.headers).await.map_err(no_id),
             Method::DELETE => delete(&shared, &upstream, &head.headers).map_err(no_id),
-            _ => Err((Fault::Method, None)),
+            _ => {
+                let allow = "GET, POST, DELETE";
+                Err((Fault::Method { allow }, None))
+            }
         },
     };
     served.unwrap_or_else(|(fault, id)| refuse(&fault, id.as_deref()))

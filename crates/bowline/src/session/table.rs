@@ -69,6 +69,14 @@ impl Table {
         Some(session)
     }
 
+    /// Ends all streams of all sessions, and every later one at once.
+    pub(crate) fn end_all_streams(&self) {
+        for shard in &self.shards {
+            let sessions: Vec<Arc<Session>> = shard.lock().values().cloned().collect();
+            sessions.iter().for_each(|session| session.end_streams());
+        }
+    }
+
     /// Ends every session of which nothing was used for `idle`.
     pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();

@@ -37,3 +37,21 @@ async fn an_idle_session_expires_here_and_at_the_server() {
         .await;
     assert_eq!(answer.status, 200);
 }
+
+#[tokio::test]
+async fn stopping_ends_streams_cleanly_and_does_not_wait_for_idle_connections() {
+    let mut server = Scripted::start().await;
+    let gateway = Gateway::start(config(&[("s", server.url())]))
+        .await
+        .unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let answer = client
+        .send_to(&mut server, &call(1), |asked| asked.result(&json!({})))
+        .await;
+    assert_eq!(answer.status, 200);
+    let (events, pen) = client.open_stream(&mut server, client.get()).await;
+    let stopped = tokio::time::timeout(Duration::from_secs(3), gateway.stop());
+    let (stopped, ()) = tokio::join!(stopped, events.ends_cleanly());
+    stopped.expect("a stop that waits for nothing");
+    pen.closed().await;
+}

@@ -1,0 +1,120 @@
+//! The command line as typed; [`plan`](crate::plan) says what it means.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A session-keeping gateway for MCP.
+///
+/// Bowline stands between MCP clients and MCP servers and keeps every session tied to its server.
+#[derive(Debug, Parser)]
+#[command(name = "bowline", version, about, subcommand_required = true)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What the program is asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the gateway
+    ///
+    /// Without servers it runs a small built-in one, the demo, and prints what to try.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArguments),
+}
+
+/// The options of `bowline serve`. What is given here wins over the file.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServeArguments {
+    /// Read the configuration from this TOML file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Serve MCP clients here [default: 127.0.0.1:6270]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Serve health here, or nowhere [default: 127.0.0.1:6271]
+    #[arg(long, value_name = "ADDR|off", value_parser = admin)]
+    pub(crate) admin: Option<Admin>,
+
+    /// Add an MCP server, or replace the file's server of that name; may be repeated
+    // The value is read by `plan`, because clap shows bad values and a URL may hold a secret.
+    #[arg(long = "server", value_name = "NAME=URL")]
+    pub(crate) servers: Vec<String>,
+}
+
+/// Where the operator is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admin {
+    Off,
+    At(SocketAddr),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  bowline serve
+      Try it: runs a built-in demo server behind the gateway
+  bowline serve --server files=http://127.0.0.1:8000/mcp
+      Put the gateway in front of one server
+  bowline serve --config bowline.toml
+      Run what the file says";
+
+const SERVE_EXAMPLES: &str = "\
+Clients find each server at http://ADDR/mcp/NAME.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
+
+Examples:
+  bowline serve
+  bowline serve --server files=http://127.0.0.1:8000/mcp
+  bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
+  bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off";
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, such as `127.0.0.1:6270`")
+}
+
+fn admin(text: &str) -> Result<Admin, &'static str> {
+    if text == "off" {
+        return Ok(Admin::Off);
+    }
+    text.parse()
+        .map(Admin::At)
+        .map_err(|_| "write an IP address and a port, such as `127.0.0.1:6271`, or `off`")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_knows_the_defaults() {
+        let mut command = Arguments::command();
+        let serve = command.find_subcommand_mut("serve").unwrap();
+        let help = serve.render_help().to_string();
+        let default = bowline::config::Config::default();
+        for address in [default.listen, default.admin.unwrap()] {
+            assert!(help.contains(&format!("[default: {address}]")), "{help}");
+        }
+    }
+
+    #[test]
+    fn admin_is_an_address_or_off() {
+        assert_eq!(admin("off"), Ok(Admin::Off));
+        assert_eq!(admin("[::1]:0"), Ok(Admin::At("[::1]:0".parse().unwrap())));
+        for bad in ["", "OFF", "localhost:1", "127.0.0.1"] {
+            assert!(admin(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The built-in demo: a small stateful MCP server on a loopback port of its own.
+//!
+//! It stands behind the gateway like any other server, over a real connection, so that trying
+//! Bowline shows what Bowline does. It keeps everything in memory, within bounds.
+
+mod endpoint;
+mod protocol;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::config::{NameProblem, Server, ServerName, UrlProblem};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use self::sessions::Sessions;
+
+/// How long a connection may rest between requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long accepting pauses when the process has no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The running demo server; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Demo {
+    address: SocketAddr,
+    _stop: DropGuard,
+}
+
+// === impl Demo ===
+
+impl Demo {
+    /// The name under which clients find it.
+    pub(crate) const NAME: &str = "demo";
+
+    /// Begins to serve on a free port.
+    pub(crate) async fn start() -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
+        let connections = tracker.clone();
+        let serving = accept(listener, stop.clone(), connections);
+        tracker.spawn(stop.clone().run_until_cancelled_owned(serving));
+        Ok(Self {
+            address,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// Its name as the configuration has it.
+    pub(crate) fn name() -> Result<ServerName, NameProblem> {
+        Self::NAME.parse()
+    }
+
+    /// Its place in the configuration.
+    pub(crate) fn server(&self) -> Result<Server, UrlProblem> {
+        Server::from_url(&format!("http://{}{}", self.address, endpoint::PATH))
+    }
+}
+
+async fn accept(listener: TcpListener, stop: CancellationToken, tracker: TaskTracker) {
+    let sessions = Arc::new(Sessions::default());
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let serving = connection(stream, Arc::clone(&sessions));
+                tracker.spawn(stop.clone().run_until_cancelled_owned(serving));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the demo cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, sessions: Arc<Sessions>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "the demo's client left at once");
+        return;
+    }
+    let service = service_fn(|request| {
+        let sessions = Arc::clone(&sessions);
+        async move { Ok::<_, Infallible>(endpoint::serve(&sessions, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection to the demo ended");
+    }
+}

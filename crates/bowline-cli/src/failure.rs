@@ -1,0 +1,134 @@
+//! How the program ends when it cannot do what it was asked: one message on stderr, one exit code.
+//!
+//! 2 means that the call or the configuration must change, 1 that something else went wrong.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use bowline::StartError;
+use bowline::config::ConfigErrors;
+
+const USAGE: u8 = 2;
+
+/// Why the program ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was called in a way that cannot work.
+    Usage(Vec<Complaint>),
+    /// Its configuration file cannot be used.
+    Config(ConfigErrors),
+    /// It could not do what it was asked.
+    Other(anyhow::Error),
+}
+
+/// One thing that is wrong, and what to do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    message: String,
+    help: Option<String>,
+}
+
+/// Shows what clap has to say: help and version on stdout, usage errors on stderr.
+pub(crate) fn show_clap(shown: &clap::Error) -> ExitCode {
+    // A reader that has left (`bowline --help | head`) is no failure.
+    shown.print().ok();
+    u8::try_from(shown.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// A single mistake in how the program was called.
+    pub(crate) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Usage(vec![Complaint::new(message, help)])
+    }
+
+    /// Prints the failure; the code is what the program ends with.
+    pub(crate) fn show(&self, colour: bool) -> ExitCode {
+        // With stderr closed there is nobody left to tell; the exit code still tells.
+        anstream::AutoStream::auto(io::stderr())
+            .write_all(self.render(colour).as_bytes())
+            .ok();
+        match self {
+            Self::Usage(_) | Self::Config(_) => ExitCode::from(USAGE),
+            Self::Other(_) => ExitCode::FAILURE,
+        }
+    }
+
+    fn render(&self, colour: bool) -> String {
+        match self {
+            Self::Usage(complaints) => complaints.iter().map(|one| one.render(colour)).collect(),
+            Self::Config(errors) => errors.render(colour) + "\n",
+            Self::Other(error) => {
+                let mut complaint = Complaint::from_error(error.as_ref());
+                complaint.help = error.downcast_ref().and_then(start_help);
+                complaint.render(colour)
+            }
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+// === impl Complaint ===
+
+impl Complaint {
+    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: Some(help.into()),
+        }
+    }
+
+    /// The error and its causes on one line, each said once: some errors name their cause in
+    /// their own text already.
+    pub(crate) fn from_error(error: &dyn Error) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !message.ends_with(&text) {
+                message = format!("{message}: {text}");
+            }
+            cause = error.source();
+        }
+        Self {
+            message,
+            help: None,
+        }
+    }
+
+    fn render(&self, colour: bool) -> String {
+        // The colours of annotate-snippets and clap.
+        let [error, help, off] = if colour {
+            ["\x1b[1m\x1b[91m", "\x1b[1m\x1b[96m", "\x1b[0m"]
+        } else {
+            [""; 3]
+        };
+        let mut text = format!("{error}error{off}: {}\n", self.message);
+        if let Some(advice) = &self.help {
+            // Writing to a String cannot fail.
+            writeln!(text, "  {help}help{off}: {advice}").ok();
+        }
+        text
+    }
+}
+
+/// What to do when the gateway does not start.
+fn start_help(error: &StartError) -> Option<String> {
+    match error {
+        StartError::Listen { key, source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+            Some(format!(
+                "another program listens there; stop it, or choose another address with `--{key}` \
+                 (port 0 means any free one)"
+            ))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! What the command line means: a configuration, and whether the demo is to be part of it.
+//!
+//! Flags win over the file. All bad `--server` flags are reported at once, and none with its URL.
+
+use std::collections::BTreeMap;
+use std::str::FromStr as _;
+
+use bowline::config::{Config, LoadError, Server, ServerName};
+
+use crate::args::{Admin, ServeArguments};
+use crate::failure::{Complaint, Failure};
+
+/// What is to be served.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) config: Config,
+    /// Nobody named a server, so the demo answers.
+    pub(crate) demo: bool,
+}
+
+const SERVER_HELP: &str = "write it like `--server files=http://127.0.0.1:8000/mcp`";
+
+// === impl Plan ===
+
+impl Plan {
+    /// Reads the file, if there is one, and lets the flags win over it.
+    pub(crate) fn new(arguments: &ServeArguments) -> Result<Self, Failure> {
+        let servers = servers(&arguments.servers).map_err(Failure::Usage)?;
+        let mut config = match &arguments.config {
+            None => Config::default(),
+            Some(path) => Config::load(path).map_err(|error| match error {
+                LoadError::Invalid(errors) => Failure::Config(errors),
+                error @ LoadError::Read { .. } => {
+                    Failure::Usage(vec![Complaint::from_error(&error)])
+                }
+            })?,
+        };
+        // A replaced server loses its headers too: they were meant for another URL.
+        config.servers.extend(servers);
+        if let Some(listen) = arguments.listen {
+            config.listen = listen;
+        }
+        match arguments.admin {
+            None => {}
+            Some(Admin::Off) => config.admin = None,
+            Some(Admin::At(address)) => config.admin = Some(address),
+        }
+        if config.listen.port() != 0 && config.admin == Some(config.listen) {
+            return Err(Failure::usage(
+                format!("clients and the operator cannot share {}", config.listen),
+                "give `--listen` or `--admin` another port, or write `--admin off`",
+            ));
+        }
+        match (&arguments.config, config.servers.is_empty()) {
+            (Some(path), true) => Err(Failure::usage(
+                format!("{} has no servers", path.display()),
+                "add one with `--server files=http://127.0.0.1:8000/mcp`, or to the file:\n\n    \
+                 [servers.files]\n    \
+                 url = \"http://127.0.0.1:8000/mcp\"",
+            )),
+            (None, true) => Ok(Self { config, demo: true }),
+            (_, false) => Ok(Self {
+                config,
+                demo: false,
+            }),
+        }
+    }
+}
+
+fn servers(flags: &[String]) -> Result<BTreeMap<ServerName, Server>, Vec<Complaint>> {
+    let mut servers = BTreeMap::new();
+    let mut complaints = Vec::new();
+    for flag in flags {
+        match server(flag) {
+            Err(complaint) => complaints.push(complaint),
+            Ok((name, server)) => {
+                if servers.insert(name.clone(), server).is_some() {
+                    let message = format!("--server {name}: the name is given twice");
+                    complaints.push(Complaint::new(message, "give each server its own name"));
+                }
+            }
+        }
+    }
+    if complaints.is_empty() {
+        Ok(servers)
+    } else {
+        Err(complaints)
+    }
+}
+
+fn server(flag: &str) -> Result<(ServerName, Server), Complaint> {
+    // In `http://host/?key=value` there is a `=`, but no name before it.
+    let named = flag
+        .split_once('=')
+        .filter(|(name, _)| !name.contains("://"));
+    let Some((written_name, url)) = named else {
+        let message = "--server: the value has no name, it must be NAME=URL";
+        return Err(Complaint::new(message, SERVER_HELP));
+    };
+    let name = ServerName::from_str(written_name).map_err(|problem| {
+        let shown = written_name.escape_debug();
+        let message = format!("--server {shown}: {}", problem.what());
+        Complaint::new(message, problem.help())
+    })?;
+    let server = Server::from_url(url).map_err(|problem| {
+        let message = format!("--server {name}: {}", problem.what());
+        Complaint::new(message, problem.help())
+    })?;
+    Ok((name, server))
+}
+
+#[cfg(test)]
+mod tests;

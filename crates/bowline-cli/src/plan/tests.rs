@@ -1,0 +1,104 @@
+use super::*;
+
+fn plan(arguments: &ServeArguments) -> Plan {
+    Plan::new(arguments).unwrap()
+}
+
+fn servers_of(flags: &[&str]) -> ServeArguments {
+    ServeArguments {
+        servers: flags.iter().map(ToString::to_string).collect(),
+        ..ServeArguments::default()
+    }
+}
+
+fn with_file(text: &str, mut arguments: ServeArguments) -> Result<Plan, Failure> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bowline.toml");
+    std::fs::write(&path, text).unwrap();
+    arguments.config = Some(path);
+    Plan::new(&arguments)
+}
+
+#[track_caller]
+fn complaints(failed: Result<Plan, Failure>) -> String {
+    match failed {
+        Err(Failure::Usage(complaints)) => format!("{complaints:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nothing_named_is_the_demo() {
+    let plan = plan(&ServeArguments::default());
+    assert!(plan.demo);
+    assert_eq!(plan.config, Config::default());
+}
+
+#[test]
+fn a_server_from_a_flag() {
+    let plan = plan(&servers_of(&["a=http://127.0.0.1:1/mcp?key=x=y"]));
+    assert!(!plan.demo);
+    let url = plan.config.servers["a"].url.to_string();
+    assert_eq!(url, "http://127.0.0.1:1/mcp?key=x=y");
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = r#"
+        listen = "127.0.0.1:1"
+        admin = "127.0.0.1:2"
+        [servers.a]
+        url = "http://a.example/mcp"
+        headers = { Authorization = "for the server in the file" }
+        [servers.b]
+        url = "http://b.example/mcp"
+    "#;
+    let arguments = ServeArguments {
+        listen: Some("127.0.0.1:3".parse().unwrap()),
+        admin: Some(Admin::Off),
+        ..servers_of(&["a=http://other.example/mcp"])
+    };
+    let plan = with_file(file, arguments).unwrap();
+    assert!(!plan.demo);
+    assert_eq!(plan.config.listen.port(), 3);
+    assert_eq!(plan.config.admin, None);
+    assert_eq!(plan.config.servers.len(), 2);
+    let replaced = &plan.config.servers["a"];
+    assert_eq!(replaced.url.host(), Some("other.example"));
+    assert!(replaced.headers.is_empty());
+}
+
+#[test]
+fn a_file_without_servers_needs_one_from_a_flag() {
+    let said = complaints(with_file("", ServeArguments::default()));
+    assert!(said.contains("has no servers"), "{said}");
+    assert!(with_file("", servers_of(&["a=http://a.example"])).is_ok());
+}
+
+#[test]
+fn one_address_cannot_serve_both() {
+    let same = |address: &str| ServeArguments {
+        listen: Some(address.parse().unwrap()),
+        admin: Some(Admin::At(address.parse().unwrap())),
+        ..ServeArguments::default()
+    };
+    let said = complaints(Plan::new(&same("127.0.0.1:9")));
+    assert!(said.contains("cannot share 127.0.0.1:9"), "{said}");
+    assert!(Plan::new(&same("127.0.0.1:0")).is_ok());
+}
+
+#[test]
+fn no_complaint_shows_a_url() {
+    for (flag, expected) in [
+        ("http://a.example/s3cret", "has no name"),
+        ("http://a.example/?key=s3cret", "has no name"),
+        ("=http://a.example/s3cret", "name is empty"),
+        ("a b=http://a.example/s3cret", "a b: the server's name has"),
+        ("a=ftp://a.example/s3cret", "a: the URL's scheme"),
+        ("a=http://s3cret@a.example/", "a: the URL has a user name"),
+    ] {
+        let said = complaints(Plan::new(&servers_of(&[flag])));
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+}

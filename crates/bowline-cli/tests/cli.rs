@@ -1,0 +1,16 @@
+//! The `bowline` command as its users meet it: what it prints, and how it ends.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what helpers meet fails the test"
+)]
+
+#[path = "cli/help.rs"]
+mod help;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
+#[path = "cli/running.rs"]
+mod running;
+#[path = "cli/serving.rs"]
+mod serving;

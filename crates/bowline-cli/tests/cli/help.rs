@@ -1,0 +1,91 @@
+//! What the program says of itself.
+
+use snapbox::{assert_data_eq, str};
+
+use crate::running::{bowline, run};
+
+#[test]
+fn help() {
+    let (code, stdout, stderr) = run(bowline().arg("--help"));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_data_eq!(
+        stdout,
+        str![[r#"
+A session-keeping gateway for MCP.
+
+Bowline stands between MCP clients and MCP servers and keeps every session tied to its server.
+
+Usage: bowline <COMMAND>
+
+Commands:
+  serve  Run the gateway
+  help   Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help
+          Print help (see a summary with '-h')
+
+  -V, --version
+          Print version
+
+Examples:
+  bowline serve
+      Try it: runs a built-in demo server behind the gateway
+  bowline serve --server files=http://127.0.0.1:8000/mcp
+      Put the gateway in front of one server
+  bowline serve --config bowline.toml
+      Run what the file says
+
+"#]]
+    );
+}
+
+#[test]
+fn without_a_command_help_is_shown() {
+    let (code, stdout, stderr) = run(&mut bowline());
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains("Usage: bowline <COMMAND>"), "{stderr}");
+    assert!(stderr.contains("Examples:"), "{stderr}");
+}
+
+#[test]
+fn help_of_serve() {
+    let (code, stdout, stderr) = run(bowline().args(["serve", "--help"]));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_data_eq!(
+        stdout,
+        str![[r#"
+Run the gateway
+
+Without servers it runs a small built-in one, the demo, and prints what to try.
+
+Usage: bowline serve [OPTIONS]
+
+Options:
+  -c, --config <FILE>
+          Read the configuration from this TOML file
+
+      --listen <ADDR>
+          Serve MCP clients here [default: 127.0.0.1:6270]
+
+      --admin <ADDR|off>
+          Serve health here, or nowhere [default: 127.0.0.1:6271]
+
+      --server <NAME=URL>
+          Add an MCP server, or replace the file's server of that name; may be repeated
+
+  -h, --help
+          Print help (see a summary with '-h')
+
+Clients find each server at http://ADDR/mcp/NAME.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
+
+Examples:
+  bowline serve
+  bowline serve --server files=http://127.0.0.1:8000/mcp
+  bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
+  bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off
+
+"#]]
+    );
+}

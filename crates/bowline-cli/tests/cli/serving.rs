@@ -1,0 +1,130 @@
+//! What it does between its start and its end.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use snapbox::{IntoData as _, assert_data_eq, str};
+
+use crate::running::{self, Lines, Running};
+
+#[test]
+fn the_demo_does_what_it_prints() {
+    let mut gateway = Running::start(&["--admin", "127.0.0.1:0"]);
+    let printed = gateway.stdout.read_until("Ctrl-C stops it.");
+    let endpoint = running::word_ending_in(&printed, "/mcp/demo");
+    let health = running::word_ending_in(&printed, "/health");
+    let listen = endpoint.strip_suffix("/mcp/demo").unwrap();
+    assert_data_eq!(
+        printed
+            .replace(env!("CARGO_PKG_VERSION"), "[VERSION]")
+            .replace(listen, "http://[LISTEN]")
+            .replace(&health, "http://[ADMIN]/health"),
+        str![[r#"
+Bowline [VERSION] is listening on http://[LISTEN]
+  demo  http://[LISTEN]/mcp/demo
+health  http://[ADMIN]/health
+
+No server was named, so this is the built-in demo: its tools remember things for as long as the
+session lasts. A server of your own goes behind Bowline with `--server NAME=URL`.
+
+Open a session; its Mcp-Session-Id is in the answer's headers:
+
+  curl -i 'http://[LISTEN]/mcp/demo' \
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'
+
+Or let the shell keep the session, and call the tool `count` twice in it:
+
+  mcp() { curl -s 'http://[LISTEN]/mcp/demo' -H 'Content-Type: application/json' \
+    -H 'Accept: application/json, text/event-stream' "$@"; echo; }
+  session=$(mcp -D - -o /dev/null \
+    -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}' |
+    tr -d '\r' | awk 'tolower($1) == "mcp-session-id:" { print $2 }')
+  mcp -H "Mcp-Session-Id: $session" -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"count"}}'
+  mcp -H "Mcp-Session-Id: $session" -d '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"count"}}'
+
+Or give it to an editor, in its MCP configuration:
+
+  {"mcpServers": {"demo": {"type": "http", "url": "http://[LISTEN]/mcp/demo"}}}
+
+Ctrl-C stops it.
+
+"#]]
+        // Without this, a `\` would be taken for a Windows path's.
+        .raw()
+    );
+
+    let [opening, counting, configuration] = &running::blocks(&printed)[..] else {
+        panic!("{printed}");
+    };
+    let opened = running::sh(opening);
+    assert!(opened.starts_with("HTTP/1.1 200 OK\r\n"), "{opened}");
+    assert!(opened.contains("\r\nmcp-session-id: "), "{opened}");
+    assert!(opened.contains(r#""name":"bowline-demo""#), "{opened}");
+
+    let counted = running::sh(counting);
+    let texts: Vec<&str> = counted
+        .lines()
+        .filter_map(|line| line.split(r#""text":""#).nth(1)?.split('"').next())
+        .collect();
+    assert_eq!(texts, ["1", "2"], "{counted}");
+
+    let configuration: serde_json::Value = serde_json::from_str(configuration).unwrap();
+    assert_eq!(configuration["mcpServers"]["demo"]["url"], endpoint);
+
+    let healthy = running::sh(&format!("curl -si '{health}'"));
+    assert!(healthy.starts_with("HTTP/1.1 200 OK\r\n"), "{healthy}");
+    assert!(
+        healthy.contains("\r\ncontent-type: application/json\r\n"),
+        "{healthy}"
+    );
+    assert!(healthy.contains(r#""status":"ok""#), "{healthy}");
+
+    gateway.signal("TERM");
+    assert_eq!(gateway.exit_code(), Some(0));
+}
+
+#[test]
+fn interrupting_stops_it() {
+    let mut gateway = Running::start(&["--admin", "off", "--server", "a=http://127.0.0.1:9/mcp"]);
+    let printed = gateway.stdout.read_until("/mcp/a");
+    assert!(!printed.contains("health"), "{printed}");
+    gateway.signal("INT");
+    assert_eq!(gateway.exit_code(), Some(0));
+    // Only the demo has something to try.
+    assert_eq!(gateway.stdout.read_rest(), "");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut gateway = Running::start(&["--admin", "off"]);
+    let endpoint = running::word_ending_in(&gateway.stdout.read_until("/mcp/demo"), "/mcp/demo");
+    let authority = endpoint.split('/').nth(2).unwrap();
+    // A request whose body the gateway has begun to wait for, and which never comes.
+    let mut client = TcpStream::connect(authority).unwrap();
+    write!(
+        client,
+        "POST /mcp/demo HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: 9\r\n\
+         Expect: 100-continue\r\n\r\n"
+    )
+    .unwrap();
+    let mut told = [0; 12];
+    client.read_exact(&mut told).unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100");
+
+    gateway.signal("INT");
+    gateway.stderr.read_until("a second signal ends at once");
+    gateway.signal("INT");
+    assert_eq!(gateway.exit_code(), Some(1));
+}
+
+#[test]
+fn nobody_has_to_read_what_it_prints() {
+    let mut gateway = Running::start_unread(&["--admin", "off"]);
+    gateway.stderr.read_until("nobody reads the greeting");
+    // Its next line of log meets a closed pipe as well.
+    gateway.stderr = Lines::none();
+    gateway.signal("TERM");
+    assert_eq!(gateway.exit_code(), Some(0));
+}
