@@ -102,7 +102,7 @@ fn server(flag: &str) -> Result<(ServerName, Server), Complaint> {
         let message = format!("--server {shown}: {}", problem.what());
         Complaint::new(message, problem.help())
     })?;
-    let server = Server::from_url(url).map_err(|problem| {
+    let server = Server::from_urls(url).map_err(|problem| {
         let message = format!("--server {name}: {}", problem.what());
         Complaint::new(message, problem.help())
     })?;

@@ -44,6 +44,10 @@ pub struct Config {
     pub limits: Limits,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
     pub servers: BTreeMap<ServerName, Server>,
+    /// Who may use the gateway; nobody is asked for a key when this is empty.
+    pub callers: BTreeMap<CallerName, Caller>,
+    /// How long answers that are under way may take once the gateway was told to stop.
+    pub stop_timeout: Duration,
 }
 
 /// The kind of store that keeps sessions.
@@ -70,13 +74,51 @@ pub struct Limits {
 /// One MCP server behind the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its endpoint; path and query are as written.
-    pub url: http::Uri,
+    /// Where it is.
+    pub way: Way,
     /// Headers added to every request; every value is marked sensitive, so `Debug` hides it.
     pub headers: http::HeaderMap,
+    /// Headers of the client's request that are passed on.
+    pub forward_headers: Vec<http::HeaderName>,
     /// How long to wait for a connection.
     pub connect_timeout: Duration,
+    /// How long a call may go without an answer or progress; for ever when `None`.
+    pub call_timeout: Option<Duration>,
+    /// How its endpoints are looked after.
+    pub health: Health,
 }
+
+/// Where a server is. Paths and queries are as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// At one address, dialled anew for every connection: a balancer's, or a server that is alone.
+    Url(http::Uri),
+    /// At several, each of which is pinned: Bowline is the balancer.
+    Endpoints(Vec<http::Uri>),
+}
+
+/// How a server's endpoints are looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How often an endpoint is looked at, and how often its name is looked up anew.
+    pub every: Duration,
+    /// What to GET; without it a connection is enough.
+    pub get: Option<http::uri::PathAndQuery>,
+}
+
+/// Somebody who may use the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// What the caller's key hashes to; the key itself is not kept.
+    pub key: KeyHash,
+}
+
+/// The SHA-256 hash of a bearer key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyHash(pub [u8; 32]);
+
+/// A caller's name, under the same rules as a server's.
+pub type CallerName = ServerName;
 
 /// A configuration file that could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +146,8 @@ impl Default for Config {
             store: StoreKind::default(),
             limits: Limits::default(),
             servers: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            stop_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -147,12 +191,62 @@ impl Server {
     /// How long to wait for a connection unless told otherwise.
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// A server at this URL, with no headers of its own and the default timeout.
+    /// A server at this URL, with no headers of its own and defaults for the rest.
     pub fn from_url(text: &str) -> Result<Self, UrlProblem> {
-        Ok(Self {
-            url: url::parse(text)?,
+        Ok(Self::at(Way::Url(url::parse(text)?)))
+    }
+
+    /// A server at one URL, or at several endpoints separated by commas.
+    pub fn from_urls(text: &str) -> Result<Self, UrlProblem> {
+        if !text.contains(',') {
+            return Self::from_url(text);
+        }
+        let endpoints: Result<_, _> = text
+            .split(',')
+            .map(|text| url::parse(text.trim()))
+            .collect();
+        Ok(Self::at(Way::Endpoints(endpoints?)))
+    }
+
+    fn at(way: Way) -> Self {
+        Self {
+            way,
             headers: http::HeaderMap::new(),
+            forward_headers: Vec::new(),
             connect_timeout: Self::CONNECT_TIMEOUT,
-        })
+            call_timeout: None,
+            health: Health::default(),
+        }
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    /// The URLs, in the order in which they were written.
+    pub fn urls(&self) -> &[http::Uri] {
+        match self {
+            Self::Url(url) => std::slice::from_ref(url),
+            Self::Endpoints(urls) => urls,
+        }
+    }
+}
+
+// === impl Health ===
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(5),
+            get: None,
+        }
+    }
+}
+
+// === impl KeyHash ===
+
+impl std::fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyHash(…)")
     }
 }

@@ -26,8 +26,6 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 const STALE_CONNECTIONS_EVERY: Duration = Duration::from_secs(1);
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
-/// How long answers that are under way may take once the gateway was told to stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running gateway. Dropping it stops it.
 #[derive(Debug)]
@@ -64,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) tracker: TaskTracker,
+    stop_timeout: Duration,
     stop: CancellationToken,
 }
 
@@ -111,6 +110,7 @@ impl Gateway {
                 config.limits.streams.min(Semaphore::MAX_PERMITS),
             )),
             tracker,
+            stop_timeout: config.stop_timeout,
             stop: CancellationToken::new(),
         });
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
@@ -145,7 +145,8 @@ impl Gateway {
             .routes
             .iter()
             .for_each(|upstream| upstream.drop_idle_connections());
-        let finished = tokio::time::timeout(STOP_TIMEOUT, self.shared.tracker.wait()).await;
+        let finished =
+            tokio::time::timeout(self.shared.stop_timeout, self.shared.tracker.wait()).await;
         if finished.is_err() {
             tracing::info!(
                 open = self.shared.tracker.len(),

@@ -59,15 +59,12 @@ pub(crate) enum UpstreamError {
 impl Upstream {
     /// The upstream that the configuration names.
     pub(crate) fn new(name: ServerName, server: &Server, tls: Tls, tracker: TaskTracker) -> Self {
-        let origin = Origin::of(&server.url);
-        let authority = server
-            .url
-            .authority()
-            .map_or("", |authority| authority.as_str());
+        let url = &server.way.urls()[0];
+        let origin = Origin::of(url);
+        let authority = url.authority().map_or("", |authority| authority.as_str());
         Self {
             name,
-            target: server
-                .url
+            target: url
                 .path_and_query()
                 .cloned()
                 .unwrap_or_else(|| PathAndQuery::from_static("/")),

@@ -38,7 +38,7 @@ fn nothing_named_is_the_demo() {
 fn a_server_from_a_flag() {
     let plan = plan(&servers_of(&["a=http://127.0.0.1:1/mcp?key=x=y"]));
     assert!(!plan.demo);
-    let url = plan.config.servers["a"].url.to_string();
+    let url = plan.config.servers["a"].way.urls()[0].to_string();
     assert_eq!(url, "http://127.0.0.1:1/mcp?key=x=y");
 }
 
@@ -64,7 +64,7 @@ fn flags_win_over_the_file() {
     assert_eq!(plan.config.admin, None);
     assert_eq!(plan.config.servers.len(), 2);
     let replaced = &plan.config.servers["a"];
-    assert_eq!(replaced.url.host(), Some("other.example"));
+    assert_eq!(replaced.way.urls()[0].host(), Some("other.example"));
     assert!(replaced.headers.is_empty());
 }
 

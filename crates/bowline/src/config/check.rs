@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::file::{self, File};
 use super::headers;
 use super::report::Findings;
-use super::{Config, Limits, Server, ServerName, StoreKind, url};
+use super::{Config, Limits, Server, ServerName, StoreKind, Way, url};
 
 /// The longest duration, one year: longer ones are slips, and a deadline in the far future can
 /// overflow the clock.
@@ -30,6 +30,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Config {
         store: store(file.store_kind, findings),
         limits: limits(&file.limits, findings),
         servers: servers(file.servers, findings),
+        ..Config::default()
     }
 }
 
@@ -169,9 +170,9 @@ fn servers(written: Vec<file::Server>, findings: &mut Findings) -> BTreeMap<Serv
         });
         if let (Ok(name), Some(url)) = (name, uri) {
             let server = Server {
-                url,
                 headers,
                 connect_timeout,
+                ..Server::at(Way::Url(url))
             };
             servers.insert(name, server);
         }

@@ -85,7 +85,10 @@ fn a_full_file() {
     let names: Vec<_> = config.servers.keys().map(ToString::to_string).collect();
     assert_eq!(names, ["files", "plain-2", "v1.0"]);
     let files = &config.servers["files"];
-    assert_eq!(files.url.to_string(), "https://mcp.example.com/mcp");
+    assert_eq!(
+        files.way.urls()[0].to_string(),
+        "https://mcp.example.com/mcp"
+    );
     assert_eq!(files.headers["authorization"], "Bearer x");
     assert_eq!(files.headers["x-team"], "a\tb");
     assert_eq!(files.connect_timeout, Duration::from_millis(500));
