@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::front::guard::Guard;
 use crate::front::{ReplyBody, json, refuse};
 use crate::gateway::Shared;
+use crate::upstream::{Endpoint, Upstream};
 
 /// Serves one request of an operator.
 pub(crate) fn serve(
@@ -21,21 +23,63 @@ pub(crate) fn serve(
     }
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/health") => health(shared),
-        (_, "/health") => refuse(&Fault::Method { allow: "GET, HEAD" }, None),
+        (&Method::GET | &Method::HEAD, "/ready") => ready(shared),
+        (_, "/health" | "/ready") => refuse(&Fault::Method { allow: "GET, HEAD" }, None),
         _ => refuse(&Fault::NoSuchPath, None),
     }
 }
 
+/// The truth about each server: `ok` if it would take a session now.
 fn health(shared: &Shared) -> Response<ReplyBody> {
-    let servers: Vec<&str> = shared
-        .routes
-        .iter()
-        .map(|upstream| upstream.name.as_ref())
-        .collect();
+    let upstreams = shared.routes.all();
+    let servers = upstreams
+        .values()
+        .map(|upstream| (upstream.name.to_string(), server(upstream)));
     let body = serde_json::json!({
-        "status": "ok",
+        "status": if shared.drain.has_begun() { "stopping" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
-        "servers": servers,
+        "servers": servers.collect::<serde_json::Map<_, _>>(),
     });
     json(StatusCode::OK, body.to_string())
+}
+
+fn server(upstream: &Upstream) -> Value {
+    let status = match (upstream.is_retired(), upstream.has_well_endpoint()) {
+        (true, _) => "retired",
+        (false, true) => "ok",
+        (false, false) => "unavailable",
+    };
+    let endpoints = upstream.endpoints.all();
+    serde_json::json!({
+        "status": status,
+        "sessions": upstream.sessions(),
+        "endpoints": endpoints.iter().map(|endpoint| self::endpoint(endpoint)).collect::<Vec<_>>(),
+    })
+}
+
+fn endpoint(endpoint: &Endpoint) -> Value {
+    let mut told = serde_json::json!({
+        "address": endpoint.origin.to_string(),
+        "sessions": endpoint.sessions(),
+        "status": if endpoint.is_draining() { "draining" } else { "ok" },
+    });
+    if let Some(ailment) = endpoint.health.ailment() {
+        told["status"] = "ejected".into();
+        told["reason"] = (*ailment.reason).into();
+    }
+    told
+}
+
+/// Whether this gateway should be sent clients: it is not stopping, and at least one server would
+/// take a session.
+fn ready(shared: &Shared) -> Response<ReplyBody> {
+    let upstreams = shared.routes.all();
+    let mut configured = upstreams.values().filter(|upstream| !upstream.is_retired());
+    let ready =
+        !shared.drain.has_begun() && configured.any(|upstream| upstream.has_well_endpoint());
+    let (status, word) = match ready {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    };
+    json(status, serde_json::json!({"status": word}).to_string())
 }

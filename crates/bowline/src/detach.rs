@@ -3,10 +3,19 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
 use crate::body::Sent;
+
+/// Where work goes on whose client left, and for how long: a server that never ends it must not
+/// hold a session and a stream's place for ever.
+#[derive(Debug, Clone)]
+pub(crate) struct Abandoned {
+    tracker: TaskTracker,
+    limit: Duration,
+}
 
 /// A future that moves to a task of its own if it is dropped after its request was sent.
 ///
@@ -17,20 +26,35 @@ where
 {
     future: Option<Pin<Box<F>>>,
     sent: Sent,
-    tracker: TaskTracker,
+    abandoned: Abandoned,
 }
 
 /// Wraps `future`, whose request tells through `sent` that it has begun to leave.
-pub(crate) fn see_through<F>(future: F, sent: Sent, tracker: TaskTracker) -> SeeThrough<F>
+pub(crate) fn see_through<F>(future: F, sent: Sent, abandoned: Abandoned) -> SeeThrough<F>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     SeeThrough {
         future: Some(Box::pin(future)),
         sent,
-        tracker,
+        abandoned,
     }
 }
+
+// === impl Abandoned ===
+
+impl Abandoned {
+    pub(crate) fn new(tracker: TaskTracker, limit: Duration) -> Self {
+        Self { tracker, limit }
+    }
+
+    /// Runs what is left, within the limit.
+    pub(crate) fn see_out(&self, rest: impl Future<Output: Send + 'static> + Send + 'static) {
+        self.tracker.spawn(tokio::time::timeout(self.limit, rest));
+    }
+}
+
+// === impl SeeThrough ===
 
 impl<F> Future for SeeThrough<F>
 where
@@ -56,7 +80,7 @@ where
         if let Some(future) = self.future.take()
             && self.sent.get()
         {
-            self.tracker.spawn(future);
+            self.abandoned.see_out(future);
         }
     }
 }

@@ -38,6 +38,14 @@ pub(crate) enum EgressError {
 }
 
 impl EgressError {
+    /// Whether the server could not be reached at all.
+    pub(crate) fn nobody_there(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect(_) | Self::ConnectTimeout(_) | Self::Tls(_)
+        )
+    }
+
     /// Whether the server may have seen the request.
     pub(crate) fn may_have_run(&self) -> bool {
         match self {

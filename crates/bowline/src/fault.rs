@@ -23,6 +23,7 @@ pub(crate) mod codes {
     pub(crate) const OUTCOME_UNKNOWN: i64 = -31001;
     pub(crate) const UPSTREAM_UNAVAILABLE: i64 = -31002;
     pub(crate) const SIGN_IN_NEEDED: i64 = -31003;
+    pub(crate) const DEADLINE: i64 = -31004;
     pub(crate) const OVERLOADED: i64 = -31005;
 }
 
@@ -79,9 +80,11 @@ pub(crate) enum Fault {
     TooManySessions,
     #[error("too many streams ([limits] streams); try again later")]
     TooManyStreams,
+    #[error("the gateway is stopping; another one may serve you")]
+    Stopping,
     #[error("the gateway's random source failed")]
     Random,
-    #[error("server {server:?}: {error}")]
+    #[error("server \"{server}\": {error}")]
     Upstream {
         server: ServerName,
         generation: u32,
@@ -165,6 +168,7 @@ impl Fault {
             Self::LastEventId => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "last_event_id"),
             Self::TooManySessions => overloaded("too_many_sessions"),
             Self::TooManyStreams => overloaded("too_many_streams"),
+            Self::Stopping => overloaded("stopping"),
             Self::Random => row(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 INTERNAL_ERROR,
@@ -216,6 +220,11 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             retry_after: Some(5),
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unreachable")
         },
+        UpstreamError::Unavailable(ailment) => Telling {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(ailment.retry_after()),
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")
+        },
         UpstreamError::SessionLost => Telling {
             status: StatusCode::NOT_FOUND,
             ..bad_gateway(codes::SESSION_NOT_FOUND, "upstream_session_lost")
@@ -225,14 +234,27 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
         }
         UpstreamError::Refused(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_forbidden"),
         UpstreamError::Redirected(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_redirected"),
+        // No Retry-After where the outcome is unknown: it would invite a second run.
         UpstreamError::NotMcp(
             status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT),
         ) => Telling {
             status: *status,
-            retry_after: Some(5),
             ..bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
         },
+        UpstreamError::NotMcp(status) if status.is_server_error() => {
+            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
+        }
         UpstreamError::NotMcp(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
+        UpstreamError::NotOpened(StatusCode::SERVICE_UNAVAILABLE) => Telling {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(5),
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")
+        },
+        UpstreamError::NotOpened(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
+        UpstreamError::InitializeTimeout(_) => Telling {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            ..bad_gateway(codes::DEADLINE, "deadline")
+        },
         UpstreamError::BadSessionId(_) | UpstreamError::SeveralSessionIds => {
             bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_session_id")
         }

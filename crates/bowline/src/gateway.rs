@@ -9,21 +9,20 @@ use bowline_wire::id::SessionId;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Limits};
+use crate::detach::Abandoned;
+use crate::drain::{self, Drain};
 use crate::egress::Tls;
-use crate::front::guard::Guard;
+use crate::front::guard::{Guard, is_loopback_address};
 use crate::route::Routes;
 use crate::session::{Session, Table};
-use crate::upstream::Upstream;
+use crate::upstream::{TEND_EVERY, Upstream};
 use crate::{admin, front, listener};
 
 /// How long an upstream's DELETE may take: it is a courtesy, nobody waits for it.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often idle upstream connections are looked at.
-const STALE_CONNECTIONS_EVERY: Duration = Duration::from_secs(1);
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
@@ -48,9 +47,19 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// TLS cannot be used on this machine.
-    #[error("{0}")]
-    Tls(String),
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The client said so.
+    Deleted,
+    /// Nobody used it.
+    Idle,
+    /// The upstream no longer knows it.
+    Lost,
+    /// Its client left before it heard of it.
+    Unclaimed,
 }
 
 /// What every connection of a gateway shares.
@@ -61,9 +70,9 @@ pub(crate) struct Shared {
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
     pub(crate) streams: Arc<Semaphore>,
+    tls: Tls,
     pub(crate) tracker: TaskTracker,
-    stop_timeout: Duration,
-    stop: CancellationToken,
+    pub(crate) drain: Drain,
 }
 
 // === impl Gateway ===
@@ -92,16 +101,16 @@ impl Gateway {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
-        let tls = Tls::platform().map_err(|error| StartError::Tls(error.to_string()))?;
+        let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let upstreams = config.servers.into_iter().map(|(name, server)| {
-            let mut upstream = Upstream::new(name, &server, tls.clone(), tracker.clone());
+            let mut upstream = Upstream::new(name, server, tls.clone(), tracker.clone());
             adjust(&mut upstream);
             Arc::new(upstream)
         });
         let shared = Arc::new(Shared {
             guard: Guard {
-                loopback: listen.ip().is_loopback(),
+                loopback: is_loopback_address(listen.ip()),
             },
             routes: Routes::new(upstreams),
             table: Arc::new(Table::new(config.limits.sessions)),
@@ -109,9 +118,9 @@ impl Gateway {
             streams: Arc::new(Semaphore::new(
                 config.limits.streams.min(Semaphore::MAX_PERMITS),
             )),
+            tls: tls.clone(),
             tracker,
-            stop_timeout: config.stop_timeout,
-            stop: CancellationToken::new(),
+            drain: Drain::new(config.stop_timeout),
         });
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         shared.serve_clients(client_listener);
@@ -136,29 +145,18 @@ impl Gateway {
         self.admin
     }
 
-    /// Stops accepting, lets answers that are under way finish for a moment, and ends.
+    /// Takes no new sessions, lets answers that are under way finish within the configured time,
+    /// ends streams, and returns.
     pub async fn stop(self) {
-        self.shared.stop.cancel();
-        self.shared.tracker.close();
-        self.shared.table.end_all_streams();
-        self.shared
-            .routes
-            .iter()
-            .for_each(|upstream| upstream.drop_idle_connections());
-        let finished =
-            tokio::time::timeout(self.shared.stop_timeout, self.shared.tracker.wait()).await;
-        if finished.is_err() {
-            tracing::info!(
-                open = self.shared.tracker.len(),
-                "stopped with connections open"
-            );
-        }
+        drain::drain(&self.shared).await;
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.shared.stop.cancel();
+        self.shared.drain.begin();
+        self.shared.drain.close();
+        drain::end_streams(&self.shared);
     }
 }
 
@@ -178,21 +176,52 @@ async fn bind(
     })
 }
 
+// === impl Ending ===
+
+impl Ending {
+    /// The reason's name in logs.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Idle => "idle",
+            Self::Lost => "lost",
+            Self::Unclaimed => "unclaimed",
+        }
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
+    /// Takes another set of servers over, without touching sessions.
+    pub(crate) fn reconfigure(&self, config: Config) {
+        self.routes.reconfigure(config.servers, |name, server| {
+            Arc::new(Upstream::new(
+                name,
+                server,
+                self.tls.clone(),
+                self.tracker.clone(),
+            ))
+        });
+    }
+
+    /// What becomes of work whose client left.
+    pub(crate) fn abandoned(&self) -> Abandoned {
+        Abandoned::new(self.tracker.clone(), self.limits.session_idle)
+    }
+
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
-    pub(crate) fn end_session(&self, id: &SessionId, reason: &'static str) -> bool {
+    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending) -> bool {
         let Some(session) = self.table.end(id) else {
             return false;
         };
-        self.bury(session, reason);
+        self.bury(session, ending);
         true
     }
 
-    fn bury(&self, session: Arc<Session>, reason: &'static str) {
-        tracing::info!(server = %session.leg.upstream.name, reason, "session ended");
-        if reason == "lost" {
+    fn bury(&self, session: Arc<Session>, ending: Ending) {
+        tracing::info!(server = %session.leg.upstream.name, reason = ending.reason(), "session ended");
+        if ending == Ending::Lost || !session.leg.has_upstream_session() {
             return;
         }
         self.tracker.spawn(async move {
@@ -209,36 +238,33 @@ impl Shared {
     fn serve_clients(self: &Arc<Self>, listener: TcpListener) {
         let shared = Arc::clone(self);
         let serve = move |request| front::serve(Arc::clone(&shared), request);
-        let accept = listener::accept(listener, self.stop.clone(), self.tracker.clone(), serve);
+        let accept = listener::accept(listener, self.drain.clone(), self.tracker.clone(), serve);
         self.tracker.spawn(accept);
     }
 
     fn serve_admin(self: &Arc<Self>, listener: TcpListener, address: SocketAddr) {
         let shared = Arc::clone(self);
         let guard = Guard {
-            loopback: address.ip().is_loopback(),
+            loopback: is_loopback_address(address.ip()),
         };
         let serve = move |request| std::future::ready(admin::serve(&shared, guard, &request));
-        let accept = listener::accept(listener, self.stop.clone(), self.tracker.clone(), serve);
+        let accept = listener::accept(listener, self.drain.clone(), self.tracker.clone(), serve);
         self.tracker.spawn(accept);
     }
 
-    /// Closes what rested for too long: upstream connections and sessions.
+    /// Looks after upstreams and lets idle sessions expire.
     fn keep_tidy(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let idle = self.limits.session_idle;
-        self.tracker
-            .spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            let mut connections = tokio::time::interval(STALE_CONNECTIONS_EVERY);
+        self.tracker.spawn(self.drain.until_closed(async move {
+            let mut tend = tokio::time::interval(TEND_EVERY);
             let mut expiry = tokio::time::interval(EXPIRY_EVERY.min(idle));
             loop {
                 tokio::select! {
-                    _ = connections.tick() => {
-                        shared.routes.iter().for_each(|upstream| upstream.drop_stale_connections());
-                    }
+                    _ = tend.tick() => shared.routes.tend(),
                     _ = expiry.tick() => {
                         for session in shared.table.expire(idle) {
-                            shared.bury(session, "idle");
+                            shared.bury(session, Ending::Idle);
                         }
                     }
                 }

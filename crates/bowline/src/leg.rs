@@ -22,12 +22,13 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 
 use crate::egress::Jar;
-use crate::upstream::{Link, Upstream};
+use crate::upstream::{Link, Pin, Upstream};
 
 /// One session's conversation with one upstream.
 #[derive(Debug)]
 pub(crate) struct Leg {
     pub(crate) upstream: Arc<Upstream>,
+    pub(crate) endpoint: Pin,
     pub(crate) at: LegRef,
     session_id: Option<UpstreamSessionId>,
     version: HeaderValue,
@@ -49,9 +50,15 @@ impl Leg {
         self.version.to_str().unwrap_or_default()
     }
 
+    /// Whether the upstream issued an id, so that there is something to end.
+    pub(crate) fn has_upstream_session(&self) -> bool {
+        self.session_id.is_some()
+    }
+
     /// What ties a request to the upstream's session.
     pub(crate) fn link(&self) -> Link<'_> {
         Link {
+            endpoint: &self.endpoint,
             session_id: self.session_id.as_ref(),
             version: Some(&self.version),
             jar: &self.jar,
@@ -64,10 +71,12 @@ impl Leg {
     /// A leg to a server that nobody dials.
     pub(crate) fn idle() -> Self {
         let server = crate::config::Server::from_url("http://127.0.0.1:9/").unwrap();
-        let tls = crate::egress::Tls::platform().unwrap();
+        let tls = crate::egress::Tls::platform();
         let tracker = tokio_util::task::TaskTracker::new();
+        let upstream = Upstream::new("s".parse().unwrap(), server, tls, tracker);
         Self {
-            upstream: Arc::new(Upstream::new("s".parse().unwrap(), &server, tls, tracker)),
+            endpoint: upstream.endpoints.pick().unwrap(),
+            upstream: Arc::new(upstream),
             at: LegRef::FIRST,
             session_id: None,
             version: HeaderValue::from_static("2025-11-25"),

@@ -10,12 +10,14 @@ mod admin;
 mod body;
 mod clock;
 mod detach;
+mod drain;
 mod egress;
 mod fault;
 mod front;
 mod gateway;
 mod leg;
 mod listener;
+mod net;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod route;

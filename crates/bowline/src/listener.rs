@@ -5,16 +5,18 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::drain::Drain;
 use crate::front::ReplyBody;
+use crate::net;
 
 /// How long a connection may rest between requests, or take to send a request's head. Longer than
 /// clients keep idle connections, so that it is they who close them and never a request that
@@ -27,10 +29,10 @@ const BUFFER: usize = 64 * 1024;
 /// How long accepting pauses when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until `stop`, serving every request with `serve`.
+/// Accepts until the gateway stops, serving every request with `serve`.
 pub(crate) async fn accept<F, R>(
     listener: TcpListener,
-    stop: CancellationToken,
+    drain: Drain,
     tracker: TaskTracker,
     serve: F,
 ) where
@@ -39,12 +41,12 @@ pub(crate) async fn accept<F, R>(
 {
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => return,
+            () = drain.begun() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
-                tracker.spawn(connection(stream, stop.clone(), serve.clone()));
+                tracker.spawn(connection(stream, drain.clone(), serve.clone()));
             }
             Err(error) if is_about_the_peer(&error) => {}
             Err(error) => {
@@ -55,7 +57,7 @@ pub(crate) async fn accept<F, R>(
     }
 }
 
-async fn connection<F, R>(stream: TcpStream, stop: CancellationToken, serve: F)
+async fn connection<F, R>(stream: TcpStream, drain: Drain, serve: F)
 where
     F: Fn(Request<Incoming>) -> R + Send + Sync,
     R: Future<Output = Response<ReplyBody>> + Send,
@@ -64,9 +66,18 @@ where
         tracing::debug!(%error, "client left at once");
         return;
     }
+    net::keep_alive(&stream);
     let service = service_fn(|request| {
         let served = serve(request);
-        async { Ok::<_, Infallible>(served.await) }
+        let drain = &drain;
+        async move {
+            let mut response = served.await;
+            if drain.has_begun() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -76,7 +87,7 @@ where
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
+        () = drain.closed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -3,42 +3,86 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::ServerName;
+use parking_lot::RwLock;
+
+use crate::config::{Server, ServerName};
 use crate::fault::Fault;
 use crate::upstream::Upstream;
 
-/// The configured servers, by name.
+/// The configured servers by name, and those that are no longer configured but have sessions.
 #[derive(Debug)]
-pub(crate) struct Routes(BTreeMap<ServerName, Arc<Upstream>>);
+pub(crate) struct Routes(RwLock<Arc<Named>>);
+
+type Named = BTreeMap<ServerName, Arc<Upstream>>;
 
 impl Routes {
     pub(crate) fn new(upstreams: impl IntoIterator<Item = Arc<Upstream>>) -> Self {
         let named = upstreams
             .into_iter()
             .map(|upstream| (upstream.name.clone(), upstream));
-        Self(named.collect())
+        Self(RwLock::new(Arc::new(named.collect())))
     }
 
     /// The server of a path: `/mcp/{server}`, or `/mcp` where there is only one.
-    pub(crate) fn by_path(&self, path: &str) -> Result<&Arc<Upstream>, Fault> {
+    pub(crate) fn by_path(&self, path: &str) -> Result<Arc<Upstream>, Fault> {
         if path.starts_with("/.well-known/") {
             return Err(Fault::NoMetadata);
         }
+        let named = self.0.read();
         match path.strip_prefix("/mcp") {
-            Some("" | "/") => match self.0.values().next() {
-                Some(only) if self.0.len() == 1 => Ok(only),
-                _ => Err(Fault::ServerNotNamed),
-            },
+            Some("" | "/") => {
+                let mut configured = named.values().filter(|upstream| !upstream.is_retired());
+                match (configured.next(), configured.next()) {
+                    (Some(only), None) => Ok(Arc::clone(only)),
+                    _ => Err(Fault::ServerNotNamed),
+                }
+            }
             Some(rest) => {
                 let name = rest.strip_prefix('/').ok_or(Fault::NoSuchPath)?;
                 let name = name.strip_suffix('/').unwrap_or(name);
-                self.0.get(name).ok_or(Fault::NoSuchServer)
+                named.get(name).cloned().ok_or(Fault::NoSuchServer)
             }
             None => Err(Fault::NoSuchPath),
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.0.values()
+    /// Takes a new set of servers over. Known ones go on with their sessions under the new
+    /// configuration, new ones are made by `make`, and others take no new sessions.
+    pub(crate) fn reconfigure(
+        &self,
+        servers: BTreeMap<ServerName, Server>,
+        make: impl Fn(ServerName, Server) -> Arc<Upstream>,
+    ) {
+        let mut named = self.0.write();
+        let mut next = Named::new();
+        for (name, upstream) in named.iter() {
+            if !servers.contains_key(name) {
+                upstream.retire();
+                if upstream.sessions() > 0 {
+                    next.insert(name.clone(), Arc::clone(upstream));
+                }
+            }
+        }
+        for (name, server) in servers {
+            let upstream = match named.get(&name) {
+                Some(known) => {
+                    known.reconfigure(server);
+                    Arc::clone(known)
+                }
+                None => make(name.clone(), server),
+            };
+            next.insert(name, upstream);
+        }
+        *named = Arc::new(next);
+    }
+
+    /// Does what is due for every upstream.
+    pub(crate) fn tend(&self) {
+        self.all().values().for_each(Upstream::tend);
+    }
+
+    /// Every upstream by name.
+    pub(crate) fn all(&self) -> Arc<Named> {
+        Arc::clone(&self.0.read())
     }
 }

@@ -1,30 +1,44 @@
 //! A configured MCP server: speaks its transport and reports what happened; decides nothing.
 
+mod endpoints;
+mod health;
+mod redirect;
 mod streamable;
+mod tend;
 
+pub(crate) use endpoints::{Endpoint, Pin};
+pub(crate) use health::Ailment;
 pub(crate) use streamable::{Answer, Link};
+pub(crate) use tend::TEND_EVERY;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bowline_wire::id::BadUpstreamSessionId;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::StatusCode;
+use parking_lot::RwLock;
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
+use self::endpoints::Endpoints;
+use self::tend::Tending;
 use crate::body::ReadError;
 use crate::config::{Server, ServerName};
-use crate::egress::{EgressError, Origin, Pool, Tls};
+use crate::egress::{EgressError, Tls};
 use crate::leg::StreamError;
 
-/// A configured MCP server and the way to it.
+/// A configured MCP server and the ways to it.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) name: ServerName,
-    origin: Origin,
-    /// Path and query of the configured URL, kept as they were written.
-    target: PathAndQuery,
-    host: HeaderValue,
-    headers: HeaderMap,
-    pool: Pool,
+    pub(crate) endpoints: Endpoints,
+    server: RwLock<Arc<Server>>,
+    /// No longer configured: its sessions go on, new ones are not opened.
+    retired: AtomicBool,
+    tending: Tending,
+    tls: Tls,
+    tracker: TaskTracker,
     #[cfg(feature = "planted")]
     pub(crate) planted: crate::planted::Planted,
 }
@@ -34,6 +48,8 @@ pub(crate) struct Upstream {
 pub(crate) enum UpstreamError {
     #[error(transparent)]
     NoAnswer(#[from] EgressError),
+    #[error("unavailable: {}", .0.reason)]
+    Unavailable(Ailment),
     #[error("the server no longer knows the session")]
     SessionLost,
     #[error("the server answered {0}: it wants credentials that Bowline does not have")]
@@ -44,6 +60,10 @@ pub(crate) enum UpstreamError {
     Redirected(StatusCode),
     #[error("the server answered {0} with something that is not MCP")]
     NotMcp(StatusCode),
+    #[error("the server answered {0} to `initialize`")]
+    NotOpened(StatusCode),
+    #[error("the server did not answer `initialize` within {0:?}")]
+    InitializeTimeout(Duration),
     #[error("the server issued {0}")]
     BadSessionId(#[from] BadUpstreamSessionId),
     #[error("the server issued more than one session id")]
@@ -57,33 +77,67 @@ pub(crate) enum UpstreamError {
 }
 
 impl Upstream {
-    /// The upstream that the configuration names.
-    pub(crate) fn new(name: ServerName, server: &Server, tls: Tls, tracker: TaskTracker) -> Self {
-        let url = &server.way.urls()[0];
-        let origin = Origin::of(url);
-        let authority = url.authority().map_or("", |authority| authority.as_str());
-        Self {
+    /// The upstream that the configuration names. It looks for its endpoints once it is tended.
+    pub(crate) fn new(name: ServerName, server: Server, tls: Tls, tracker: TaskTracker) -> Self {
+        let upstream = Self {
             name,
-            target: url
-                .path_and_query()
-                .cloned()
-                .unwrap_or_else(|| PathAndQuery::from_static("/")),
-            host: HeaderValue::from_str(authority).unwrap_or_else(|_| HeaderValue::from_static("")),
-            headers: server.headers.clone(),
-            pool: Pool::new(origin.clone(), tls, server.connect_timeout, tracker),
-            origin,
+            endpoints: Endpoints::default(),
+            server: RwLock::new(Arc::new(server)),
+            retired: AtomicBool::new(false),
+            tending: Tending::default(),
+            tls,
+            tracker,
             #[cfg(feature = "planted")]
             planted: crate::planted::Planted::default(),
-        }
+        };
+        upstream.place_endpoints();
+        upstream
+    }
+
+    /// The configuration in force.
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server.read())
+    }
+
+    /// Takes a new configuration over; endpoints that are no longer in it drain.
+    pub(crate) fn reconfigure(&self, server: Server) {
+        *self.server.write() = Arc::new(server);
+        self.retired.store(false, Ordering::Relaxed);
+        self.place_endpoints();
+        self.tending.look_now();
+    }
+
+    /// Takes no new sessions from now on.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Whether a new session would find a place.
+    pub(crate) fn has_well_endpoint(&self) -> bool {
+        self.endpoints
+            .all()
+            .iter()
+            .any(|endpoint| endpoint.takes_sessions())
+    }
+
+    /// How many sessions are pinned to any of its endpoints.
+    pub(crate) fn sessions(&self) -> usize {
+        self.endpoints
+            .all()
+            .iter()
+            .map(|endpoint| endpoint.sessions())
+            .sum()
     }
 
     /// Closes connections that rest, now and from now on.
     pub(crate) fn drop_idle_connections(&self) {
-        self.pool.close_idle();
-    }
-
-    /// Closes connections that rested for too long.
-    pub(crate) fn drop_stale_connections(&self) {
-        self.pool.drop_stale();
+        self.endpoints
+            .all()
+            .iter()
+            .for_each(|endpoint| endpoint.pool.close_idle());
     }
 }

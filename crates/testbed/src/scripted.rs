@@ -163,9 +163,15 @@ impl Asked {
             .unwrap_or_default()
     }
 
-    /// Answers with this status, these headers and this body.
+    /// Answers with this status, these headers and this body, whose length is announced.
     pub fn reply(self, status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) {
-        let mut pen = self.begin(status, headers);
+        let body = body.into();
+        let length = body.len().to_string();
+        let mut headers = headers.to_vec();
+        if status != 204 {
+            headers.push(("content-length", &length));
+        }
+        let mut pen = self.begin(status, &headers);
         pen.write(body);
     }
 
@@ -196,7 +202,7 @@ impl Asked {
         self.begin(200, &[("content-type", "text/event-stream")])
     }
 
-    /// Answers with a head; the body is the test's to write.
+    /// Answers with a head; the body is the test's to write, and its length is not announced.
     ///
     /// # Panics
     ///

@@ -17,7 +17,7 @@ const MAX_COOKIE_BYTES: usize = 4096;
 /// The cookies of one leg.
 #[derive(Debug, Default)]
 pub(crate) struct Jar {
-    /// Longer paths first, then older first: the order in which they are sent.
+    /// Oldest first.
     cookies: Vec<Kept>,
 }
 
@@ -61,12 +61,16 @@ impl Jar {
     }
 
     fn header_at(&self, place: Place<'_>, now: i64) -> Option<HeaderValue> {
+        let mut going: Vec<&Kept> = Vec::with_capacity(self.cookies.len());
+        going.extend(
+            self.cookies
+                .iter()
+                .filter(|cookie| cookie.goes_to(place, now)),
+        );
+        // Longer paths first, then older first (RFC 6265, 5.4).
+        going.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         let mut text = String::new();
-        for cookie in self
-            .cookies
-            .iter()
-            .filter(|cookie| cookie.goes_to(place, now))
-        {
+        for cookie in going {
             if !text.is_empty() {
                 text.push_str("; ");
             }
@@ -96,18 +100,18 @@ impl Jar {
             Some(at) if expired => drop(self.cookies.remove(at)),
             Some(at) => self.cookies[at] = kept,
             None if expired => {}
-            None => self.insert(kept),
+            None => self.insert(kept, now),
         }
     }
 
-    fn insert(&mut self, kept: Kept) {
+    fn insert(&mut self, kept: Kept, now: i64) {
+        if self.cookies.len() >= MAX_COOKIES {
+            self.cookies.retain(|cookie| !cookie.is_expired(now));
+        }
         if self.cookies.len() >= MAX_COOKIES {
             self.cookies.remove(0);
         }
-        let at = self
-            .cookies
-            .partition_point(|other| other.path.len() >= kept.path.len());
-        self.cookies.insert(at, kept);
+        self.cookies.push(kept);
     }
 }
 

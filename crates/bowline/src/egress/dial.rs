@@ -1,7 +1,8 @@
 //! From an origin to an open connection: name, address, TCP, TLS.
 
 use std::io;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Uri;
@@ -9,29 +10,26 @@ use http::uri::Scheme;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::EgressError;
+use crate::net;
 
-/// Scheme, host and port of a URL.
+/// Scheme, host and port of a URL and, where it is pinned, the address to dial.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) https: bool,
     host: Box<str>,
     port: u16,
+    address: Option<SocketAddr>,
 }
 
-/// How TLS connections are made and whom they trust: the platform's roots.
-#[derive(Clone)]
-pub(crate) struct Tls(TlsConnector);
-
-/// TLS cannot be set up on this machine.
-#[derive(Debug, Error)]
-#[error("cannot set up TLS with this machine's trusted roots: {0}")]
-pub(crate) struct TlsSetup(#[from] rustls::Error);
+/// How TLS connections are made and whom they trust: the platform's roots. Made at the first use,
+/// because a machine without roots can still serve what needs none.
+#[derive(Clone, Default)]
+pub(crate) struct Tls(Arc<OnceLock<Result<TlsConnector, rustls::Error>>>);
 
 /// An open connection.
 pub(crate) enum Dialled {
@@ -50,7 +48,41 @@ impl Origin {
             https,
             host: host.trim_start_matches('[').trim_end_matches(']').into(),
             port: url.port_u16().unwrap_or(if https { 443 } else { 80 }),
+            address: None,
         }
+    }
+
+    /// The same origin, dialled at this address only; name and certificate stay the origin's.
+    pub(crate) fn at(&self, address: SocketAddr) -> Self {
+        Self {
+            address: Some(address),
+            ..self.clone()
+        }
+    }
+
+    /// The address that is dialled, if it is pinned.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Whether both are the same scheme, host and port, whichever address is dialled.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.https, self.port) == (other.https, other.port)
+            && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// Whether the host is a name, which may have several addresses.
+    pub(crate) fn is_named(&self) -> bool {
+        self.host.parse::<IpAddr>().is_err()
+    }
+
+    /// Every address that the name has now.
+    pub(crate) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let found = tokio::net::lookup_host((&*self.host, self.port)).await?;
+        let mut addresses: Vec<SocketAddr> = found.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ok(addresses)
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -58,7 +90,7 @@ impl Origin {
     }
 
     /// Opens a connection within `limit`, all steps together.
-    pub(super) async fn dial(&self, tls: &Tls, limit: Duration) -> Result<Dialled, EgressError> {
+    pub(crate) async fn dial(&self, tls: &Tls, limit: Duration) -> Result<Dialled, EgressError> {
         tokio::time::timeout(limit, self.dial_unbounded(tls))
             .await
             .unwrap_or(Err(EgressError::ConnectTimeout(limit)))
@@ -66,15 +98,20 @@ impl Origin {
 
     async fn dial_unbounded(&self, tls: &Tls) -> Result<Dialled, EgressError> {
         #[expect(clippy::disallowed_methods, reason = "this is egress")]
-        let connected = TcpStream::connect((&*self.host, self.port)).await;
+        let connected = match self.address {
+            Some(address) => TcpStream::connect(address).await,
+            None => TcpStream::connect((&*self.host, self.port)).await,
+        };
         let tcp = connected.map_err(EgressError::Connect)?;
         tcp.set_nodelay(true).map_err(EgressError::Connect)?;
+        net::keep_alive(&tcp);
         if !self.https {
             return Ok(Dialled::Plain(tcp));
         }
         let name = ServerName::try_from(self.host.to_string())
             .map_err(|error| EgressError::Tls(io::Error::other(error)))?;
-        let stream = tls.0.connect(name, tcp).await.map_err(EgressError::Tls)?;
+        let connecting = tls.connector()?.connect(name, tcp);
+        let stream = connecting.await.map_err(EgressError::Tls)?;
         Ok(Dialled::Tls(Box::new(stream)))
     }
 }
@@ -83,13 +120,36 @@ impl Origin {
 
 impl Tls {
     /// Trusts what the platform trusts.
-    pub(crate) fn platform() -> Result<Self, TlsSetup> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_platform_verifier()?
-            .with_no_client_auth();
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+    pub(crate) fn platform() -> Self {
+        Self::default()
+    }
+
+    fn connector(&self) -> Result<&TlsConnector, EgressError> {
+        let made = self.0.get_or_init(|| {
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let config = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()?
+                .with_platform_verifier()?
+                .with_no_client_auth();
+            Ok(TlsConnector::from(Arc::new(config)))
+        });
+        made.as_ref()
+            .map_err(|error| EgressError::Tls(io::Error::other(error.clone())))
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = &self.host;
+        if host.contains(':') {
+            write!(f, "[{host}]:{}", self.port)?;
+        } else {
+            write!(f, "{host}:{}", self.port)?;
+        }
+        match self.address {
+            Some(address) if self.is_named() => write!(f, "@{}", address.ip()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -27,6 +27,12 @@ use crate::body::Outgoing;
 /// Below every common server's own idle limit (Node's is 5 s).
 const MAX_IDLE: Duration = Duration::from_secs(4);
 
+/// How long before the announced end an idle connection is no longer trusted.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// How long a connection may take to become ready again before another is used.
+const MAX_UNREADY: Duration = Duration::from_millis(20);
+
 /// The most of one answer that is read ahead of a slow reader.
 const READ_BUFFER: usize = 64 * 1024;
 
@@ -127,7 +133,12 @@ impl Pool {
     async fn reuse(&self) -> Option<SendRequest<Outgoing>> {
         loop {
             let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
-            if idle.until > Instant::now() && idle.sender.ready().await.is_ok() {
+            if idle.until <= Instant::now() {
+                continue;
+            }
+            // Ready at once, unless the server answered before it had read the whole request.
+            let ready = tokio::time::timeout(MAX_UNREADY, idle.sender.ready()).await;
+            if matches!(ready, Ok(Ok(()))) {
                 return Some(idle.sender);
             }
         }
@@ -196,9 +207,6 @@ fn max_idle(headers: &HeaderMap) -> Duration {
         None => MAX_IDLE,
     }
 }
-
-/// How long before the announced end an idle connection is no longer trusted.
-const MARGIN: Duration = Duration::from_secs(1);
 
 // === impl UpstreamBody ===
 

@@ -4,6 +4,9 @@
 //! own name even read the answers. So on a loopback listener `Host` must be a loopback name, and
 //! everywhere an `Origin`, which only browsers send, must be the gateway's own.
 
+use std::net::IpAddr;
+
+use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 
 use crate::fault::Fault;
@@ -27,7 +30,7 @@ impl Guard {
             .map(|authority| authority.as_str())
             .or(host)
             .unwrap_or_default();
-        if self.loopback && !is_loopback(host_name(host)) {
+        if self.loopback && !is_loopback(host) {
             return Err(Fault::Host);
         }
         match headers.get(header::ORIGIN) {
@@ -43,20 +46,28 @@ impl Guard {
         };
         let is_web = scheme == "http" || scheme == "https";
         let is_own = authority.eq_ignore_ascii_case(host);
-        is_web && (is_own || (self.loopback && is_loopback(host_name(authority))))
+        is_web && (is_own || (self.loopback && is_loopback(authority)))
     }
 }
 
-/// The name in `name:port`, or in `[address]:port`.
-fn host_name(authority: &str) -> &str {
-    if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
-    }
-    authority.split(':').next().unwrap_or_default()
+/// Whether `host`, `host:port` or `[address]:port` names this machine and nothing else.
+fn is_loopback(authority: &str) -> bool {
+    let Ok(authority) = authority.parse::<Authority>() else {
+        return false;
+    };
+    let host = authority.host();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    let is_loopback =
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback_address);
+    is_loopback && !authority.as_str().contains('@')
 }
 
-fn is_loopback(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name == "127.0.0.1" || name == "::1"
+/// Also the loopback addresses of IPv4 as IPv6 writes them.
+pub(crate) fn is_loopback_address(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
-use tokio_util::task::TaskTracker;
 
+use crate::detach::Abandoned;
 use crate::fault::Fault;
 use crate::leg::StreamError;
-use crate::session::{InUse, LiveStream};
+use crate::session::{InUse, LiveStream, Session};
 
 /// How long a stream of events stays silent before a comment shows that it lives. Common
 /// balancers cut connections that are silent for 30 s or more.
@@ -35,9 +35,10 @@ pub(crate) enum ReplyBody {
 pub(crate) struct StreamBody {
     stream: Arc<LiveStream>,
     in_use: InUse,
-    tracker: TaskTracker,
+    abandoned: Abandoned,
     heartbeat: Option<Heartbeat>,
-    _permit: Option<OwnedSemaphorePermit>,
+    /// The place among the streams that this one takes, also while it is read out.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug)]
@@ -125,16 +126,20 @@ impl StreamBody {
     pub(crate) fn new(
         stream: Arc<LiveStream>,
         in_use: InUse,
-        tracker: TaskTracker,
+        abandoned: Abandoned,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
             stream,
             in_use,
-            tracker,
+            abandoned,
             heartbeat: None,
-            _permit: permit,
+            permit,
         }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        self.in_use.session()
     }
 
     /// Shows signs of life between events.
@@ -153,10 +158,12 @@ impl Drop for StreamBody {
         let session = Arc::clone(self.in_use.session());
         let stream = Arc::clone(&self.stream);
         if stream.must_be_read_out() {
-            self.tracker.spawn(async move {
+            let held = (session.begin_use(), self.permit.take());
+            self.abandoned.see_out(async move {
                 let next = || std::future::poll_fn(|cx| stream.poll_next(cx));
                 while let Some(Ok(_)) = next().await {}
                 session.detach(&stream);
+                drop(held);
             });
         } else {
             stream.end();

@@ -17,13 +17,17 @@ use super::reply::{self, ReplyBody, StreamBody, refuse};
 use crate::body::{ReadError, Sent, read_limited};
 use crate::detach::see_through;
 use crate::fault::Fault;
-use crate::gateway::Shared;
-use crate::leg::{self, First, Relay, Reply};
-use crate::session::{Born, LiveStream, Seal, Session, Source, StreamKey, Vacancy};
+use crate::gateway::{Ending, Shared};
+use crate::leg::{self, First, LegRef, Relay, Reply};
+use crate::session::{Born, InUse, LiveStream, Seal, Session, Source, StreamKey, Vacancy};
 use crate::upstream::{Upstream, UpstreamError};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a server may take to answer `initialize`: longer than any sane start, and bounded
+/// because a place among the sessions is held meanwhile.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a GET waits for the upstream before its own headers go out: long enough to tell the
 /// client of a lost session by a status, short enough for servers that answer with their first
@@ -57,7 +61,7 @@ fn no_id(fault: Fault) -> Refused {
 
 fn route(shared: &Shared, head: &Parts) -> Result<Arc<Upstream>, Fault> {
     shared.guard.check(&head.uri, &head.headers)?;
-    shared.routes.by_path(head.uri.path()).cloned()
+    shared.routes.by_path(head.uri.path())
 }
 
 // === POST ===
@@ -110,6 +114,12 @@ async fn initialize(
     upstream: Arc<Upstream>,
     message: Message,
 ) -> Result<Response<ReplyBody>, Fault> {
+    if shared.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    if upstream.is_retired() {
+        return Err(Fault::NoSuchServer);
+    }
     let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
     let permit = stream_permit(shared)?;
     let (key, sent) = (stream_key(&message), Sent::default());
@@ -120,10 +130,10 @@ async fn initialize(
         vacancy,
         sent.clone(),
     );
-    match see_through(opening, sent, shared.tracker.clone()).await? {
-        Opening::Declined(reply) => Ok(declined(reply).await),
+    match see_through(opening, sent, shared.abandoned()).await? {
+        Opening::Declined(reply) => Ok(declined(reply)),
         Opening::Opened(newborn, reply) => {
-            let mut response = respond(shared, &newborn.session, key, reply, permit)?;
+            let mut response = respond(shared, &newborn.session, key, reply, permit);
             tracing::info!(server = %upstream.name, version = newborn.session.leg.version(), "session opened");
             response
                 .headers_mut()
@@ -147,8 +157,10 @@ async fn open(
     sent: Sent,
 ) -> Result<Opening, Fault> {
     let seal = Seal::generate().map_err(|_| Fault::Random)?;
-    let opened = leg::open(Arc::clone(&upstream), message, &seal, sent).await;
-    let First { leg, reply } = opened.map_err(|error| fault_of(&upstream, error))?;
+    let opening = leg::open(Arc::clone(&upstream), message, &seal, sent);
+    let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
+    let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
+    let First { leg, reply } = opened.map_err(|error| fault_of(&upstream, LegRef::FIRST, error))?;
     let Some(leg) = leg else {
         return Ok(Opening::Declined(reply));
     };
@@ -183,16 +195,9 @@ impl Newborn {
 impl Drop for Newborn {
     fn drop(&mut self) {
         if !self.announced {
-            self.shared.end_session(&self.id, "unclaimed");
+            self.shared.end_session(&self.id, Ending::Unclaimed);
         }
     }
-}
-
-/// The server's refusal of `initialize`: there is no session that a stream could belong to, so it
-/// is passed on whole.
-async fn declined(reply: Reply) -> Response<ReplyBody> {
-    let (status, content_type, body) = reply.into_whole().await;
-    reply::whole(status, content_type, body)
 }
 
 async fn exchange(
@@ -201,10 +206,10 @@ async fn exchange(
     headers: &HeaderMap,
     message: Message,
 ) -> Result<Response<ReplyBody>, Fault> {
-    let (id, session) = find(shared, upstream, headers)?;
+    let (id, in_use) = find(shared, upstream, headers)?;
     let sent = Sent::default();
-    let conversing = converse(Arc::clone(shared), id, session, message, sent.clone());
-    see_through(conversing, sent, shared.tracker.clone()).await
+    let conversing = converse(Arc::clone(shared), id, in_use, message, sent.clone());
+    see_through(conversing, sent, shared.abandoned()).await
 }
 
 /// Sends one message and makes a response of what comes back. Dropping that response, as happens
@@ -212,31 +217,26 @@ async fn exchange(
 async fn converse(
     shared: Arc<Shared>,
     id: SessionId,
-    session: Arc<Session>,
+    in_use: InUse,
     message: Message,
     sent: Sent,
 ) -> Result<Response<ReplyBody>, Fault> {
-    let _in_use = session.begin_use();
+    let session = in_use.session();
     let key = stream_key(&message);
     let mut permit = None;
     let reply = match message.kind() {
         Kind::Request => {
             permit = stream_permit(&shared)?;
-            leg::request(Arc::clone(&session), message, sent).await
+            leg::request(Arc::clone(session), message, sent).await
         }
-        Kind::Notification => leg::notify(Arc::clone(&session), message.raw().clone(), sent).await,
-        Kind::Response => match restore(&session, &message)? {
-            Some(answer) => leg::notify(Arc::clone(&session), answer, sent).await,
+        Kind::Notification => leg::notify(Arc::clone(session), message.raw().clone(), sent).await,
+        Kind::Response => match restore(session, &message)? {
+            Some(answer) => leg::notify(Arc::clone(session), answer, sent).await,
             None => return Ok(reply::empty(StatusCode::ACCEPTED)),
         },
     };
-    let reply = reply.map_err(|error| {
-        if matches!(error, UpstreamError::SessionLost) {
-            shared.end_session(&id, "lost");
-        }
-        fault_of(&session.leg.upstream, error)
-    })?;
-    respond(&shared, &session, key, reply, permit)
+    let reply = reply.map_err(|error| failed(&shared, &id, session, error))?;
+    Ok(respond(&shared, session, key, reply, permit))
 }
 
 /// A client's answer with the server's own id again; `None` if it came too late to matter.
@@ -259,42 +259,38 @@ async fn get(
     if !media::accepts(headers.get_all(ACCEPT), media::EVENT_STREAM) {
         return Err(Fault::AcceptForGet);
     }
-    let (id, session) = find(shared, upstream, headers)?;
-    let in_use = session.begin_use();
+    let (id, in_use) = find(shared, upstream, headers)?;
+    if shared.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    let session = in_use.session();
     let permit = stream_permit(shared)?;
-    let resume = match headers.get(mcp::LAST_EVENT_ID).filter(|id| !id.is_empty()) {
-        Some(mark) => {
-            let mark = session
-                .seal
-                .open_event(mark.as_bytes())
-                .ok_or(Fault::LastEventId)?;
-            Some(mark)
-        }
-        None => None,
+    let (born, last) = match headers.get(mcp::LAST_EVENT_ID).filter(|id| !id.is_empty()) {
+        Some(mark) => resumed(session, mark).ok_or(Fault::LastEventId)?,
+        None => (Born::Standalone, None),
     };
-    let key = resume
-        .as_ref()
-        .map_or(Born::Standalone, |mark| mark.born.clone());
     // The older stream is closed before the newer is asked for, so that the server sees one.
-    session.end_stream(&key);
-    let mut opening = Box::pin(leg::listen(Arc::clone(&session), resume));
-    let source = match tokio::time::timeout(LISTEN_GRACE, &mut opening).await {
-        Ok(Ok(source)) => source,
-        Ok(Err(error)) => {
-            if matches!(error, UpstreamError::SessionLost) {
-                shared.end_session(&id, "lost");
-            }
-            return Err(fault_of(upstream, error));
-        }
-        Err(_) => Source::Opening(Box::pin(async move { opening.await.ok() })),
-    };
-    let stream = Arc::new(LiveStream::new(source));
-    if !session.attach(key, Arc::clone(&stream)) {
+    let opening = leg::listen(Arc::clone(session), born.clone(), last);
+    let stream = Arc::new(LiveStream::new(Source::Opening(Box::pin(opening))));
+    if !session.attach(born, Arc::clone(&stream)) {
         return Err(Fault::UnknownSession);
     }
-    let body = StreamBody::new(stream, in_use, shared.tracker.clone(), permit).with_heartbeat();
+    let body =
+        StreamBody::new(Arc::clone(&stream), in_use, shared.abandoned(), permit).with_heartbeat();
+    if let Ok(Err(error)) = tokio::time::timeout(LISTEN_GRACE, stream.opened()).await {
+        return Err(failed(shared, &id, body.session(), error));
+    }
     let content_type = HeaderValue::from_static(media::EVENT_STREAM);
     Ok(reply::stream(StatusCode::OK, Some(content_type), body))
+}
+
+/// Which stream a client wants to go on with, and after which of the server's own event ids.
+fn resumed(session: &Session, mark: &HeaderValue) -> Option<(Born, Option<HeaderValue>)> {
+    let mark = session.seal.open_event(mark.as_bytes())?;
+    if mark.leg != session.leg.at {
+        return None;
+    }
+    Some((mark.born, Some(HeaderValue::from_bytes(&mark.id).ok()?)))
 }
 
 // === DELETE ===
@@ -305,7 +301,7 @@ fn delete(
     headers: &HeaderMap,
 ) -> Result<Response<ReplyBody>, Fault> {
     let (id, _) = find(shared, upstream, headers)?;
-    if !shared.end_session(&id, "deleted") {
+    if !shared.end_session(&id, Ending::Deleted) {
         return Err(Fault::UnknownSession);
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))
@@ -318,10 +314,11 @@ fn find(
     shared: &Shared,
     upstream: &Arc<Upstream>,
     headers: &HeaderMap,
-) -> Result<(SessionId, Arc<Session>), Fault> {
+) -> Result<(SessionId, InUse), Fault> {
     let value = headers.get(mcp::SESSION_ID).ok_or(Fault::SessionRequired)?;
     let found = SessionId::from_header(value).and_then(|id| Some((id, shared.table.find(&id)?)));
-    let (id, session) = found.ok_or(Fault::UnknownSession)?;
+    let (id, in_use) = found.ok_or(Fault::UnknownSession)?;
+    let session = in_use.session();
     if !Arc::ptr_eq(&session.leg.upstream, upstream) {
         return Err(Fault::UnknownSession);
     }
@@ -333,7 +330,7 @@ fn find(
         Some(Ok(named)) if version::is_supported(named) || named == session.leg.version() => {}
         Some(_) => return Err(Fault::ProtocolVersion),
     }
-    Ok((id, session))
+    Ok((id, in_use))
 }
 
 fn stream_permit(shared: &Shared) -> Result<Option<OwnedSemaphorePermit>, Fault> {
@@ -345,11 +342,31 @@ fn stream_key(message: &Message) -> StreamKey {
     Born::Request(message.id().unwrap_or_default().into())
 }
 
-fn fault_of(upstream: &Upstream, error: UpstreamError) -> Fault {
+fn fault_of(upstream: &Upstream, leg: LegRef, error: UpstreamError) -> Fault {
     Fault::Upstream {
         server: upstream.name.clone(),
-        generation: 1,
+        generation: leg.generation,
         error,
+    }
+}
+
+/// What a failure within a session means for the client, and for the session.
+fn failed(shared: &Shared, id: &SessionId, session: &Session, error: UpstreamError) -> Fault {
+    if matches!(error, UpstreamError::SessionLost) {
+        shared.end_session(id, Ending::Lost);
+    }
+    fault_of(&session.leg.upstream, session.leg.at, error)
+}
+
+/// The server's refusal of `initialize`: there is no session that a stream could belong to.
+fn declined(reply: Reply) -> Response<ReplyBody> {
+    match reply {
+        Reply::Whole {
+            status,
+            content_type,
+            body,
+        } => reply::whole(status, content_type, body),
+        Reply::Accepted | Reply::Stream { .. } => reply::empty(StatusCode::ACCEPTED),
     }
 }
 
@@ -360,14 +377,14 @@ fn respond(
     key: StreamKey,
     reply: Reply,
     permit: Option<OwnedSemaphorePermit>,
-) -> Result<Response<ReplyBody>, Fault> {
+) -> Response<ReplyBody> {
     match reply {
-        Reply::Accepted => Ok(reply::empty(StatusCode::ACCEPTED)),
+        Reply::Accepted => reply::empty(StatusCode::ACCEPTED),
         Reply::Whole {
             status,
             content_type,
             body,
-        } => Ok(reply::whole(status, content_type, body)),
+        } => reply::whole(status, content_type, body),
         Reply::Stream {
             status,
             content_type,
@@ -375,15 +392,13 @@ fn respond(
         } => {
             let is_events = matches!(relay, Relay::Events(_));
             let stream = Arc::new(LiveStream::new(Source::Relay(Box::new(relay))));
-            if !session.attach(key, Arc::clone(&stream)) {
-                return Err(Fault::UnknownSession);
-            }
-            let mut body =
-                StreamBody::new(stream, session.begin_use(), shared.tracker.clone(), permit);
+            // If the session ended meanwhile the answer is still the answer: the request ran.
+            session.attach(key, Arc::clone(&stream));
+            let mut body = StreamBody::new(stream, session.begin_use(), shared.abandoned(), permit);
             if is_events {
                 body = body.with_heartbeat();
             }
-            Ok(reply::stream(status, content_type, body))
+            reply::stream(status, content_type, body)
         }
     }
 }

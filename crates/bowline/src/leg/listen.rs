@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
-use crate::session::{Born, EventMark, Session, Source};
+use super::send::is_alive;
+use crate::session::{Born, Session, Source};
 use crate::upstream::UpstreamError;
 
 /// How long an upstream may go on refusing a stream because it has not noticed yet that the last
@@ -17,26 +18,19 @@ use crate::upstream::UpstreamError;
 const CONFLICT_BUDGET: Duration = Duration::from_secs(5);
 const FIRST_CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
-/// Opens the upstream's side of a GET, from where `resume` says.
+/// Opens the upstream's side of a GET for the stream `born`, after the event `last`.
 ///
 /// A standalone stream is served even over an upstream that offers none; it is silent then.
 pub(crate) async fn listen(
     session: Arc<Session>,
-    resume: Option<EventMark>,
+    born: Born,
+    last: Option<HeaderValue>,
 ) -> Result<Source, UpstreamError> {
-    let (born, last_event_id) = match resume {
-        Some(mark) => (mark.born, Some(mark.id)),
-        None => (Born::Standalone, None),
-    };
-    let last_event_id = last_event_id.and_then(|id| HeaderValue::from_bytes(&id).ok());
     let leg = &session.leg;
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
     let answer = loop {
-        let answer = leg.upstream.get(leg.link(), last_event_id.as_ref()).await?;
-        if answer.denies_session() {
-            return Err(UpstreamError::SessionLost);
-        }
+        let answer = leg.upstream.get(leg.link(), last.as_ref()).await?;
         if answer.status != StatusCode::CONFLICT || started.elapsed() + delay > CONFLICT_BUDGET {
             break answer;
         }
@@ -48,9 +42,13 @@ pub(crate) async fn listen(
         let events = EventRelay::new(answer.body, rewrite);
         return Ok(Source::Relay(Box::new(Relay::Events(events))));
     }
+    // A server without a route for GET says 404 as one does that lost the session.
+    if answer.denies_session() && !is_alive(&session).await {
+        return Err(UpstreamError::SessionLost);
+    }
     let offers_none = answer.status.is_client_error() && answer.status != StatusCode::CONFLICT;
     if born == Born::Standalone && offers_none {
         return Ok(Source::Silent);
     }
-    Err(UpstreamError::NotMcp(answer.status))
+    Err(UpstreamError::NotOpened(answer.status))
 }

@@ -27,7 +27,7 @@ pub(crate) struct First {
     pub(crate) reply: Reply,
 }
 
-/// Sends `initialize` and waits until the server's answer to it is known.
+/// Sends `initialize` to a healthy endpoint and waits until the server's answer to it is known.
 pub(crate) async fn open(
     upstream: Arc<Upstream>,
     message: Message,
@@ -35,21 +35,34 @@ pub(crate) async fn open(
     sent: Sent,
 ) -> Result<First, UpstreamError> {
     let jar = Mutex::new(Jar::default());
-    let link = Link {
-        session_id: None,
-        version: None,
-        jar: &jar,
+    let (endpoint, answer) = loop {
+        let endpoint = upstream.pick().await?;
+        let link = Link {
+            endpoint: &endpoint,
+            session_id: None,
+            version: None,
+            jar: &jar,
+        };
+        match upstream
+            .post(link, message.raw().clone(), sent.clone())
+            .await
+        {
+            // Nothing was sent, and the endpoint takes no sessions for now: another may.
+            Err(UpstreamError::NoAnswer(error))
+                if error.nobody_there() && upstream.has_well_endpoint() => {}
+            answered => break (endpoint, answered?),
+        }
     };
-    let answer = upstream.post(link, message.raw().clone(), sent).await?;
     if answer.status != StatusCode::OK {
-        return Ok(First {
-            leg: None,
-            reply: Reply::of(answer, None)?,
-        });
+        let status = answer.status;
+        let reply = Reply::whole(answer).await;
+        let reply = reply.map_err(|_| UpstreamError::NotOpened(status))?;
+        return Ok(First { leg: None, reply });
     }
     let issued = issued_id(&answer.headers);
     let (initialized, reply) = read_result(answer, &message, seal).await?;
     let Some(version) = initialized.negotiated_version() else {
+        let reply = reply.into_held();
         return Ok(First { leg: None, reply });
     };
     let version = match version::SUPPORTED.iter().find(|known| **known == version) {
@@ -60,6 +73,7 @@ pub(crate) async fn open(
     let leg = Leg {
         session_id: issued?,
         upstream,
+        endpoint,
         at: LegRef::FIRST,
         version,
         jar,

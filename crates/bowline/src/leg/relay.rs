@@ -7,11 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::{Decoder, EventTooLarge};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Body as _;
 use thiserror::Error;
 
 use super::rewrite::Rewrite;
+use super::send::MAX_HELD_ANSWER;
 use crate::egress::UpstreamBody;
 use crate::session::Born;
 
@@ -54,6 +55,10 @@ pub(crate) enum StreamError {
     Seal,
     #[error("the server's stream ended without the answer")]
     NoAnswer,
+    #[error("the server sent more than {0} bytes before its answer")]
+    TooMuchBefore(usize),
+    #[error("the server's stream could not be opened")]
+    NotOpened,
 }
 
 // === impl Relay ===
@@ -67,18 +72,6 @@ impl Relay {
             Self::Events(events) => events.poll_next(cx),
             Self::Frames(body) => poll_data(body, cx).map(|data| data.map(|data| Ok(data?))),
         }
-    }
-
-    /// Everything that is left, as far as it comes and within [`MAX_EVENT`] bytes.
-    pub(crate) async fn read_out(mut self) -> Bytes {
-        let mut whole = BytesMut::new();
-        while let Some(Ok(part)) = poll_fn(|cx| self.poll_next(cx)).await {
-            if whole.len() + part.len() > MAX_EVENT {
-                break;
-            }
-            whole.extend_from_slice(&part);
-        }
-        whole.freeze()
     }
 
     /// Whether leaving this unread would lose what a running request has to say: it belongs to a
@@ -108,10 +101,15 @@ impl EventRelay {
 
     /// Reads up to the answer to the request with this id; everything read is still passed on.
     pub(crate) async fn until_answer(&mut self, id: &str) -> Result<Message, StreamError> {
+        let mut held = 0;
         loop {
             let (shown, message) = poll_fn(|cx| self.poll_event(cx))
                 .await
                 .ok_or(StreamError::NoAnswer)??;
+            held += shown.len();
+            if held > MAX_HELD_ANSWER {
+                return Err(StreamError::TooMuchBefore(MAX_HELD_ANSWER));
+            }
             self.ready.push_back(shown);
             if let Some(message) = message
                 && message.kind() == Kind::Response
@@ -120,6 +118,12 @@ impl EventRelay {
                 return Ok(message);
             }
         }
+    }
+
+    /// What was read so far and not passed on.
+    pub(crate) fn into_held(self) -> Bytes {
+        let parts: Vec<Bytes> = self.ready.into();
+        parts.concat().into()
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_wire::media;
 use bowline_wire::message::Message;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
 use super::relay::{EventRelay, Relay};
@@ -20,6 +20,16 @@ pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
 
 /// Answers of a known length up to this are passed on whole: cheaper than a stream of one frame.
 const SMALL_ANSWER: u64 = 64 * 1024;
+
+/// The id cannot be a client's by chance, and if one chose it, the answers do not meet: each goes
+/// back on the connection of its own request.
+const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"bowline/ping","method":"ping"}"#;
+/// How long a server that knows nothing of a session may take to say so.
+const MAX_PING: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How much of the body of a mere acceptance is read, and for how long.
+const MAX_ACCEPTED_BODY: usize = 4096;
+const MAX_ACCEPTED_WAIT: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// What answers a client's message.
 #[derive(Debug)]
@@ -54,19 +64,15 @@ pub(crate) async fn request(
     if answer.denies_session() {
         return judge_denial(answer, &message).await;
     }
-    if answer.status == StatusCode::OK && !answer.is(media::EVENT_STREAM) {
+    if answer.status == StatusCode::OK && answer.is(media::JSON) {
         let length = answer.body.size_hint().exact();
         if length.is_some_and(|length| length <= SMALL_ANSWER) {
-            return Ok(Reply::Whole {
-                status: answer.status,
-                content_type: answer.content_type().cloned(),
-                body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
-            });
+            return Reply::whole(answer).await;
         }
     }
     let born = Born::Request(message.id().unwrap_or_default().into());
     let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-    Reply::of(answer, Some(rewrite))
+    Reply::of(answer, rewrite)
 }
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request.
@@ -80,10 +86,25 @@ pub(crate) async fn notify(
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }
-    if answer.status.is_success() {
-        return Ok(Reply::Accepted);
+    if !answer.status.is_success() {
+        return Reply::whole(answer).await;
     }
-    Reply::of(answer, None)
+    if !answer.body.is_end_stream() {
+        // An empty body that is not announced as empty: read, so that the connection can be reused.
+        let rest = read_limited(answer.body, MAX_ACCEPTED_BODY);
+        drop(tokio::time::timeout(MAX_ACCEPTED_WAIT, rest).await);
+    }
+    Ok(Reply::Accepted)
+}
+
+/// Whether the upstream still knows the session: a ping of our own, whose answer goes to nobody.
+pub(super) async fn is_alive(session: &Session) -> bool {
+    let leg = &session.leg;
+    let pinged = leg
+        .upstream
+        .post(leg.link(), Bytes::from_static(PING), Sent::default());
+    let pinged = tokio::time::timeout(MAX_PING, pinged).await;
+    !matches!(pinged, Ok(Ok(answer)) if answer.denies_session())
 }
 
 /// A 404 means that the session is lost, unless its body is the application's own answer to this
@@ -109,20 +130,31 @@ async fn judge_denial(answer: Answer, request: &Message) -> Result<Reply, Upstre
 // === impl Reply ===
 
 impl Reply {
-    /// The reply as one body, read to its end.
-    pub(crate) async fn into_whole(self) -> (StatusCode, Option<HeaderValue>, Bytes) {
+    /// An upstream's answer read to its end, if it is one that a client can read.
+    pub(crate) async fn whole(answer: Answer) -> Result<Self, UpstreamError> {
+        if !answer.is(media::JSON) {
+            return Err(UpstreamError::NotMcp(answer.status));
+        }
+        Ok(Self::Whole {
+            status: answer.status,
+            content_type: answer.content_type().cloned(),
+            body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
+        })
+    }
+
+    /// The reply as far as it was read: what else a stream would bring is given up.
+    pub(crate) fn into_held(self) -> Self {
         match self {
-            Self::Accepted => (StatusCode::ACCEPTED, None, Bytes::new()),
-            Self::Whole {
-                status,
-                content_type,
-                body,
-            } => (status, content_type, body),
             Self::Stream {
                 status,
                 content_type,
-                relay,
-            } => (status, content_type, relay.read_out().await),
+                relay: Relay::Events(events),
+            } => Self::Whole {
+                status,
+                content_type,
+                body: events.into_held(),
+            },
+            other => other,
         }
     }
 
@@ -136,14 +168,11 @@ impl Reply {
     }
 
     /// An upstream's answer as it came, if it is one that a client can read.
-    pub(crate) fn of(answer: Answer, rewrite: Option<Rewrite>) -> Result<Self, UpstreamError> {
+    pub(crate) fn of(answer: Answer, rewrite: Rewrite) -> Result<Self, UpstreamError> {
         if answer.status == StatusCode::ACCEPTED {
             return Ok(Self::Accepted);
         }
-        if answer.status == StatusCode::OK
-            && let Some(rewrite) = rewrite
-            && answer.is(media::EVENT_STREAM)
-        {
+        if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
             let events = EventRelay::new(answer.body, rewrite);
             return Ok(Self::events(Relay::Events(events)));
         }
@@ -152,7 +181,7 @@ impl Reply {
         }
         Ok(Self::Stream {
             status: answer.status,
-            content_type: answer.headers.get(header::CONTENT_TYPE).cloned(),
+            content_type: answer.content_type().cloned(),
             relay: Relay::Frames(answer.body),
         })
     }

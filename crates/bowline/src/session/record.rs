@@ -49,13 +49,13 @@ impl Session {
 
     /// Begins a use.
     pub(crate) fn begin_use(self: &Arc<Self>) -> InUse {
-        self.uses.fetch_add(1, Ordering::Relaxed);
+        self.uses.fetch_add(1, Ordering::AcqRel);
         InUse(Arc::clone(self))
     }
 
     /// How long nothing was under way.
     pub(crate) fn idle_for(&self) -> Duration {
-        if self.uses.load(Ordering::Relaxed) > 0 {
+        if self.uses.load(Ordering::Acquire) > 0 {
             return Duration::ZERO;
         }
         let last_used = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Ends every stream, and every later one at once.
-    pub(super) fn end_streams(&self) {
+    pub(crate) fn end_streams(&self) {
         let live = {
             let mut streams = self.streams.lock();
             streams.ended = true;
@@ -129,6 +129,7 @@ impl Drop for InUse {
     fn drop(&mut self) {
         let since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last_used.store(since, Ordering::Relaxed);
-        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+        // After the time was noted: whoever sees no use sees when it ended.
+        self.0.uses.fetch_sub(1, Ordering::Release);
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::Born;
 use crate::leg::{Relay, StreamError};
+use crate::upstream::UpstreamError;
 
 /// Streams of a session that are told apart: one of each at a time.
 pub(crate) type StreamKey = Born;
@@ -29,15 +30,20 @@ struct State {
 
 /// Where a stream's bytes come from.
 pub(crate) enum Source {
-    /// The upstream has not answered yet; `None` means that it has nothing to say.
-    Opening(Pin<Box<dyn Future<Output = Option<Self>> + Send>>),
+    /// The upstream has not answered yet.
+    Opening(Opening),
     /// An upstream's answer.
     Relay(Box<Relay>),
     /// Nobody: the stream is held open for what Bowline itself has to say.
     Silent,
-    /// Over.
+    /// Over, at a place where a stream may end.
     Ended,
+    /// Over, in the middle of something: the client must not take it for whole.
+    Cut,
 }
+
+/// An upstream's side of a stream on its way.
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamError>> + Send>>;
 
 // === impl LiveStream ===
 
@@ -64,12 +70,32 @@ impl LiveStream {
         next
     }
 
+    /// Waits until the upstream has answered, well or badly.
+    pub(crate) async fn opened(&self) -> Result<(), UpstreamError> {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.lock();
+            let Source::Opening(opening) = &mut state.source else {
+                return Poll::Ready(Ok(()));
+            };
+            let (source, opened) = match ready!(opening.as_mut().poll(cx)) {
+                Ok(source) => (source, Ok(())),
+                Err(error) => (Source::Ended, Err(error)),
+            };
+            state.source = source;
+            Poll::Ready(opened)
+        })
+        .await
+    }
+
     /// Ends the stream and closes what it reads from, now.
     pub(crate) fn end(&self) {
         let (source, reader) = {
             let mut state = self.0.lock();
-            let source = std::mem::replace(&mut state.source, Source::Ended);
-            (source, state.reader.take())
+            let end = state.source.end();
+            (
+                std::mem::replace(&mut state.source, end),
+                state.reader.take(),
+            )
         };
         drop(source);
         if let Some(reader) = reader {
@@ -82,7 +108,7 @@ impl LiveStream {
     pub(crate) fn must_be_read_out(&self) -> bool {
         match &self.0.lock().source {
             Source::Relay(relay) => relay.must_be_read_out(),
-            Source::Opening(_) | Source::Silent | Source::Ended => false,
+            Source::Opening(_) | Source::Silent | Source::Ended | Source::Cut => false,
         }
     }
 }
@@ -94,13 +120,24 @@ impl Source {
         loop {
             match self {
                 Self::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Some(opened) => *self = opened,
-                    None => return Poll::Ready(None),
+                    Ok(opened) => *self = opened,
+                    Err(_) => return Poll::Ready(Some(Err(StreamError::NotOpened))),
                 },
                 Self::Relay(relay) => return relay.poll_next(cx),
                 Self::Silent => return Poll::Pending,
                 Self::Ended => return Poll::Ready(None),
+                Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
             }
+        }
+    }
+
+    /// What is left of this when it is ended from outside: events end between events, other
+    /// bodies only ever in the middle.
+    fn end(&self) -> Self {
+        match self {
+            Self::Relay(relay) if matches!(**relay, Relay::Frames(_)) => Self::Cut,
+            Self::Cut => Self::Cut,
+            Self::Relay(_) | Self::Opening(_) | Self::Silent | Self::Ended => Self::Ended,
         }
     }
 }
@@ -112,6 +149,7 @@ impl std::fmt::Debug for Source {
             Self::Relay(_) => "Relay",
             Self::Silent => "Silent",
             Self::Ended => "Ended",
+            Self::Cut => "Cut",
         })
     }
 }

@@ -13,7 +13,7 @@ use aws_lc_rs::rand;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 
-use super::Session;
+use super::{InUse, Session};
 
 /// Enough that two cores rarely meet at one lock.
 const SHARDS: usize = 16;
@@ -54,9 +54,9 @@ impl Table {
         })
     }
 
-    /// The session with this id.
-    pub(crate) fn find(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.shard(id).lock().get(id).cloned()
+    /// The session with this id, in use from now on: expiry cannot come between.
+    pub(crate) fn find(&self, id: &SessionId) -> Option<InUse> {
+        self.shard(id).lock().get(id).map(Session::begin_use)
     }
 
     /// Ends a session: from now on its id is unknown and its streams are over.
@@ -69,27 +69,28 @@ impl Table {
         Some(session)
     }
 
-    /// Ends all streams of all sessions, and every later one at once.
-    pub(crate) fn end_all_streams(&self) {
-        for shard in &self.shards {
-            let sessions: Vec<Arc<Session>> = shard.lock().values().cloned().collect();
-            sessions.iter().for_each(|session| session.end_streams());
-        }
+    /// Every session.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Ends every session of which nothing was used for `idle`.
     pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
         for shard in &self.shards {
-            let stale: Vec<SessionId> = {
-                let sessions = shard.lock();
-                let stale = sessions
-                    .iter()
-                    .filter(|(_, session)| session.idle_for() >= idle);
-                stale.map(|(id, _)| *id).collect()
-            };
-            expired.extend(stale.iter().filter_map(|id| self.end(id)));
+            let is_stale = |_: &SessionId, session: &mut Arc<Session>| session.idle_for() >= idle;
+            expired.extend(
+                shard
+                    .lock()
+                    .extract_if(is_stale)
+                    .map(|(_, session)| session),
+            );
         }
+        self.taken.fetch_sub(expired.len(), Ordering::AcqRel);
+        expired.iter().for_each(|session| session.end_streams());
         expired
     }
 

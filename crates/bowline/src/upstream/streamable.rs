@@ -6,17 +6,31 @@
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media, version};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use super::{Upstream, UpstreamError};
+use super::{Endpoint, Upstream, UpstreamError, redirect};
 use crate::body::{Outgoing, Sent};
+use crate::config::Way;
 use crate::egress::{Jar, Place, UpstreamBody};
+
+/// How Bowline introduces itself, unless the configuration says otherwise.
+const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+
+/// A POST may be answered by one message or by a stream.
+const BOTH: &str = "application/json, text/event-stream";
+
+/// How many redirects in a row are followed.
+const MAX_REDIRECTS: usize = 5;
 
 /// What ties a request to an upstream's session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link<'a> {
+    pub(crate) endpoint: &'a Endpoint,
     pub(crate) session_id: Option<&'a UpstreamSessionId>,
     pub(crate) version: Option<&'a HeaderValue>,
     pub(crate) jar: &'a Mutex<Jar>,
@@ -45,7 +59,7 @@ impl Upstream {
         let mut headers = self.headers_for(link);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
-        self.send(link, Method::POST, headers, Outgoing::new(message, sent))
+        self.send(link, Method::POST, headers, Some((message, sent)))
             .await
     }
 
@@ -60,24 +74,23 @@ impl Upstream {
         if let Some(id) = last_event_id {
             headers.insert(header::LAST_EVENT_ID, id.clone());
         }
-        self.send(link, Method::GET, headers, Outgoing::empty())
-            .await
+        self.send(link, Method::GET, headers, None).await
     }
 
     /// Ends the upstream's session.
     pub(crate) async fn delete(&self, link: Link<'_>) -> Result<Answer, UpstreamError> {
         let headers = self.headers_for(link);
-        self.send(link, Method::DELETE, headers, Outgoing::empty())
-            .await
+        self.send(link, Method::DELETE, headers, None).await
     }
 
     fn headers_for(&self, link: Link<'_>) -> HeaderMap {
-        let mut headers = self.headers.clone();
-        headers.insert(HOST, self.host.clone());
-        headers.insert(
-            USER_AGENT,
-            HeaderValue::from_static(concat!("bowline/", env!("CARGO_PKG_VERSION"))),
-        );
+        let mut headers = self.server().headers.clone();
+        headers.insert(HOST, link.endpoint.host.clone());
+        // Bodies are looked into, and some are rewritten: none may come compressed.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if !headers.contains_key(USER_AGENT) {
+            headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        }
         if let Some(id) = link.session_id {
             headers.insert(header::SESSION_ID, id.to_header());
         }
@@ -86,46 +99,98 @@ impl Upstream {
         {
             headers.insert(header::PROTOCOL_VERSION, negotiated.clone());
         }
-        if let Some(cookies) = link.jar.lock().header(self.place()) {
-            headers.insert(COOKIE, cookies);
-        }
         headers
     }
 
+    /// Sends a request and takes the cookies of its answer, following redirects that stay within
+    /// the endpoint's own origin. A redirect says that nothing ran, so the message may go again.
     async fn send(
         &self,
         link: Link<'_>,
         method: Method,
-        headers: HeaderMap,
-        body: Outgoing,
+        mut headers: HeaderMap,
+        message: Option<(Bytes, Sent)>,
     ) -> Result<Answer, UpstreamError> {
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.uri_mut() = self.target.clone().into();
-        *request.headers_mut() = headers;
-        let (head, body) = self.pool.send(request).await?.into_parts();
-        if self.keeps_cookies() {
-            link.jar.lock().store(&head.headers, self.place());
-        }
-        match head.status {
-            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                Err(UpstreamError::Refused(status))
+        let endpoint = link.endpoint;
+        let mut target = endpoint.target.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let place = Place {
+                https: endpoint.origin.https,
+                host: endpoint.origin.host(),
+                path: target.path(),
+            };
+            headers.remove(COOKIE);
+            if let Some(cookies) = link.jar.lock().header(place) {
+                headers.insert(COOKIE, cookies);
             }
-            status if status.is_redirection() => Err(UpstreamError::Redirected(status)),
-            status => Ok(Answer {
-                status,
-                headers: head.headers,
-                body,
-                named_session: link.session_id.is_some(),
-            }),
+            let mut request = Request::new(match &message {
+                Some((message, sent)) => Outgoing::new(message.clone(), sent.clone()),
+                None => Outgoing::empty(),
+            });
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = target.clone().into();
+            *request.headers_mut() = headers.clone();
+            let (head, body) = self.dispatch(endpoint, request).await?.into_parts();
+            if self.keeps_cookies() {
+                link.jar.lock().store(&head.headers, place);
+            }
+            match head.status {
+                status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                    return Err(UpstreamError::Refused(status));
+                }
+                status if status.is_redirection() => {
+                    target = redirect::target(status, &head.headers, endpoint, &target)
+                        .ok_or(UpstreamError::Redirected(status))?;
+                }
+                status => {
+                    return Ok(Answer {
+                        status,
+                        headers: head.headers,
+                        body,
+                        named_session: link.session_id.is_some(),
+                    });
+                }
+            }
         }
+        Err(UpstreamError::Redirected(StatusCode::LOOP_DETECTED))
     }
 
-    fn place(&self) -> Place<'_> {
-        Place {
-            https: self.origin.https,
-            host: self.origin.host(),
-            path: self.target.path(),
+    /// Sends one request to one endpoint and notes how the endpoint took it.
+    async fn dispatch(
+        &self,
+        endpoint: &Endpoint,
+        request: Request<Outgoing>,
+    ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        if let Some(ailment) = endpoint.health.ailment()
+            && ailment.unreachable
+            && ailment.until > Instant::now()
+        {
+            return Err(UpstreamError::Unavailable(ailment));
+        }
+        // Behind a balancer's address are several servers: one that fails says nothing of the rest.
+        let is_one_server = matches!(self.server().way, Way::Endpoints(_));
+        match endpoint.pool.send(request).await {
+            Ok(answer) => {
+                match answer.status() {
+                    status @ (StatusCode::BAD_GATEWAY
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::GATEWAY_TIMEOUT) => {
+                        if is_one_server {
+                            self.note_failure(endpoint, &format!("it answered {status}"));
+                        }
+                    }
+                    _ => endpoint.health.answered(),
+                }
+                Ok(answer)
+            }
+            Err(error) => {
+                if error.nobody_there() {
+                    self.note_unreachable(endpoint, &error.to_string());
+                } else if is_one_server {
+                    self.note_failure(endpoint, &error.to_string());
+                }
+                Err(error.into())
+            }
         }
     }
 
@@ -143,9 +208,13 @@ impl Upstream {
 // === impl Answer ===
 
 impl Answer {
-    /// Whether the body is of this media type.
+    /// Whether the body is of this media type, and not compressed although nobody asked for that.
     pub(crate) fn is(&self, media: &str) -> bool {
-        media::is(self.content_type(), media)
+        let plain = self
+            .headers
+            .get(CONTENT_ENCODING)
+            .is_none_or(|coding| coding == "identity");
+        plain && media::is(self.content_type(), media)
     }
 
     pub(crate) fn content_type(&self) -> Option<&HeaderValue> {
@@ -157,6 +226,3 @@ impl Answer {
         self.named_session && self.status == StatusCode::NOT_FOUND
     }
 }
-
-/// A POST may be answered by one message or by a stream.
-const BOTH: &str = "application/json, text/event-stream";

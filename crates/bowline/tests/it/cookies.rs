@@ -39,15 +39,29 @@ async fn a_cookie_is_sent_from_the_first_answer_on_with_every_method() {
     assert_eq!(answer.status, 500);
     assert!(!answer.headers.contains_key("set-cookie"));
 
-    let (events, pen) = client.open_stream(&mut server, client.get()).await;
-    assert!(!events.response.headers().contains_key("set-cookie"));
-    drop((events, pen));
+    let (stream, ()) = tokio::join!(client.get().send(), async {
+        let asked = server.next().await;
+        assert_eq!(asked.header("cookie"), "SRV=r2");
+        let headers = [
+            ("content-type", "text/event-stream"),
+            ("set-cookie", "SRV=r3; path=/"),
+        ];
+        asked.reply(200, &headers, ": hello\n\n");
+    });
+    assert!(!stream.unwrap().headers().contains_key("set-cookie"));
+    // So does the cookie of a refusal.
+    let again = call(2);
+    let refused = client.send_to(&mut server, &again, |asked| {
+        assert_eq!(asked.header("cookie"), "SRV=r3");
+        asked.reply(401, &[("set-cookie", "SRV=r4; path=/")], "");
+    });
+    assert_eq!(refused.await.status, 502);
     client
         .send_to(
             &mut server,
             &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
             |asked| {
-                assert_eq!(asked.header("cookie"), "SRV=r2", "the balancer pinned anew");
+                assert_eq!(asked.header("cookie"), "SRV=r4", "the balancer pinned anew");
                 asked.reply(202, &[], "");
             },
         )
@@ -56,7 +70,7 @@ async fn a_cookie_is_sent_from_the_first_answer_on_with_every_method() {
     let asked = server.next().await;
     assert_eq!(
         (asked.method.as_str(), asked.header("cookie")),
-        ("DELETE", "SRV=r2")
+        ("DELETE", "SRV=r4")
     );
     server.finish();
 }

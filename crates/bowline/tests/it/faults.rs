@@ -49,12 +49,58 @@ async fn a_servers_demand_for_credentials_is_not_ours() {
 }
 
 #[tokio::test]
-async fn redirects_are_refused() {
+async fn redirects_to_elsewhere_are_refused() {
     for status in [301, 302, 303, 307, 308] {
-        let answer = heard(|asked| asked.reply(status, &[("location", "/elsewhere")], "")).await;
+        let location = [("location", "http://evil.example/mcp")];
+        let answer = heard(|asked| asked.reply(status, &location, "")).await;
         assert_eq!((answer.status.as_u16(), answer.code()), (502, -31002));
         assert!(!answer.headers.contains_key("location"));
+        assert!(!answer.text.contains("evil"), "{}", answer.text);
     }
+    let answer = heard(|asked| asked.reply(307, &[], "")).await;
+    assert_eq!(answer.status, 502, "a redirect to nowhere");
+}
+
+#[tokio::test]
+async fn redirects_within_the_origin_are_followed_with_everything_but_not_for_ever() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        let first = server.next().await;
+        let body = first.body.clone();
+        let headers = [("location", "/moved?x=1"), ("set-cookie", "SRV=r1; path=/")];
+        first.reply(308, &headers, "");
+        let second = server.next().await;
+        assert_eq!(
+            (second.method.as_str(), second.target.as_str()),
+            ("POST", "/moved?x=1")
+        );
+        assert_eq!(second.body, body);
+        assert_eq!(second.header("mcp-session-id"), "upstream-secret");
+        assert_eq!(second.header("cookie"), "SRV=r1");
+        second.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        for _ in 0..6 {
+            server
+                .next()
+                .await
+                .reply(307, &[("location", "/again")], "");
+        }
+    });
+    assert_eq!(answer.status, 502);
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_compressed_answer_that_nobody_asked_for_is_not_passed_on() {
+    let answer = heard(|asked| {
+        assert_eq!(asked.header("accept-encoding"), "identity");
+        asked.reply(200, &[JSON, ("content-encoding", "gzip")], "\x1f\x08");
+    })
+    .await;
+    assert_eq!(answer.status, 502);
 }
 
 #[tokio::test]
@@ -118,10 +164,27 @@ async fn the_servers_own_errors_pass_untouched() {
 #[tokio::test]
 async fn what_is_not_mcp_is_not_passed_on() {
     let page = "<html>log in</html>";
-    for (status, told) in [(200, 502), (400, 502), (500, 502), (503, 503), (504, 504)] {
+    for (status, told) in [
+        (200, 502),
+        (400, 502),
+        (500, 502),
+        (502, 502),
+        (503, 503),
+        (504, 504),
+    ] {
         let answer =
             heard(|asked| asked.reply(status, &[("content-type", "text/html")], page)).await;
         assert_eq!(answer.status, told);
+        let code = if status >= 500 { -31001 } else { -31002 };
+        assert_eq!(
+            answer.code(),
+            code,
+            "what a failing server did is not known"
+        );
+        assert!(
+            !answer.headers.contains_key("retry-after"),
+            "it would invite a second run"
+        );
         assert!(!answer.text.contains("html"), "{}", answer.text);
         assert!(answer.text.contains(&status.to_string()), "{}", answer.text);
     }
@@ -186,4 +249,88 @@ async fn a_declined_initialize_opens_nothing() {
     });
     assert_eq!(answer.status, 502);
     server.finish();
+}
+
+#[tokio::test]
+async fn a_declined_initialize_on_a_stream_does_not_wait_for_the_streams_end() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let mut client = Client::new(&gateway);
+    let error = json!({"jsonrpc": "2.0", "id": "init", "error": {"code": -32602, "message": "no"}});
+    let (answer, pen) = tokio::join!(client.initialize(), async {
+        let mut pen = server.next().await.events();
+        pen.write(format!("data: {error}\n\n"));
+        pen
+    });
+    assert_eq!(answer.text, format!("data: {error}\n\n"));
+    assert!(client.session.is_none());
+    pen.closed().await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_route_for_get_keeps_its_session() {
+    let (_gateway, mut server, client) = opened().await;
+    let (stream, ()) = tokio::join!(client.get().send(), async {
+        server
+            .next()
+            .await
+            .reply(404, &[("content-type", "text/html")], "Cannot GET /mcp");
+        let ping = server.next().await;
+        assert_eq!(ping.rpc_method(), "ping");
+        ping.result(&json!({}));
+    });
+    assert_eq!(stream.unwrap().status(), 200);
+    // One that has lost the session says so to the ping, too.
+    let (stream, ()) = tokio::join!(client.get().send(), async {
+        server.next().await.reply(404, &[], "");
+        server.next().await.reply(404, &[], "");
+    });
+    assert_eq!(stream.unwrap().status(), 404);
+    assert_eq!(client.send(&call(8)).await.status, 404);
+    server.finish();
+}
+
+#[tokio::test]
+async fn an_answer_that_came_too_early_blocks_nobody() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = gateway(&format!("http://{}/mcp", listener.local_addr().unwrap())).await;
+    let answer = |status: &str, body: &str| {
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let result = json!({"jsonrpc": "2.0", "id": "init", "result": bowline_testbed::scripted::initialize_result()}).to_string();
+    let mut client = Client::new(&gateway);
+    let (_, mut first) = tokio::join!(client.initialize(), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        stream
+            .write_all(answer("200 OK", &result).as_bytes())
+            .await
+            .unwrap();
+        stream
+    });
+    let mut large = call(1);
+    large["params"]["arguments"]["text"] = json!("x".repeat(7 << 20));
+    let (refused, ()) = tokio::join!(client.send(&large), async {
+        assert!(first.read(&mut [0; 4096]).await.unwrap() > 0);
+        first
+            .write_all(answer("413 Payload Too Large", "{}").as_bytes())
+            .await
+            .unwrap();
+    });
+    assert_eq!(refused.status, 413);
+    // The rest of the large request is still stuck in the first connection.
+    let small = call(2);
+    let (answered, ()) = tokio::join!(client.send(&small), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        stream
+            .write_all(answer("200 OK", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).as_bytes())
+            .await
+            .unwrap();
+    });
+    assert_eq!(answered.status, 200);
 }

@@ -55,3 +55,106 @@ async fn stopping_ends_streams_cleanly_and_does_not_wait_for_idle_connections() 
     stopped.expect("a stop that waits for nothing");
     pen.closed().await;
 }
+
+#[tokio::test]
+async fn stopping_lets_answers_finish_and_opens_nothing_new() {
+    let mut server = Scripted::start().await;
+    let gateway = Gateway::start(config(&[("s", server.url())]))
+        .await
+        .unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(1))).await;
+    let whole = client.post(&call(2)).send();
+    let whole = tokio::task::JoinSet::from_iter([whole]);
+    let asked = server.next().await;
+    let (standalone, _pen) = client.open_stream(&mut server, client.get()).await;
+    let stopping = tokio::task::JoinSet::from_iter([gateway.stop()]);
+    standalone.ends_cleanly().await;
+    // A new connection is not taken any more, and that is how the client learns of it.
+    assert!(
+        Client::at(client.url.clone())
+            .post(&call(3))
+            .send()
+            .await
+            .is_err()
+    );
+    asked.result(&json!({}));
+    assert_eq!(whole.join_all().await[0].as_ref().unwrap().status(), 200);
+    pen.write("data: the answer\n\n");
+    drop(pen);
+    assert_eq!(events.next().await, "data: the answer\n\n");
+    events.ends_cleanly().await;
+    stopping.join_all().await;
+}
+
+#[tokio::test]
+async fn stopping_ends_what_does_not_finish_in_time() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.stop_timeout = Duration::from_millis(100);
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (events, _pen) = client.open_stream(&mut server, client.post(&call(1))).await;
+    let stopped = tokio::time::timeout(Duration::from_secs(3), gateway.stop());
+    let (stopped, ()) = tokio::join!(stopped, events.ends_cleanly());
+    stopped.expect("a stop with a deadline");
+}
+
+#[tokio::test]
+async fn a_call_that_never_ends_does_not_hold_a_session_whose_client_left() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.session_idle = Duration::from_millis(200);
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let request = client.post(&call(1)).send();
+    let running = tokio::task::JoinSet::from_iter([request]);
+    let hung = server.next().await;
+    drop(running);
+    let deleted = server.next().await;
+    assert_eq!(
+        (deleted.method.as_str(), deleted.header("mcp-session-id")),
+        ("DELETE", "u")
+    );
+    drop(hung);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_session_that_ended_meanwhile_is_still_the_answer() {
+    let mut server = Scripted::start().await;
+    let gateway = Gateway::start(config(&[("s", server.url())]))
+        .await
+        .unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let message = call(1);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        let asked = server.next().await;
+        assert_eq!(client.delete().send().await.unwrap().status(), 204);
+        let mut pen = asked.events();
+        pen.write("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
+    });
+    assert_eq!(answer.status, 200);
+    assert!(answer.text.contains("result"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_by_the_sessions_end_is_not_taken_for_whole() {
+    let mut server = Scripted::start().await;
+    let gateway = Gateway::start(config(&[("s", server.url())]))
+        .await
+        .unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (response, pen) = tokio::join!(client.post(&call(1)).send(), async {
+        let mut pen = server
+            .next()
+            .await
+            .begin(200, &[("content-type", "application/json")]);
+        pen.write("{\"jso");
+        pen
+    });
+    let mut response = response.unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "{\"jso");
+    client.delete().send().await.unwrap();
+    assert!(response.chunk().await.is_err());
+    pen.closed().await;
+}

@@ -61,3 +61,28 @@ async fn streams() {
     assert_eq!(answer.status, 200);
     server.finish();
 }
+
+#[tokio::test]
+async fn leaving_does_not_free_what_goes_on() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.streams = 1;
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    // Without event ids the stream is read to its end after its client left.
+    let (events, mut pen) = client.open_stream(&mut server, client.post(&call(1))).await;
+    drop(events);
+    for id in 2..6 {
+        assert_eq!(client.send(&call(id)).await.status, 503);
+    }
+    pen.write("data: {}\n\n");
+    drop(pen);
+    let next = async {
+        let mut id = 10;
+        while client.send(&call(id)).await.status == 503 {
+            id += 1;
+        }
+    };
+    tokio::join!(next, async { server.next().await.result(&json!({})) });
+    server.finish();
+}

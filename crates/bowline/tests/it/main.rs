@@ -14,6 +14,7 @@ mod ids;
 mod lifetime;
 mod limits;
 mod refusals;
+mod replicas;
 mod sticky;
 mod streams;
 mod verbatim;

@@ -1,9 +1,10 @@
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::leg::Leg;
-use crate::session::{Seal, Session, Source};
+use crate::session::{Seal, Source};
 
 /// A stream on which nobody says anything.
 fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
@@ -12,7 +13,7 @@ fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
     let body = StreamBody::new(
         Arc::clone(&stream),
         session.begin_use(),
-        TaskTracker::new(),
+        Abandoned::new(TaskTracker::new(), Duration::from_secs(60)),
         None,
     );
     let body = if heartbeat {
@@ -49,7 +50,12 @@ async fn a_body_that_is_no_event_stream_has_no_heartbeat() {
 async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
     let session = Arc::new(Session::new(Seal::generate().unwrap(), Leg::idle()));
     let stream = Arc::new(LiveStream::new(Source::Silent));
-    let body = StreamBody::new(stream, session.begin_use(), TaskTracker::new(), None);
+    let body = StreamBody::new(
+        stream,
+        session.begin_use(),
+        Abandoned::new(TaskTracker::new(), Duration::from_secs(60)),
+        None,
+    );
     tokio::time::advance(Duration::from_secs(3600)).await;
     assert_eq!(session.idle_for(), Duration::ZERO);
     drop(body);

@@ -1,0 +1,109 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::egress::Tls;
+
+fn endpoint(url: &str) -> Endpoint {
+    let url: Uri = url.parse().unwrap();
+    let origin = Origin::of(&url);
+    let pool = Pool::new(
+        origin.clone(),
+        Tls::platform(),
+        Duration::from_secs(1),
+        TaskTracker::new(),
+    );
+    Endpoint::new(&url, origin, pool, Health::default())
+}
+
+fn endpoints(urls: &[&str]) -> Endpoints {
+    let endpoints = Endpoints::default();
+    set(&endpoints, urls);
+    endpoints
+}
+
+fn set(endpoints: &Endpoints, urls: &[&str]) {
+    let wanted = urls.iter().map(|url| {
+        (
+            Endpoint::id(&url.parse().unwrap(), &Origin::of(&url.parse().unwrap())),
+            *url,
+        )
+    });
+    endpoints.set(wanted.collect(), endpoint);
+}
+
+#[tokio::test]
+async fn sessions_are_spread_evenly() {
+    let endpoints = endpoints(&["http://a/", "http://b/", "http://c/"]);
+    let pins: Vec<Pin> = (0..300).map(|_| endpoints.pick().unwrap()).collect();
+    let mut counts: BTreeMap<Box<str>, usize> = BTreeMap::new();
+    for pin in &pins {
+        *counts.entry(pin.id.clone()).or_default() += 1;
+    }
+    assert_eq!(counts.len(), 3);
+    assert!(
+        counts.values().all(|count| (95..=105).contains(count)),
+        "{counts:?}"
+    );
+    drop(pins);
+    assert!(
+        endpoints
+            .all()
+            .iter()
+            .all(|endpoint| endpoint.sessions() == 0)
+    );
+}
+
+#[tokio::test]
+async fn the_ill_and_the_draining_take_no_sessions() {
+    let endpoints = endpoints(&["http://a/", "http://b/", "http://c/"]);
+    let held = endpoints.pick().unwrap();
+    endpoints
+        .all()
+        .iter()
+        .find(|endpoint| &*endpoint.id == "http://a/")
+        .unwrap()
+        .health
+        .unreachable("refused");
+    set(&endpoints, &["http://a/", "http://b/"]);
+    for _ in 0..50 {
+        assert_eq!(&*endpoints.pick().unwrap().id, "http://b/");
+    }
+    endpoints.all().iter().for_each(|endpoint| {
+        assert!(endpoint.health.unreachable("no route") || endpoint.health.ailment().is_some())
+    });
+    assert!(endpoints.pick().is_err());
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_draining_endpoint_stays_while_it_has_sessions() {
+    let endpoints = endpoints(&["http://a/"]);
+    let held = endpoints.pick().unwrap();
+    set(&endpoints, &["http://b/"]);
+    assert_eq!(endpoints.all().len(), 2);
+    assert!(held.is_draining());
+    drop(held);
+    set(&endpoints, &["http://b/"]);
+    assert_eq!(endpoints.all().len(), 1);
+}
+
+#[tokio::test]
+async fn one_that_comes_back_is_the_same_one() {
+    let endpoints = endpoints(&["http://a/", "http://b/"]);
+    let held: Vec<Pin> = (0..4).map(|_| endpoints.pick().unwrap()).collect();
+    set(&endpoints, &["http://b/"]);
+    set(&endpoints, &["http://a/", "http://b/"]);
+    assert_eq!(endpoints.all().len(), 2);
+    assert_eq!(
+        endpoints
+            .all()
+            .iter()
+            .map(|endpoint| endpoint.sessions())
+            .sum::<usize>(),
+        4
+    );
+    assert!(held.iter().all(|pin| !pin.is_draining()));
+}

@@ -1,0 +1,205 @@
+//! How an endpoint feels: what it did is noted, and an endpoint that fails is left alone for a while.
+//!
+//! One failure to connect is enough: nobody is there. Failures after that (resets, 502, 503, 504)
+//! may be one tool's, so it takes several in a row, and only new sessions keep away. How long an
+//! endpoint is left alone doubles with every time and is jittered, so that several gateways do not
+//! come back together; a while of health forgets the past.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How many failures in a row make an endpoint that answers one that is failing.
+const FAILURES: u32 = 3;
+/// How long the first ejection lasts, before jitter.
+const FIRST_REST: Duration = Duration::from_millis(500);
+/// The longest ejection, before jitter.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// How long an endpoint must be well for earlier ejections to be forgotten.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
+
+/// The health of one endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Health(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    ailment: Option<Ailment>,
+    /// Ejections so far, as far as they are remembered.
+    ejections: u32,
+    /// When the endpoint came back.
+    well_since: Option<Instant>,
+}
+
+/// Why an endpoint takes no sessions at the moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Ailment {
+    /// In words, without secrets.
+    pub(crate) reason: Arc<str>,
+    /// Whether nobody is there, so that trying is in vain.
+    pub(crate) unreachable: bool,
+    /// When it is worth another look.
+    pub(crate) until: Instant,
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Why the endpoint is ejected, if it is.
+    pub(crate) fn ailment(&self) -> Option<Ailment> {
+        self.0.lock().ailment.clone()
+    }
+
+    /// An answer came.
+    pub(crate) fn answered(&self) {
+        let mut state = self.0.lock();
+        state.failures = 0;
+        // An answer from an endpoint that was given up is as good as a probe.
+        if state.ailment.take().is_some() {
+            state.well_since = Some(Instant::now());
+        }
+    }
+
+    /// Nobody is there. Returns whether that is news.
+    pub(crate) fn unreachable(&self, reason: impl Into<Arc<str>>) -> bool {
+        self.0.lock().eject(reason.into(), true)
+    }
+
+    /// It answered, but as servers do that are about to die. Returns whether it is ejected now.
+    pub(crate) fn failed(&self, reason: impl Into<Arc<str>>) -> bool {
+        let mut state = self.0.lock();
+        state.failures += 1;
+        state.failures >= FAILURES && state.eject(reason.into(), false)
+    }
+
+    /// A probe found it well.
+    pub(crate) fn recovered(&self) -> bool {
+        let mut state = self.0.lock();
+        let news = state.ailment.take().is_some();
+        if news {
+            state.failures = 0;
+            state.well_since = Some(Instant::now());
+        }
+        news
+    }
+
+    /// Whether it is time for a probe: of an ejected endpoint when its rest is over.
+    pub(crate) fn wants_look(&self) -> bool {
+        let state = self.0.lock();
+        state
+            .ailment
+            .as_ref()
+            .is_some_and(|ailment| ailment.until <= Instant::now())
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn eject(&mut self, reason: Arc<str>, unreachable: bool) -> bool {
+        let now = Instant::now();
+        if let Some(ailment) = &mut self.ailment
+            && ailment.until > now
+        {
+            // Several requests met the same failure; one ejection is enough.
+            ailment.unreachable |= unreachable;
+            return false;
+        }
+        if self
+            .well_since
+            .is_some_and(|since| now - since > FORGIVEN_AFTER)
+        {
+            self.ejections = 0;
+        }
+        let rest = LONGEST_REST.min(FIRST_REST * 2_u32.saturating_pow(self.ejections.min(10)));
+        self.ejections += 1;
+        let news = self.ailment.is_none();
+        self.ailment = Some(Ailment {
+            reason,
+            unreachable,
+            until: now + jittered(rest),
+        });
+        news
+    }
+}
+
+// === impl Ailment ===
+
+impl Ailment {
+    /// There is no endpoint at all.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            reason: "it has no address".into(),
+            unreachable: true,
+            until: Instant::now() + FIRST_REST,
+        }
+    }
+
+    /// Whole seconds until it is worth another try, at least one.
+    pub(crate) fn retry_after(&self) -> u32 {
+        let rest = self.until.saturating_duration_since(Instant::now());
+        u32::try_from(rest.as_secs())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1)
+    }
+}
+
+/// Between half of a duration and all of it.
+pub(crate) fn jittered(duration: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0_u8);
+    let fraction = f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
+    duration.mul_f64(0.5 + fraction / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(health: &Health) -> Duration {
+        health.ailment().unwrap().until - Instant::now()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_there_ejects_at_once_and_longer_every_time() {
+        let health = Health::default();
+        let mut expected = FIRST_REST;
+        for _ in 0..10 {
+            assert!(health.unreachable("refused"));
+            assert!(
+                !health.unreachable("refused"),
+                "the same failure, met by another request"
+            );
+            assert!(rest(&health) <= expected && rest(&health) >= expected / 2);
+            assert!(!health.wants_look());
+            tokio::time::advance(expected).await;
+            assert!(health.wants_look());
+            assert!(health.recovered());
+            expected = LONGEST_REST.min(expected * 2);
+        }
+        tokio::time::advance(FORGIVEN_AFTER + Duration::from_secs(1)).await;
+        health.unreachable("refused");
+        assert!(rest(&health) <= FIRST_REST, "health is remembered, too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failing_takes_several_in_a_row() {
+        let health = Health::default();
+        for _ in 0..5 {
+            assert!(!health.failed("503") && !health.failed("503"));
+            health.answered();
+        }
+        assert!(!health.failed("503") && !health.failed("503"));
+        assert!(health.failed("503"));
+        assert!(!health.ailment().unwrap().unreachable);
+        health.answered();
+        assert!(
+            health.ailment().is_none(),
+            "an answer is as good as a probe"
+        );
+    }
+}

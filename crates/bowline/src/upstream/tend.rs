@@ -1,0 +1,245 @@
+//! Looking after an upstream's endpoints: where they are, and how they feel.
+//!
+//! The gateway calls [`Upstream::tend`] a few times a second; what is due runs in tasks of its own,
+//! so that a name server or an endpoint that hangs holds up nothing else.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Method, Request, Uri};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::endpoints::Endpoint;
+use super::health::{Ailment, Health, jittered};
+use super::{Pin, Upstream, UpstreamError};
+use crate::body::Outgoing;
+use crate::config::Way;
+use crate::egress::{Origin, Pool};
+
+/// How often an upstream is asked whether anything is due.
+pub(crate) const TEND_EVERY: Duration = Duration::from_millis(250);
+
+/// What is due when.
+#[derive(Debug)]
+pub(super) struct Tending {
+    next_look: Mutex<Instant>,
+    resolving: AtomicBool,
+    /// Whether names were looked up at least once.
+    resolved: watch::Sender<bool>,
+}
+
+impl Default for Tending {
+    fn default() -> Self {
+        Self {
+            next_look: Mutex::new(Instant::now()),
+            resolving: AtomicBool::new(false),
+            resolved: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Tending {
+    /// Does what is due at the next opportunity.
+    pub(super) fn look_now(&self) {
+        *self.next_look.lock() = Instant::now();
+    }
+
+    /// Whether the regular look is due; if so the next one is set.
+    fn is_due(&self, every: Duration) -> bool {
+        let mut next = self.next_look.lock();
+        let due = *next <= Instant::now();
+        if due {
+            *next = Instant::now() + jittered(every);
+        }
+        due
+    }
+}
+
+/// Where one endpoint is to be.
+type Site = (Uri, Origin);
+
+impl Upstream {
+    /// Does what is due: looks names up, and looks at endpoints.
+    pub(crate) fn tend(self: &Arc<Self>) {
+        let server = self.server();
+        for endpoint in self.endpoints.all().iter() {
+            endpoint.pool.drop_stale();
+        }
+        let due = self.tending.is_due(server.health.every);
+        let named = matches!(&server.way, Way::Endpoints(urls) if urls.iter().any(|url| Origin::of(url).is_named()));
+        if due && named && !self.tending.resolving.swap(true, Ordering::AcqRel) {
+            let upstream = Arc::clone(self);
+            self.tracker.spawn(async move {
+                upstream.resolve().await;
+                upstream.tending.resolving.store(false, Ordering::Release);
+            });
+        }
+        let regular =
+            due && (server.health.get.is_some() || matches!(server.way, Way::Endpoints(_)));
+        let wanted = |endpoint: &Arc<Endpoint>| regular || endpoint.health.wants_look();
+        for endpoint in self
+            .endpoints
+            .all()
+            .iter()
+            .filter(|endpoint| wanted(endpoint))
+        {
+            if !endpoint.being_looked_at.swap(true, Ordering::AcqRel) {
+                let (upstream, endpoint) = (Arc::clone(self), Arc::clone(endpoint));
+                self.tracker.spawn(async move {
+                    upstream.look_at(&endpoint).await;
+                    endpoint.being_looked_at.store(false, Ordering::Release);
+                });
+            }
+        }
+    }
+
+    /// An endpoint for a new session. Names that were never looked up are waited for.
+    pub(crate) async fn pick(&self) -> Result<Pin, UpstreamError> {
+        let limit = self.server().connect_timeout;
+        let mut resolved = self.tending.resolved.subscribe();
+        let known = tokio::time::timeout(limit, resolved.wait_for(|resolved| *resolved));
+        match known.await {
+            Ok(_) => self.endpoints.pick().map_err(UpstreamError::Unavailable),
+            Err(_) => Err(UpstreamError::Unavailable(Ailment::nowhere())),
+        }
+    }
+
+    /// A connection to an endpoint failed: its name may have moved.
+    pub(super) fn look_again(&self) {
+        self.tending.look_now();
+    }
+
+    /// Places the endpoints whose addresses need no look-up.
+    pub(super) fn place_endpoints(&self) {
+        let server = self.server();
+        let sites: Vec<Site> = match &server.way {
+            Way::Url(url) => vec![(url.clone(), Origin::of(url))],
+            Way::Endpoints(urls) => {
+                let sites = urls.iter().map(|url| (url.clone(), Origin::of(url)));
+                if sites.clone().any(|(_, origin)| origin.is_named()) {
+                    // Those with names follow from `resolve`; until then what is known stays.
+                    self.tending
+                        .resolved
+                        .send_replace(!self.endpoints.all().is_empty());
+                    return;
+                }
+                sites.collect()
+            }
+        };
+        self.set_sites(sites);
+    }
+
+    /// Looks every name up. A name that cannot be looked up keeps the addresses that it had.
+    async fn resolve(&self) {
+        let server = self.server();
+        let limit = server.connect_timeout;
+        let mut sites: Vec<Site> = Vec::new();
+        for url in server.way.urls() {
+            let origin = Origin::of(url);
+            if !origin.is_named() {
+                sites.push((url.clone(), origin));
+                continue;
+            }
+            let found = tokio::time::timeout(limit, origin.resolve()).await;
+            match found.unwrap_or_else(|late| Err(late.into())) {
+                Ok(addresses) => {
+                    let at = |address: SocketAddr| (url.clone(), origin.at(address));
+                    sites.extend(addresses.into_iter().map(at));
+                }
+                Err(error) => {
+                    tracing::warn!(server = %self.name, %origin, %error, "cannot look up an endpoint");
+                    sites.extend(self.known_sites(url));
+                }
+            }
+        }
+        self.set_sites(sites);
+    }
+
+    fn known_sites(&self, url: &Uri) -> Vec<Site> {
+        let all = self.endpoints.all();
+        let prefix = format!("{url}@");
+        let known = all
+            .iter()
+            .filter(|endpoint| endpoint.id.starts_with(&prefix) && !endpoint.is_draining());
+        known
+            .map(|endpoint| (url.clone(), endpoint.origin.clone()))
+            .collect()
+    }
+
+    fn set_sites(&self, sites: Vec<Site>) {
+        let limit = self.server().connect_timeout;
+        let wanted = sites
+            .into_iter()
+            .map(|(url, origin)| (Endpoint::id(&url, &origin), (url, origin)));
+        self.endpoints.set(wanted.collect(), |(url, origin)| {
+            let pool = Pool::new(
+                origin.clone(),
+                self.tls.clone(),
+                limit,
+                self.tracker.clone(),
+            );
+            Endpoint::new(&url, origin, pool, Health::default())
+        });
+        self.tending.resolved.send_replace(true);
+    }
+
+    /// Looks at one endpoint: a connection, or the configured GET. Never `initialize`: that would
+    /// open sessions.
+    async fn look_at(&self, endpoint: &Arc<Endpoint>) {
+        let server = self.server();
+        let limit = server.connect_timeout;
+        let looked = match &server.health.get {
+            None => endpoint
+                .origin
+                .dial(&self.tls, limit)
+                .await
+                .map(drop)
+                .map_err(|error| (true, error.to_string())),
+            Some(target) => {
+                let mut request = Request::new(Outgoing::empty());
+                *request.method_mut() = Method::GET;
+                *request.uri_mut() = target.clone().into();
+                request
+                    .headers_mut()
+                    .insert(http::header::HOST, endpoint.host.clone());
+                match tokio::time::timeout(limit, endpoint.pool.send(request)).await {
+                    Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
+                    Ok(Ok(answer)) => Err((
+                        false,
+                        format!("GET {} answered {}", target.path(), answer.status()),
+                    )),
+                    Ok(Err(error)) => Err((!error.may_have_run(), error.to_string())),
+                    Err(_) => Err((
+                        false,
+                        format!("GET {} had no answer within {limit:?}", target.path()),
+                    )),
+                }
+            }
+        };
+        match looked {
+            Ok(()) if endpoint.health.recovered() => {
+                tracing::info!(server = %self.name, endpoint = %endpoint.origin, "endpoint is back");
+            }
+            Ok(()) => {}
+            Err((true, reason)) => self.note_unreachable(endpoint, &reason),
+            Err((false, reason)) => self.note_failure(endpoint, &reason),
+        }
+    }
+
+    pub(super) fn note_unreachable(&self, endpoint: &Endpoint, reason: &str) {
+        if endpoint.health.unreachable(reason) {
+            tracing::warn!(server = %self.name, endpoint = %endpoint.origin, reason, "endpoint is unreachable");
+        }
+        self.look_again();
+    }
+
+    pub(super) fn note_failure(&self, endpoint: &Endpoint, reason: &str) {
+        if endpoint.health.failed(reason) {
+            tracing::warn!(server = %self.name, endpoint = %endpoint.origin, reason, "endpoint is failing");
+        }
+    }
+}

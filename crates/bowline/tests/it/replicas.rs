@@ -1,0 +1,315 @@
+//! Bowline as the balancer: sessions are spread, pinned, and kept away from what is ill.
+
+use std::net::SocketAddr;
+
+use bowline::Gateway;
+use bowline::config::Config;
+use bowline_testbed::everything::{Replica, serve};
+use bowline_testbed::scripted::{PATIENCE, Scripted};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::client::{Client, call, config, initialize_message, read};
+use bowline::config::Server;
+
+/// A configuration with one server at these endpoints, and an admin listener.
+fn replicated(urls: &[&str]) -> Config {
+    let mut config = config(&[]);
+    config.servers.insert(
+        "s".parse().unwrap(),
+        Server::from_urls(&urls.join(",")).unwrap(),
+    );
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    config
+}
+
+/// What the gateway says of its server `s`.
+async fn health(gateway: &Gateway) -> Value {
+    let url = format!("http://{}/health", gateway.admin().unwrap());
+    let answer = read(
+        Client::at(url)
+            .request(reqwest::Method::GET)
+            .send()
+            .await
+            .unwrap(),
+    )
+    .await;
+    assert_eq!(answer.status, 200);
+    answer.json()["servers"]["s"].clone()
+}
+
+async fn is_ready(gateway: &Gateway) -> bool {
+    let url = format!("http://{}/ready", gateway.admin().unwrap());
+    let answer = Client::at(url)
+        .request(reqwest::Method::GET)
+        .send()
+        .await
+        .unwrap();
+    answer.status() == 200
+}
+
+/// Waits until the gateway says so of its server.
+async fn until(gateway: &Gateway, what: impl Fn(&Value) -> bool) -> Value {
+    let waiting = async {
+        loop {
+            let told = health(gateway).await;
+            if what(&told) {
+                return told;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("the gateway to notice")
+}
+
+struct Replicas {
+    replicas: Vec<Replica>,
+    urls: Vec<String>,
+    _serving: JoinSet<std::io::Result<()>>,
+    _stop: DropGuard,
+}
+
+async fn replicas(count: usize) -> Replicas {
+    let stop = CancellationToken::new();
+    let mut serving = JoinSet::new();
+    let mut urls = Vec::new();
+    let replicas: Vec<Replica> = (0..count)
+        .map(|number| Replica::new(format!("r{number}")))
+        .collect();
+    for replica in &replicas {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        urls.push(format!("http://{}/mcp", listener.local_addr().unwrap()));
+        serving.spawn(serve(listener, replica.clone(), stop.clone()));
+    }
+    Replicas {
+        replicas,
+        urls,
+        _serving: serving,
+        _stop: stop.drop_guard(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_spread_and_stay_where_they_are() {
+    let behind = replicas(3).await;
+    let urls: Vec<&str> = behind.urls.iter().map(String::as_str).collect();
+    let gateway = Gateway::start(replicated(&urls)).await.unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..60 {
+        let mut client = Client::new(&gateway);
+        assert_eq!(client.initialize().await.status, 200);
+        client
+            .send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
+        clients.push(client);
+    }
+    for expected in 1..=5 {
+        for client in &clients {
+            let count = json!({"jsonrpc": "2.0", "id": expected, "method": "tools/call", "params": {"name": "count"}});
+            let answer = client.send(&count).await;
+            assert!(
+                answer.text.contains(&format!(r#""text":"{expected}""#)),
+                "{}",
+                answer.text
+            );
+        }
+    }
+    let opened: Vec<u64> = behind
+        .replicas
+        .iter()
+        .map(|replica| replica.observed().initializes())
+        .collect();
+    assert_eq!(opened.iter().sum::<u64>(), 60);
+    assert!(
+        opened.iter().all(|count| (17..=23).contains(count)),
+        "{opened:?}"
+    );
+    assert!(
+        behind
+            .replicas
+            .iter()
+            .all(|replica| replica.observed().strays() == 0)
+    );
+    assert_eq!(health(&gateway).await["sessions"], 60);
+    for client in clients {
+        assert_eq!(client.delete().send().await.unwrap().status(), 204);
+    }
+    until(&gateway, |told| told["sessions"] == 0).await;
+}
+
+async fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_dead_replica_takes_no_sessions_and_comes_back_by_itself() {
+    let mut alive = Scripted::start().await;
+    let dead = free_address().await;
+    let dead_url = format!("http://{dead}/mcp?key=hidden");
+    let gateway = Gateway::start(replicated(&[alive.url(), &dead_url]))
+        .await
+        .unwrap();
+    // Whichever is picked, every session ends up at the one that lives.
+    for id in 0..6 {
+        Client::open(&gateway, &mut alive, &format!("u{id}")).await;
+    }
+    let told = until(&gateway, |told| told["endpoints"][1]["status"] == "ejected").await;
+    assert_eq!(told["endpoints"][1]["sessions"], 0);
+    assert!(
+        told["endpoints"][1]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("refused"),
+        "{told}"
+    );
+    assert!(!told.to_string().contains("hidden"), "{told}");
+    assert!(is_ready(&gateway).await);
+
+    let _back = TcpListener::bind(dead).await.unwrap();
+    until(&gateway, |told| told["endpoints"][1]["status"] == "ok").await;
+    alive.finish();
+}
+
+#[tokio::test]
+async fn with_nobody_there_the_gateway_starts_and_says_so_until_somebody_is() {
+    let address = free_address().await;
+    let mut config = config(&[("s", &format!("http://{address}/mcp?key=hidden"))]);
+    config
+        .servers
+        .values_mut()
+        .next()
+        .unwrap()
+        .headers
+        .insert("authorization", "Bearer hidden".parse().unwrap());
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut client = Client::new(&gateway);
+    for _ in 0..3 {
+        let refused = client.initialize().await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (503, -31002));
+        assert!(refused.headers.contains_key("retry-after"));
+        assert!(
+            refused.text.contains("server \"s\"") || refused.text.contains(r#"server \"s\""#),
+            "{}",
+            refused.text
+        );
+        assert!(refused.text.contains("refused"), "{}", refused.text);
+        assert!(!refused.text.contains("hidden"), "{}", refused.text);
+    }
+    assert!(!is_ready(&gateway).await);
+    assert_eq!(health(&gateway).await["status"], "unavailable");
+
+    let behind = Replica::new("late");
+    let stop = CancellationToken::new();
+    let listener = TcpListener::bind(address).await.unwrap();
+    let _serving = JoinSet::from_iter([serve(listener, behind.clone(), stop.clone())]);
+    until(&gateway, |told| told["status"] == "ok").await;
+    assert_eq!(client.initialize().await.status, 200);
+    assert!(is_ready(&gateway).await);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_replica_that_only_answers_503_takes_no_new_sessions_but_keeps_its_own() {
+    let (mut one, mut two) = (Scripted::start().await, Scripted::start().await);
+    let gateway = Gateway::start(replicated(&[one.url(), two.url()]))
+        .await
+        .unwrap();
+    let mut client = Client::new(&gateway);
+    let (opened, at_one) = tokio::join!(client.initialize(), async {
+        tokio::select! {
+            asked = one.next() => { asked.initialized(Some("u")); true }
+            asked = two.next() => { asked.initialized(Some("u")); false }
+        }
+    });
+    assert_eq!(opened.status, 200);
+    let (ill, well) = if at_one {
+        (&mut one, &mut two)
+    } else {
+        (&mut two, &mut one)
+    };
+    for id in 0..3 {
+        let answer = client
+            .send_to(ill, &call(id), |asked| asked.reply(503, &[], ""))
+            .await;
+        assert_eq!(answer.status, 503);
+    }
+    for id in 0..6 {
+        Client::open(&gateway, well, &format!("v{id}")).await;
+    }
+    let answer = client
+        .send_to(ill, &call(9), |asked| asked.result(&json!({})))
+        .await;
+    assert_eq!(answer.status, 200, "its own session still reaches it");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_hurts_nobody_else() {
+    let mut well = Scripted::start().await;
+    let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", hanging.local_addr().unwrap());
+    let mut config = config(&[("s", well.url()), ("hanging", &url)]);
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    let stuck = Client::at(format!("http://{}/mcp/hanging", gateway.listen()));
+    let mut waiting = JoinSet::new();
+    for _ in 0..50 {
+        waiting.spawn(stuck.post(&initialize_message()).send());
+    }
+    let client = Client::open(&gateway, &mut well, "u").await;
+    for id in 0..10 {
+        let answer = client
+            .send_to(&mut well, &call(id), |asked| asked.result(&json!({})))
+            .await;
+        assert_eq!(answer.status, 200);
+    }
+    assert_eq!(health(&gateway).await["status"], "ok");
+    assert!(waiting.try_join_next().is_none(), "the others wait on");
+}
+
+#[tokio::test]
+async fn health_can_be_asked_for_by_get_and_never_by_initialize() {
+    let mut server = Scripted::start().await;
+    let mut config = replicated(&[server.url(), server.url()]);
+    let settings = config.servers.values_mut().next().unwrap();
+    settings.way = bowline::config::Way::Endpoints(vec![server.url().parse().unwrap()]);
+    settings.health.every = std::time::Duration::from_millis(50);
+    settings.health.get = Some("/healthz?deep".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    for _ in 0..3 {
+        let asked = server.next().await;
+        assert_eq!(
+            (asked.method.as_str(), asked.target.as_str()),
+            ("GET", "/healthz?deep")
+        );
+        asked.reply(500, &[], "");
+    }
+    let answer_well = async {
+        loop {
+            server.next().await.reply(200, &[], "");
+        }
+    };
+    let noticed = async {
+        let told = until(&gateway, |told| told["status"] == "unavailable").await;
+        assert!(
+            told["endpoints"][0]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("500"),
+            "{told}"
+        );
+        until(&gateway, |told| told["status"] == "ok").await;
+    };
+    tokio::select! {
+        () = noticed => {}
+        () = answer_well => {}
+    }
+}
