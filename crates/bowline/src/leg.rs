@@ -6,6 +6,7 @@
 
 mod listen;
 mod open;
+mod overtime;
 mod relay;
 mod rewrite;
 mod send;

@@ -62,6 +62,8 @@ pub(crate) enum UpstreamError {
     NotMcp(StatusCode),
     #[error("the server answered {0} to `initialize`")]
     NotOpened(StatusCode),
+    #[error("the server neither answered nor made progress within {0:?}")]
+    CallTimeout(Duration),
     #[error("the server did not answer `initialize` within {0:?}")]
     InitializeTimeout(Duration),
     #[error("the server issued {0}")]
@@ -114,6 +116,11 @@ impl Upstream {
 
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Where its tasks run.
+    pub(crate) fn tracker(&self) -> &TaskTracker {
+        &self.tracker
     }
 
     /// Whether a new session would find a place.

@@ -390,8 +390,8 @@ fn respond(
             content_type,
             relay,
         } => {
-            let is_events = matches!(relay, Relay::Events(_));
-            let stream = Arc::new(LiveStream::new(Source::Relay(Box::new(relay))));
+            let is_events = matches!(*relay, Relay::Events(_));
+            let stream = Arc::new(LiveStream::new(Source::Relay(relay)));
             // If the session ended meanwhile the answer is still the answer: the request ran.
             session.attach(key, Arc::clone(&stream));
             let mut body = StreamBody::new(stream, session.begin_use(), shared.abandoned(), permit);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 
-use super::relay::{EventRelay, Relay};
+use super::relay::EventRelay;
 use super::rewrite::Rewrite;
 use super::send::{MAX_HELD_ANSWER, Reply};
 use super::{Leg, LegRef};
@@ -106,7 +106,7 @@ async fn read_result(
         let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
         let mut events = EventRelay::new(answer.body, rewrite);
         let message = events.until_answer(id).await?;
-        return Ok((message, Reply::events(Relay::Events(events))));
+        return Ok((message, Reply::events(events)));
     }
     let content_type = answer.content_type().cloned();
     let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::relay::{EventRelay, Relay};
+use super::overtime::Overtime;
+use super::relay::{EventRelay, FrameRelay, Relay};
 use super::rewrite::Rewrite;
 use crate::body::{Sent, read_limited};
 use crate::fault::codes;
@@ -46,7 +47,7 @@ pub(crate) enum Reply {
     Stream {
         status: StatusCode,
         content_type: Option<HeaderValue>,
-        relay: Relay,
+        relay: Box<Relay>,
     },
 }
 
@@ -56,23 +57,76 @@ pub(crate) async fn request(
     message: Message,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    let mut overtime = Overtime::of(&session, &message);
+    let answering = answer(&session, &message, sent);
+    match &mut overtime {
+        None => finish(&session, &message, answering.await?, None),
+        Some(patience) => {
+            let out_of_patience = std::future::poll_fn(|cx| patience.poll(cx));
+            let answered = tokio::select! {
+                biased;
+                answered = answering => answered?,
+                error = out_of_patience => return Err(error),
+            };
+            finish(&session, &message, answered, overtime)
+        }
+    }
+}
+
+/// What came back for a request: read already, or still to be read.
+enum Answered {
+    Read(Reply),
+    Arriving(Answer),
+}
+
+async fn answer(
+    session: &Session,
+    message: &Message,
+    sent: Sent,
+) -> Result<Answered, UpstreamError> {
     let leg = &session.leg;
     let answer = leg
         .upstream
         .post(leg.link(), message.raw().clone(), sent)
         .await?;
     if answer.denies_session() {
-        return judge_denial(answer, &message).await;
+        return judge_denial(answer, message).await.map(Answered::Read);
     }
-    if answer.status == StatusCode::OK && answer.is(media::JSON) {
-        let length = answer.body.size_hint().exact();
-        if length.is_some_and(|length| length <= SMALL_ANSWER) {
-            return Reply::whole(answer).await;
-        }
+    let length = answer.body.size_hint().exact();
+    let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
+    if answer.status == StatusCode::OK && answer.is(media::JSON) && is_small {
+        return Reply::whole(answer).await.map(Answered::Read);
     }
-    let born = Born::Request(message.id().unwrap_or_default().into());
-    let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-    Reply::of(answer, rewrite)
+    Ok(Answered::Arriving(answer))
+}
+
+fn finish(
+    session: &Session,
+    message: &Message,
+    answered: Answered,
+    overtime: Option<Overtime>,
+) -> Result<Reply, UpstreamError> {
+    let answer = match answered {
+        Answered::Read(reply) => return Ok(reply),
+        Answered::Arriving(answer) => answer,
+    };
+    if answer.status == StatusCode::ACCEPTED {
+        return Ok(Reply::Accepted);
+    }
+    if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
+        let born = Born::Request(message.id().unwrap_or_default().into());
+        let rewrite = Rewrite::new(session.seal.clone(), session.leg.at, born);
+        let events = EventRelay::new(answer.body, rewrite).with_overtime(overtime);
+        return Ok(Reply::events(events));
+    }
+    if !answer.is(media::JSON) {
+        return Err(UpstreamError::NotMcp(answer.status));
+    }
+    Ok(Reply::Stream {
+        status: answer.status,
+        content_type: answer.content_type().cloned(),
+        relay: Box::new(Relay::Frames(FrameRelay::new(answer.body, overtime))),
+    })
 }
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request.
@@ -148,41 +202,22 @@ impl Reply {
             Self::Stream {
                 status,
                 content_type,
-                relay: Relay::Events(events),
+                relay,
             } => Self::Whole {
                 status,
                 content_type,
-                body: events.into_held(),
+                body: relay.into_held(),
             },
-            other => other,
+            whole => whole,
         }
     }
 
     /// A stream of events.
-    pub(crate) fn events(relay: Relay) -> Self {
+    pub(crate) fn events(events: EventRelay) -> Self {
         Self::Stream {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
-            relay,
+            relay: Box::new(Relay::Events(events)),
         }
-    }
-
-    /// An upstream's answer as it came, if it is one that a client can read.
-    pub(crate) fn of(answer: Answer, rewrite: Rewrite) -> Result<Self, UpstreamError> {
-        if answer.status == StatusCode::ACCEPTED {
-            return Ok(Self::Accepted);
-        }
-        if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
-            let events = EventRelay::new(answer.body, rewrite);
-            return Ok(Self::events(Relay::Events(events)));
-        }
-        if !answer.is(media::JSON) {
-            return Err(UpstreamError::NotMcp(answer.status));
-        }
-        Ok(Self::Stream {
-            status: answer.status,
-            content_type: answer.content_type().cloned(),
-            relay: Relay::Frames(answer.body),
-        })
     }
 }

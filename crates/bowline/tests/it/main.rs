@@ -9,6 +9,7 @@
 
 mod client;
 mod cookies;
+mod deadlines;
 mod faults;
 mod ids;
 mod lifetime;
