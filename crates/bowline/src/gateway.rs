@@ -14,10 +14,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Limits};
 use crate::egress::Tls;
+use crate::front::caller::Callers;
 use crate::front::guard::Guard;
 use crate::route::Routes;
 use crate::session::{Session, Table};
-use crate::upstream::Upstream;
+use crate::upstream::{Carried, Upstream};
 use crate::{admin, front, listener};
 
 /// How long an upstream's DELETE may take: it is a courtesy, nobody waits for it.
@@ -57,6 +58,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) guard: Guard,
+    pub(crate) callers: Callers,
     pub(crate) routes: Routes,
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
@@ -92,6 +94,13 @@ impl Gateway {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
+        let callers = Callers::new(&config.callers);
+        if callers.let_everybody_in(listen) {
+            tracing::warn!(
+                %listen,
+                "anybody who can reach this address can use every configured server: add [callers], or listen on 127.0.0.1"
+            );
+        }
         let tls = Tls::platform().map_err(|error| StartError::Tls(error.to_string()))?;
         let tracker = TaskTracker::new();
         let upstreams = config.servers.into_iter().map(|(name, server)| {
@@ -103,6 +112,7 @@ impl Gateway {
             guard: Guard {
                 loopback: listen.ip().is_loopback(),
             },
+            callers,
             routes: Routes::new(upstreams),
             table: Arc::new(Table::new(config.limits.sessions)),
             limits: config.limits,
@@ -182,22 +192,27 @@ async fn bind(
 
 impl Shared {
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
-    pub(crate) fn end_session(&self, id: &SessionId, reason: &'static str) -> bool {
+    pub(crate) fn end_session(
+        &self,
+        id: &SessionId,
+        reason: &'static str,
+        carried: Carried,
+    ) -> bool {
         let Some(session) = self.table.end(id) else {
             return false;
         };
-        self.bury(session, reason);
+        self.bury(session, reason, carried);
         true
     }
 
-    fn bury(&self, session: Arc<Session>, reason: &'static str) {
+    fn bury(&self, session: Arc<Session>, reason: &'static str, carried: Carried) {
         tracing::info!(server = %session.leg.upstream.name, reason, "session ended");
         if reason == "lost" {
             return;
         }
         self.tracker.spawn(async move {
             let leg = &session.leg;
-            let deleting = leg.upstream.delete(leg.link());
+            let deleting = leg.upstream.delete(leg.link(), &carried);
             match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),
@@ -238,7 +253,7 @@ impl Shared {
                     }
                     _ = expiry.tick() => {
                         for session in shared.table.expire(idle) {
-                            shared.bury(session, "idle");
+                            shared.bury(session, "idle", Carried::default());
                         }
                     }
                 }

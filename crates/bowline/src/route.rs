@@ -21,9 +21,6 @@ impl Routes {
 
     /// The server of a path: `/mcp/{server}`, or `/mcp` where there is only one.
     pub(crate) fn by_path(&self, path: &str) -> Result<&Arc<Upstream>, Fault> {
-        if path.starts_with("/.well-known/") {
-            return Err(Fault::NoMetadata);
-        }
         match path.strip_prefix("/mcp") {
             Some("" | "/") => match self.0.values().next() {
                 Some(only) if self.0.len() == 1 => Ok(only),

@@ -1,12 +1,14 @@
 //! A configured MCP server: speaks its transport and reports what happened; decides nothing.
 
+mod carried;
 mod streamable;
 
+pub(crate) use carried::{Carried, MAX_QUERY};
 pub(crate) use streamable::{Answer, Link};
 
 use bowline_wire::id::BadUpstreamSessionId;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +26,8 @@ pub(crate) struct Upstream {
     target: PathAndQuery,
     host: HeaderValue,
     headers: HeaderMap,
+    /// Headers of a client's request that go along.
+    pub(crate) forwarded: Box<[HeaderName]>,
     pool: Pool,
     #[cfg(feature = "planted")]
     pub(crate) planted: crate::planted::Planted,
@@ -70,6 +74,7 @@ impl Upstream {
                 .unwrap_or_else(|| PathAndQuery::from_static("/")),
             host: HeaderValue::from_str(authority).unwrap_or_else(|_| HeaderValue::from_static("")),
             headers: server.headers.clone(),
+            forwarded: carried::allowed(server),
             pool: Pool::new(origin.clone(), tls, server.connect_timeout, tracker),
             origin,
             #[cfg(feature = "planted")]

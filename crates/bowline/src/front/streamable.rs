@@ -3,24 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_wire::id::SessionId;
 use bowline_wire::message::{Kind, Message};
-use bowline_wire::{header as mcp, media, version};
+use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::arrival::Arrival;
+use super::exchange::{Exchange, fault_of, stream_permit};
+use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
-use crate::body::{ReadError, Sent, read_limited};
-use crate::detach::see_through;
+use crate::body::{ReadError, read_limited};
 use crate::fault::Fault;
 use crate::gateway::Shared;
-use crate::leg::{self, First, Relay, Reply};
-use crate::session::{Born, LiveStream, Seal, Session, Source, StreamKey, Vacancy};
-use crate::upstream::{Upstream, UpstreamError};
+use crate::leg;
+use crate::session::{Born, LiveStream, Source};
+use crate::upstream::{Carried, UpstreamError};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,15 +35,16 @@ type Refused = (Fault, Option<Box<str>>);
 /// Serves one request of a client.
 pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
-    let served = match route(&shared, &head) {
-        Err(fault) => Err((fault, None)),
-        Ok(upstream) => match head.method {
-            Method::POST => post(&shared, upstream, &head.headers, body).await,
-            Method::GET => get(&shared, &upstream, &head.headers).await.map_err(no_id),
-            Method::DELETE => delete(&shared, &upstream, &head.headers).map_err(no_id),
+    let method = head.method.clone();
+    let served = match Arrival::admit(shared, head) {
+        Err(fault) => Err(no_id(fault)),
+        Ok(arrival) => match method {
+            Method::POST => post(arrival, body).await,
+            Method::GET => get(arrival).await.map_err(no_id),
+            Method::DELETE => delete(arrival).map_err(no_id),
             _ => {
                 let allow = "GET, POST, DELETE";
-                Err((Fault::Method { allow }, None))
+                Err(no_id(Fault::Method { allow }))
             }
         },
     };
@@ -55,37 +55,36 @@ fn no_id(fault: Fault) -> Refused {
     (fault, None)
 }
 
-fn route(shared: &Shared, head: &Parts) -> Result<Arc<Upstream>, Fault> {
-    shared.guard.check(&head.uri, &head.headers)?;
-    shared.routes.by_path(head.uri.path()).cloned()
-}
-
 // === POST ===
 
-async fn post(
-    shared: &Arc<Shared>,
-    upstream: Arc<Upstream>,
-    headers: &HeaderMap,
-    body: Incoming,
-) -> Result<Response<ReplyBody>, Refused> {
-    let message = read_message(shared, headers, body).await.map_err(no_id)?;
+async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refused> {
+    let body = read_body(&arrival, body).await.map_err(no_id)?;
+    let message = Message::parse(body).map_err(|malformed| no_id(malformed.into()))?;
     let echo: Option<Box<str>> = match message.kind() {
         Kind::Request => message.id().map(Into::into),
         Kind::Notification | Kind::Response => None,
     };
     let answered = if message.kind() == Kind::Request && message.method() == Some("initialize") {
-        initialize(shared, upstream, message).await
+        initialize(arrival, message).await
     } else {
-        exchange(shared, &upstream, headers, message).await
+        exchange(arrival, message).await
     };
     answered.map_err(|fault| (fault, echo))
 }
 
-async fn read_message(
-    shared: &Shared,
-    headers: &HeaderMap,
-    body: Incoming,
-) -> Result<Message, Fault> {
+async fn exchange(arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
+    let (id, session) = arrival.find()?;
+    let exchange = Exchange {
+        shared: arrival.shared,
+        id,
+        session,
+        carried: arrival.carried,
+    };
+    exchange.serve(message).await
+}
+
+async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
+    let headers = &arrival.headers;
     if !media::is(headers.get(CONTENT_TYPE), media::JSON) {
         return Err(Fault::ContentType);
     }
@@ -93,176 +92,27 @@ async fn read_message(
     if !accepts(media::JSON) || !accepts(media::EVENT_STREAM) {
         return Err(Fault::AcceptForPost);
     }
-    let limit = shared.limits.body_bytes;
+    let limit = arrival.shared.limits.body_bytes;
     let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(body, limit)).await;
-    let bytes = read
-        .map_err(|_| Fault::BodyTimeout)?
+    read.map_err(|_| Fault::BodyTimeout)?
         .map_err(|error| match error {
             ReadError::TooLarge(limit) => Fault::BodyTooLarge { limit },
             ReadError::Broken(_) => Fault::BodyBroken,
-        })?;
-    Ok(Message::parse(bytes)?)
-}
-
-/// Opens the leg, then the session, then answers: a client never hears of a session that is not.
-async fn initialize(
-    shared: &Arc<Shared>,
-    upstream: Arc<Upstream>,
-    message: Message,
-) -> Result<Response<ReplyBody>, Fault> {
-    let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
-    let permit = stream_permit(shared)?;
-    let (key, sent) = (stream_key(&message), Sent::default());
-    let opening = open(
-        Arc::clone(shared),
-        Arc::clone(&upstream),
-        message,
-        vacancy,
-        sent.clone(),
-    );
-    match see_through(opening, sent, shared.tracker.clone()).await? {
-        Opening::Declined(reply) => Ok(declined(reply).await),
-        Opening::Opened(newborn, reply) => {
-            let mut response = respond(shared, &newborn.session, key, reply, permit)?;
-            tracing::info!(server = %upstream.name, version = newborn.session.leg.version(), "session opened");
-            response
-                .headers_mut()
-                .insert(mcp::SESSION_ID, newborn.announce());
-            Ok(response)
-        }
-    }
-}
-
-/// What came of opening a session.
-enum Opening {
-    Opened(Newborn, Reply),
-    Declined(Reply),
-}
-
-async fn open(
-    shared: Arc<Shared>,
-    upstream: Arc<Upstream>,
-    message: Message,
-    vacancy: Vacancy,
-    sent: Sent,
-) -> Result<Opening, Fault> {
-    let seal = Seal::generate().map_err(|_| Fault::Random)?;
-    let opened = leg::open(Arc::clone(&upstream), message, &seal, sent).await;
-    let First { leg, reply } = opened.map_err(|error| fault_of(&upstream, error))?;
-    let Some(leg) = leg else {
-        return Ok(Opening::Declined(reply));
-    };
-    let (id, session) = vacancy
-        .fill(Session::new(seal, leg))
-        .map_err(|_| Fault::Random)?;
-    let newborn = Newborn {
-        shared,
-        id,
-        session,
-        announced: false,
-    };
-    Ok(Opening::Opened(newborn, reply))
-}
-
-/// A session whose client has not heard of it yet. If the client left meanwhile nobody knows the
-/// id, so dropping this ends the session.
-struct Newborn {
-    shared: Arc<Shared>,
-    id: SessionId,
-    session: Arc<Session>,
-    announced: bool,
-}
-
-impl Newborn {
-    fn announce(mut self) -> HeaderValue {
-        self.announced = true;
-        self.id.to_header()
-    }
-}
-
-impl Drop for Newborn {
-    fn drop(&mut self) {
-        if !self.announced {
-            self.shared.end_session(&self.id, "unclaimed");
-        }
-    }
-}
-
-/// The server's refusal of `initialize`: there is no session that a stream could belong to, so it
-/// is passed on whole.
-async fn declined(reply: Reply) -> Response<ReplyBody> {
-    let (status, content_type, body) = reply.into_whole().await;
-    reply::whole(status, content_type, body)
-}
-
-async fn exchange(
-    shared: &Arc<Shared>,
-    upstream: &Arc<Upstream>,
-    headers: &HeaderMap,
-    message: Message,
-) -> Result<Response<ReplyBody>, Fault> {
-    let (id, session) = find(shared, upstream, headers)?;
-    let sent = Sent::default();
-    let conversing = converse(Arc::clone(shared), id, session, message, sent.clone());
-    see_through(conversing, sent, shared.tracker.clone()).await
-}
-
-/// Sends one message and makes a response of what comes back. Dropping that response, as happens
-/// when the client left meanwhile, is the same as the client's leaving later.
-async fn converse(
-    shared: Arc<Shared>,
-    id: SessionId,
-    session: Arc<Session>,
-    message: Message,
-    sent: Sent,
-) -> Result<Response<ReplyBody>, Fault> {
-    let _in_use = session.begin_use();
-    let key = stream_key(&message);
-    let mut permit = None;
-    let reply = match message.kind() {
-        Kind::Request => {
-            permit = stream_permit(&shared)?;
-            leg::request(Arc::clone(&session), message, sent).await
-        }
-        Kind::Notification => leg::notify(Arc::clone(&session), message.raw().clone(), sent).await,
-        Kind::Response => match restore(&session, &message)? {
-            Some(answer) => leg::notify(Arc::clone(&session), answer, sent).await,
-            None => return Ok(reply::empty(StatusCode::ACCEPTED)),
-        },
-    };
-    let reply = reply.map_err(|error| {
-        if matches!(error, UpstreamError::SessionLost) {
-            shared.end_session(&id, "lost");
-        }
-        fault_of(&session.leg.upstream, error)
-    })?;
-    respond(&shared, &session, key, reply, permit)
-}
-
-/// A client's answer with the server's own id again; `None` if it came too late to matter.
-fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> {
-    let span = answer.id_span().ok_or(Fault::StrayAnswer)?;
-    let (at, id) = session
-        .seal
-        .open_request(answer.text(span))
-        .ok_or(Fault::StrayAnswer)?;
-    Ok((at == session.leg.at).then(|| answer.splice(span, &id)))
+        })
 }
 
 // === GET ===
 
-async fn get(
-    shared: &Arc<Shared>,
-    upstream: &Arc<Upstream>,
-    headers: &HeaderMap,
-) -> Result<Response<ReplyBody>, Fault> {
-    if !media::accepts(headers.get_all(ACCEPT), media::EVENT_STREAM) {
+async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
+    if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
         return Err(Fault::AcceptForGet);
     }
-    let (id, session) = find(shared, upstream, headers)?;
+    let (id, session) = arrival.find()?;
+    let shared = arrival.shared;
     let in_use = session.begin_use();
-    let permit = stream_permit(shared)?;
-    let resume = match headers.get(mcp::LAST_EVENT_ID).filter(|id| !id.is_empty()) {
+    let permit = stream_permit(&shared)?;
+    let last_event_id = arrival.headers.get(mcp::LAST_EVENT_ID);
+    let resume = match last_event_id.filter(|id| !id.is_empty()) {
         Some(mark) => {
             let mark = session
                 .seal
@@ -277,14 +127,15 @@ async fn get(
         .map_or(Born::Standalone, |mark| mark.born.clone());
     // The older stream is closed before the newer is asked for, so that the server sees one.
     session.end_stream(&key);
-    let mut opening = Box::pin(leg::listen(Arc::clone(&session), resume));
+    let listening = leg::listen(Arc::clone(&session), resume, arrival.carried);
+    let mut opening = Box::pin(listening);
     let source = match tokio::time::timeout(LISTEN_GRACE, &mut opening).await {
         Ok(Ok(source)) => source,
         Ok(Err(error)) => {
             if matches!(error, UpstreamError::SessionLost) {
-                shared.end_session(&id, "lost");
+                shared.end_session(&id, "lost", Carried::default());
             }
-            return Err(fault_of(upstream, error));
+            return Err(fault_of(&arrival.upstream, error));
         }
         Err(_) => Source::Opening(Box::pin(async move { opening.await.ok() })),
     };
@@ -299,91 +150,11 @@ async fn get(
 
 // === DELETE ===
 
-fn delete(
-    shared: &Arc<Shared>,
-    upstream: &Arc<Upstream>,
-    headers: &HeaderMap,
-) -> Result<Response<ReplyBody>, Fault> {
-    let (id, _) = find(shared, upstream, headers)?;
-    if !shared.end_session(&id, "deleted") {
+fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
+    let (id, _) = arrival.find()?;
+    let carried = arrival.carried;
+    if !arrival.shared.end_session(&id, "deleted", carried) {
         return Err(Fault::UnknownSession);
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))
-}
-
-// === shared ===
-
-/// The session that a request names, on the path of the server that it belongs to.
-fn find(
-    shared: &Shared,
-    upstream: &Arc<Upstream>,
-    headers: &HeaderMap,
-) -> Result<(SessionId, Arc<Session>), Fault> {
-    let value = headers.get(mcp::SESSION_ID).ok_or(Fault::SessionRequired)?;
-    let found = SessionId::from_header(value).and_then(|id| Some((id, shared.table.find(&id)?)));
-    let (id, session) = found.ok_or(Fault::UnknownSession)?;
-    if !Arc::ptr_eq(&session.leg.upstream, upstream) {
-        return Err(Fault::UnknownSession);
-    }
-    match headers
-        .get(mcp::PROTOCOL_VERSION)
-        .map(|version| version.to_str())
-    {
-        None => {}
-        Some(Ok(named)) if version::is_supported(named) || named == session.leg.version() => {}
-        Some(_) => return Err(Fault::ProtocolVersion),
-    }
-    Ok((id, session))
-}
-
-fn stream_permit(shared: &Shared) -> Result<Option<OwnedSemaphorePermit>, Fault> {
-    let permit = Arc::clone(&shared.streams).try_acquire_owned();
-    permit.map(Some).map_err(|_| Fault::TooManyStreams)
-}
-
-fn stream_key(message: &Message) -> StreamKey {
-    Born::Request(message.id().unwrap_or_default().into())
-}
-
-fn fault_of(upstream: &Upstream, error: UpstreamError) -> Fault {
-    Fault::Upstream {
-        server: upstream.name.clone(),
-        generation: 1,
-        error,
-    }
-}
-
-/// A reply as a response.
-fn respond(
-    shared: &Shared,
-    session: &Arc<Session>,
-    key: StreamKey,
-    reply: Reply,
-    permit: Option<OwnedSemaphorePermit>,
-) -> Result<Response<ReplyBody>, Fault> {
-    match reply {
-        Reply::Accepted => Ok(reply::empty(StatusCode::ACCEPTED)),
-        Reply::Whole {
-            status,
-            content_type,
-            body,
-        } => Ok(reply::whole(status, content_type, body)),
-        Reply::Stream {
-            status,
-            content_type,
-            relay,
-        } => {
-            let is_events = matches!(relay, Relay::Events(_));
-            let stream = Arc::new(LiveStream::new(Source::Relay(Box::new(relay))));
-            if !session.attach(key, Arc::clone(&stream)) {
-                return Err(Fault::UnknownSession);
-            }
-            let mut body =
-                StreamBody::new(stream, session.begin_use(), shared.tracker.clone(), permit);
-            if is_events {
-                body = body.with_heartbeat();
-            }
-            Ok(reply::stream(status, content_type, body))
-        }
-    }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
 use crate::session::{Born, EventMark, Session, Source};
-use crate::upstream::UpstreamError;
+use crate::upstream::{Carried, UpstreamError};
 
 /// How long an upstream may go on refusing a stream because it has not noticed yet that the last
 /// one was closed.
@@ -23,6 +23,7 @@ const FIRST_CONFLICT_DELAY: Duration = Duration::from_millis(20);
 pub(crate) async fn listen(
     session: Arc<Session>,
     resume: Option<EventMark>,
+    carried: Carried,
 ) -> Result<Source, UpstreamError> {
     let (born, last_event_id) = match resume {
         Some(mark) => (mark.born, Some(mark.id)),
@@ -33,7 +34,10 @@ pub(crate) async fn listen(
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
     let answer = loop {
-        let answer = leg.upstream.get(leg.link(), last_event_id.as_ref()).await?;
+        let answer = leg
+            .upstream
+            .get(leg.link(), &carried, last_event_id.as_ref())
+            .await?;
         if answer.denies_session() {
             return Err(UpstreamError::SessionLost);
         }

@@ -13,7 +13,7 @@ use super::rewrite::Rewrite;
 use crate::body::{Sent, read_limited};
 use crate::fault::codes;
 use crate::session::{Born, Session};
-use crate::upstream::{Answer, UpstreamError};
+use crate::upstream::{Answer, Carried, UpstreamError};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
@@ -44,12 +44,13 @@ pub(crate) enum Reply {
 pub(crate) async fn request(
     session: Arc<Session>,
     message: Message,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
     let leg = &session.leg;
     let answer = leg
         .upstream
-        .post(leg.link(), message.raw().clone(), sent)
+        .post(leg.link(), carried, message.raw().clone(), sent)
         .await?;
     if answer.denies_session() {
         return judge_denial(answer, &message).await;
@@ -73,10 +74,11 @@ pub(crate) async fn request(
 pub(crate) async fn notify(
     session: Arc<Session>,
     body: Bytes,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
     let leg = &session.leg;
-    let answer = leg.upstream.post(leg.link(), body, sent).await?;
+    let answer = leg.upstream.post(leg.link(), carried, body, sent).await?;
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }

@@ -1,7 +1,8 @@
 //! Streamable HTTP towards an upstream.
 //!
 //! Every request is built from nothing: the configured headers, the leg's own id, version and
-//! cookies, and the protocol's headers. No function here takes a client's headers.
+//! cookies, and the protocol's headers. No function here takes a client's headers; what of them
+//! may pass is picked by [`Carried`].
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media, version};
@@ -10,7 +11,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
 
-use super::{Upstream, UpstreamError};
+use super::{Carried, Upstream, UpstreamError};
 use crate::body::{Outgoing, Sent};
 use crate::egress::{Jar, Place, UpstreamBody};
 
@@ -39,40 +40,48 @@ impl Upstream {
     pub(crate) async fn post(
         &self,
         link: Link<'_>,
+        carried: &Carried,
         message: Bytes,
         sent: Sent,
     ) -> Result<Answer, UpstreamError> {
-        let mut headers = self.headers_for(link);
+        let mut headers = self.headers_for(link, carried);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
-        self.send(link, Method::POST, headers, Outgoing::new(message, sent))
-            .await
+        let body = Outgoing::new(message, sent);
+        self.send(link, carried, Method::POST, headers, body).await
     }
 
     /// Opens a stream.
     pub(crate) async fn get(
         &self,
         link: Link<'_>,
+        carried: &Carried,
         last_event_id: Option<&HeaderValue>,
     ) -> Result<Answer, UpstreamError> {
-        let mut headers = self.headers_for(link);
+        let mut headers = self.headers_for(link, carried);
         headers.insert(ACCEPT, HeaderValue::from_static(media::EVENT_STREAM));
         if let Some(id) = last_event_id {
             headers.insert(header::LAST_EVENT_ID, id.clone());
         }
-        self.send(link, Method::GET, headers, Outgoing::empty())
-            .await
+        let body = Outgoing::empty();
+        self.send(link, carried, Method::GET, headers, body).await
     }
 
     /// Ends the upstream's session.
-    pub(crate) async fn delete(&self, link: Link<'_>) -> Result<Answer, UpstreamError> {
-        let headers = self.headers_for(link);
-        self.send(link, Method::DELETE, headers, Outgoing::empty())
+    pub(crate) async fn delete(
+        &self,
+        link: Link<'_>,
+        carried: &Carried,
+    ) -> Result<Answer, UpstreamError> {
+        let headers = self.headers_for(link, carried);
+        let body = Outgoing::empty();
+        self.send(link, carried, Method::DELETE, headers, body)
             .await
     }
 
-    fn headers_for(&self, link: Link<'_>) -> HeaderMap {
+    fn headers_for(&self, link: Link<'_>, carried: &Carried) -> HeaderMap {
         let mut headers = self.headers.clone();
+        carried.add_to(&mut headers);
         headers.insert(HOST, self.host.clone());
         headers.insert(
             USER_AGENT,
@@ -95,13 +104,14 @@ impl Upstream {
     async fn send(
         &self,
         link: Link<'_>,
+        carried: &Carried,
         method: Method,
         headers: HeaderMap,
         body: Outgoing,
     ) -> Result<Answer, UpstreamError> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        *request.uri_mut() = self.target.clone().into();
+        *request.uri_mut() = carried.target(&self.target).into();
         *request.headers_mut() = headers;
         let (head, body) = self.pool.send(request).await?.into_parts();
         if self.keeps_cookies() {
