@@ -1,6 +1,10 @@
 //! The client's side: a transport's requests become exchanges, and replies become its responses.
 
+mod arrival;
+pub(crate) mod caller;
+mod exchange;
 pub(crate) mod guard;
+mod opening;
 mod reply;
 mod streamable;
 

@@ -15,10 +15,11 @@ use crate::config::{Config, Limits};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
+use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
 use crate::route::Routes;
 use crate::session::{Session, Table};
-use crate::upstream::{TEND_EVERY, Upstream};
+use crate::upstream::{Carried, TEND_EVERY, Upstream};
 use crate::{admin, front, listener};
 
 /// How long an upstream's DELETE may take: it is a courtesy, nobody waits for it.
@@ -66,6 +67,7 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) guard: Guard,
+    pub(crate) callers: Callers,
     pub(crate) routes: Routes,
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
@@ -101,6 +103,13 @@ impl Gateway {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
+        let callers = Callers::new(&config.callers);
+        if callers.let_everybody_in(listen) {
+            tracing::warn!(
+                %listen,
+                "anybody who can reach this address can use every configured server: add [callers], or listen on 127.0.0.1"
+            );
+        }
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let upstreams = config.servers.into_iter().map(|(name, server)| {
@@ -112,6 +121,7 @@ impl Gateway {
             guard: Guard {
                 loopback: is_loopback_address(listen.ip()),
             },
+            callers,
             routes: Routes::new(upstreams),
             table: Arc::new(Table::new(config.limits.sessions)),
             limits: config.limits,
@@ -195,6 +205,7 @@ impl Ending {
 impl Shared {
     /// Takes another set of servers over, without touching sessions.
     pub(crate) fn reconfigure(&self, config: Config) {
+        self.callers.replace(&config.callers);
         self.routes.reconfigure(config.servers, |name, server| {
             Arc::new(Upstream::new(
                 name,
@@ -211,22 +222,22 @@ impl Shared {
     }
 
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
-    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending) -> bool {
+    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending, carried: Carried) -> bool {
         let Some(session) = self.table.end(id) else {
             return false;
         };
-        self.bury(session, ending);
+        self.bury(session, ending, carried);
         true
     }
 
-    fn bury(&self, session: Arc<Session>, ending: Ending) {
+    fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
         tracing::info!(server = %session.leg.upstream.name, reason = ending.reason(), "session ended");
         if ending == Ending::Lost || !session.leg.has_upstream_session() {
             return;
         }
         self.tracker.spawn(async move {
             let leg = &session.leg;
-            let deleting = leg.upstream.delete(leg.link());
+            let deleting = leg.upstream.delete(leg.link(&carried));
             match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),
@@ -264,7 +275,7 @@ impl Shared {
                     _ = tend.tick() => shared.routes.tend(),
                     _ = expiry.tick() => {
                         for session in shared.table.expire(idle) {
-                            shared.bury(session, Ending::Idle);
+                            shared.bury(session, Ending::Idle, Carried::default());
                         }
                     }
                 }

@@ -1,11 +1,13 @@
 //! A configured MCP server: speaks its transport and reports what happened; decides nothing.
 
+mod carried;
 mod endpoints;
 mod health;
 mod redirect;
 mod streamable;
 mod tend;
 
+pub(crate) use carried::{Carried, MAX_QUERY};
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use health::Ailment;
 pub(crate) use streamable::{Answer, Link};

@@ -16,7 +16,7 @@ use super::{Leg, LegRef};
 use crate::body::{Sent, read_limited};
 use crate::egress::Jar;
 use crate::session::{Born, Seal};
-use crate::upstream::{Answer, Link, Upstream, UpstreamError};
+use crate::upstream::{Answer, Carried, Link, Upstream, UpstreamError};
 
 /// What came of `initialize`.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub(crate) struct First {
 pub(crate) async fn open(
     upstream: Arc<Upstream>,
     message: Message,
+    carried: &Carried,
     seal: &Seal,
     sent: Sent,
 ) -> Result<First, UpstreamError> {
@@ -42,6 +43,7 @@ pub(crate) async fn open(
             session_id: None,
             version: None,
             jar: &jar,
+            carried,
         };
         match upstream
             .post(link, message.raw().clone(), sent.clone())

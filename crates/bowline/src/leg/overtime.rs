@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep};
 use crate::body::Sent;
 use crate::fault::Fault;
 use crate::session::Session;
-use crate::upstream::UpstreamError;
+use crate::upstream::{Carried, UpstreamError};
 
 /// How long telling the server may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,7 +76,11 @@ fn cancel(session: Arc<Session>, id: &str) {
     tracker.spawn(tokio::time::timeout(CANCEL_TIMEOUT, async move {
         let leg = &session.leg;
         leg.upstream
-            .post(leg.link(), cancelled.into(), Sent::default())
+            .post(
+                leg.link(&Carried::default()),
+                cancelled.into(),
+                Sent::default(),
+            )
             .await
             .is_ok()
     }));

@@ -14,7 +14,7 @@ use super::rewrite::Rewrite;
 use crate::body::{Sent, read_limited};
 use crate::fault::codes;
 use crate::session::{Born, Session};
-use crate::upstream::{Answer, UpstreamError};
+use crate::upstream::{Answer, Carried, UpstreamError};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
@@ -55,10 +55,11 @@ pub(crate) enum Reply {
 pub(crate) async fn request(
     session: Arc<Session>,
     message: Message,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
     let mut overtime = Overtime::of(&session, &message);
-    let answering = answer(&session, &message, sent);
+    let answering = answer(&session, &message, carried, sent);
     match &mut overtime {
         None => finish(&session, &message, answering.await?, None),
         Some(patience) => {
@@ -82,12 +83,13 @@ enum Answered {
 async fn answer(
     session: &Session,
     message: &Message,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
     let leg = &session.leg;
     let answer = leg
         .upstream
-        .post(leg.link(), message.raw().clone(), sent)
+        .post(leg.link(carried), message.raw().clone(), sent)
         .await?;
     if answer.denies_session() {
         return judge_denial(answer, message).await.map(Answered::Read);
@@ -133,10 +135,11 @@ fn finish(
 pub(crate) async fn notify(
     session: Arc<Session>,
     body: Bytes,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
     let leg = &session.leg;
-    let answer = leg.upstream.post(leg.link(), body, sent).await?;
+    let answer = leg.upstream.post(leg.link(carried), body, sent).await?;
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }
@@ -153,10 +156,12 @@ pub(crate) async fn notify(
 
 /// Whether the upstream still knows the session: a ping of our own, whose answer goes to nobody.
 pub(super) async fn is_alive(session: &Session) -> bool {
-    let leg = &session.leg;
-    let pinged = leg
-        .upstream
-        .post(leg.link(), Bytes::from_static(PING), Sent::default());
+    let (leg, carried) = (&session.leg, Carried::default());
+    let pinged = leg.upstream.post(
+        leg.link(&carried),
+        Bytes::from_static(PING),
+        Sent::default(),
+    );
     let pinged = tokio::time::timeout(MAX_PING, pinged).await;
     !matches!(pinged, Ok(Ok(answer)) if answer.denies_session())
 }

@@ -1,4 +1,4 @@
-//! One client's session: whose marks, which leg, what is live, when it was last used.
+//! One client's session: whose it is, its marks, which leg, what is live, when it was last used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,11 +8,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{LiveStream, Seal, StreamKey};
+use crate::config::CallerName;
 use crate::leg::Leg;
 
 /// What is remembered for one client. Kept small: there are many, and most are idle.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// The only one who may use it.
+    pub(crate) caller: Caller,
     pub(crate) seal: Seal,
     pub(crate) leg: Leg,
     opened: Instant,
@@ -21,6 +24,15 @@ pub(crate) struct Session {
     /// Requests and streams that are under way.
     uses: AtomicU32,
     streams: Mutex<Streams>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Whoever can reach a listener that asks for no keys.
+    Local,
+    /// A caller of the configuration, whatever key the name has at the moment.
+    Named(CallerName),
 }
 
 #[derive(Debug, Default)]
@@ -36,8 +48,9 @@ pub(crate) struct InUse(Arc<Session>);
 // === impl Session ===
 
 impl Session {
-    pub(crate) fn new(seal: Seal, leg: Leg) -> Self {
+    pub(crate) fn new(caller: Caller, seal: Seal, leg: Leg) -> Self {
         Self {
+            caller,
             seal,
             leg,
             opened: Instant::now(),
