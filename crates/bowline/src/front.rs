@@ -8,5 +8,5 @@ mod opening;
 mod reply;
 mod streamable;
 
-pub(crate) use reply::{ReplyBody, json, refuse};
+pub(crate) use reply::{ReplyBody, json, refuse, whole};
 pub(crate) use streamable::serve;

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Limits};
+use crate::config::{Config, KeyHash, Limits, StoreKind};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
@@ -19,6 +19,7 @@ use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
 use crate::route::Routes;
 use crate::session::{Session, Table};
+use crate::telemetry::Metrics;
 use crate::upstream::{Carried, TEND_EVERY, Upstream};
 use crate::{admin, front, listener};
 
@@ -32,7 +33,18 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 pub struct Gateway {
     listen: SocketAddr,
     admin: Option<SocketAddr>,
+    fixed: Fixed,
     shared: Arc<Shared>,
+}
+
+/// What the configuration said at the start and cannot say differently later.
+#[derive(Debug)]
+struct Fixed {
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    store: StoreKind,
+    limits: Limits,
+    stop_timeout: Duration,
 }
 
 /// Why a gateway did not start.
@@ -63,6 +75,14 @@ pub(crate) enum Ending {
     Unclaimed,
 }
 
+/// Why a running gateway did not take over a configuration; it goes on as before.
+#[derive(Debug, Error)]
+#[error("`{}` cannot change while the gateway runs; restart it, or change that back", .keys.join("` and `"))]
+pub struct ReloadError {
+    /// The configuration's names for what would have changed, at least one.
+    pub keys: Vec<&'static str>,
+}
+
 /// What every connection of a gateway shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -72,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) metrics: Metrics,
+    pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
@@ -98,6 +120,7 @@ impl Gateway {
         config: Config,
         adjust: impl Fn(&mut Upstream),
     ) -> Result<Self, StartError> {
+        let fixed = Fixed::of(&config);
         let (client_listener, listen) = bind(config.listen, "listen").await?;
         let admin_listener = match config.admin {
             Some(address) => Some(bind(address, "admin").await?),
@@ -128,6 +151,8 @@ impl Gateway {
             streams: Arc::new(Semaphore::new(
                 config.limits.streams.min(Semaphore::MAX_PERMITS),
             )),
+            metrics: Metrics::new(),
+            api_token: config.api_token,
             tls: tls.clone(),
             tracker,
             drain: Drain::new(config.stop_timeout),
@@ -141,8 +166,19 @@ impl Gateway {
         Ok(Self {
             listen,
             admin,
+            fixed,
             shared,
         })
+    }
+
+    /// Takes over another configuration, all of it or, if some of it cannot change, nothing.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let keys = self.fixed.differences(&Fixed::of(&config));
+        if !keys.is_empty() {
+            return Err(ReloadError { keys });
+        }
+        self.shared.reconfigure(config);
+        Ok(())
     }
 
     /// Where clients are served.
@@ -167,6 +203,32 @@ impl Drop for Gateway {
         self.shared.drain.begin();
         self.shared.drain.close();
         drain::end_streams(&self.shared);
+    }
+}
+
+// === impl Fixed ===
+
+impl Fixed {
+    fn of(config: &Config) -> Self {
+        Self {
+            listen: config.listen,
+            admin: config.admin,
+            store: config.store,
+            limits: config.limits,
+            stop_timeout: config.stop_timeout,
+        }
+    }
+
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let differ = [
+            ("listen", self.listen != other.listen),
+            ("admin", self.admin != other.admin),
+            ("store", self.store != other.store),
+            ("limits", self.limits != other.limits),
+            ("stop_timeout", self.stop_timeout != other.stop_timeout),
+        ];
+        let changed = differ.into_iter().filter(|(_, differs)| *differs);
+        changed.map(|(key, _)| key).collect()
     }
 }
 
@@ -231,7 +293,9 @@ impl Shared {
     }
 
     fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
-        tracing::info!(server = %session.leg.upstream.name, reason = ending.reason(), "session ended");
+        let server = &session.leg.upstream.name;
+        self.metrics.session_ended(server, ending.reason());
+        tracing::info!(session = %session.hash, %server, reason = ending.reason(), "session ended");
         if ending == Ending::Lost || !session.leg.has_upstream_session() {
             return;
         }

@@ -25,4 +25,4 @@ mod session;
 mod telemetry;
 mod upstream;
 
-pub use gateway::{Gateway, StartError};
+pub use gateway::{Gateway, ReloadError, StartError};

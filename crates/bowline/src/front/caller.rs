@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use http::{HeaderMap, header};
 use parking_lot::RwLock;
 
@@ -40,11 +39,11 @@ impl Callers {
             return Ok(Caller::Local);
         }
         let key = bearer_key(headers).ok_or(Fault::Unauthorized)?;
-        let presented = digest(&SHA256, key);
+        let presented = KeyHash::of(key);
         // Always all of them, so that the time taken tells nothing of who is known.
         let mut found = None;
         for (name, hash) in known.iter() {
-            if verify_slices_are_equal(presented.as_ref(), &hash.0).is_ok() {
+            if verify_slices_are_equal(&presented.0, &hash.0).is_ok() {
                 found = Some(name);
             }
         }
@@ -67,7 +66,7 @@ fn known(configured: &BTreeMap<CallerName, config::Caller>) -> Vec<(CallerName, 
 
 /// The key in `Authorization: Bearer KEY`. Two such headers could be two readers' two callers, so
 /// there must be one.
-fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return None;
@@ -85,11 +84,7 @@ mod tests {
     use super::*;
 
     fn configured(callers: &[(&str, &str)]) -> BTreeMap<CallerName, config::Caller> {
-        let hash = |key: &str| {
-            let mut hash = [0; 32];
-            hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
-            KeyHash(hash)
-        };
+        let hash = |key: &str| KeyHash::of(key.as_bytes());
         let callers = callers
             .iter()
             .map(|(name, key)| (name.parse().unwrap(), config::Caller { key: hash(key) }));

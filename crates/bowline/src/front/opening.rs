@@ -60,7 +60,15 @@ pub(super) async fn initialize(
         Opening::Opened(newborn, reply) => {
             let mut response = respond(&shared, &newborn.session, key, reply, permit);
             let leg = &newborn.session.leg;
-            tracing::info!(server = %leg.upstream.name, version = leg.version(), "session opened");
+            let (session, server) = (newborn.session.hash, &leg.upstream.name);
+            shared.metrics.session_opened(server);
+            tracing::info!(
+                %session,
+                %server,
+                endpoint = %leg.endpoint.origin,
+                version = leg.version(),
+                "session opened"
+            );
             response
                 .headers_mut()
                 .insert(mcp::SESSION_ID, newborn.announce());
@@ -86,7 +94,7 @@ async fn open(
         return Ok(Opening::Declined(reply));
     };
     let (id, session) = vacancy
-        .fill(Session::new(arrival.caller, seal, leg))
+        .fill(|id| Session::new(id, arrival.caller, seal, leg))
         .map_err(|_| Fault::Random)?;
     let newborn = Newborn {
         shared: arrival.shared,

@@ -74,11 +74,6 @@ pub(crate) fn json(status: StatusCode, body: String) -> Response<ReplyBody> {
 /// A fault as a response, echoing the id of the request (JSON text) if there is one.
 pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
     let telling = fault.telling();
-    tracing::debug!(
-        reason = telling.reason,
-        status = telling.status.as_u16(),
-        "refused"
-    );
     let mut response = json(telling.status, fault.body(id));
     let headers = response.headers_mut();
     if let Some(seconds) = telling.retry_after {

@@ -9,12 +9,14 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio::time::Instant;
 
 use super::arrival::Arrival;
 use super::exchange::{Exchange, failed, stream_permit};
 use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
 use crate::body::{ReadError, read_limited};
+use crate::config::ServerName;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg;
@@ -34,20 +36,33 @@ type Refused = (Fault, Option<Box<str>>);
 /// Serves one request of a client.
 pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
-    let method = head.method.clone();
-    let served = match Arrival::admit(shared, head) {
-        Err(fault) => Err(no_id(fault)),
-        Ok(arrival) => match method {
-            Method::POST => post(arrival, body).await,
-            Method::GET => get(arrival).await.map_err(no_id),
-            Method::DELETE => delete(arrival).map_err(no_id),
-            _ => {
-                let allow = "GET, POST, DELETE";
-                Err(no_id(Fault::Method { allow }))
-            }
-        },
+    let (method, started) = (head.method.clone(), Instant::now());
+    let arrival = match Arrival::admit(Arc::clone(&shared), head) {
+        Ok(arrival) => arrival,
+        Err(fault) => return refused(&shared, None, &no_id(fault)),
     };
-    served.unwrap_or_else(|(fault, id)| refuse(&fault, id.as_deref()))
+    let upstream = Arc::clone(&arrival.upstream);
+    let served = match method {
+        Method::POST => post(arrival, body).await,
+        Method::GET => get(arrival).await.map_err(no_id),
+        Method::DELETE => delete(arrival).map_err(no_id),
+        _ => {
+            let allow = "GET, POST, DELETE";
+            Err(no_id(Fault::Method { allow }))
+        }
+    };
+    let response = served.unwrap_or_else(|why| refused(&shared, Some(&upstream.name), &why));
+    shared.metrics.answered(&upstream.name, &method, response.status(), started.elapsed());
+    response
+}
+
+/// A refusal, told to the client and to the operator.
+fn refused(shared: &Shared, server: Option<&ServerName>, why: &Refused) -> Response<ReplyBody> {
+    let (fault, id) = why;
+    let (telling, server) = (fault.telling(), server.map(tracing::field::display));
+    shared.metrics.refused(telling.reason);
+    tracing::info!(reason = telling.reason, status = telling.status.as_u16(), server, "refused");
+    refuse(fault, id.as_deref())
 }
 
 fn no_id(fault: Fault) -> Refused {

@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{LiveStream, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::Leg;
+use crate::telemetry::SessionHash;
 
 /// What is remembered for one client. Kept small: there are many, and most are idle.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// How operators call it.
+    pub(crate) hash: SessionHash,
     /// The only one who may use it.
     pub(crate) caller: Caller,
     pub(crate) seal: Seal,
@@ -35,6 +39,16 @@ pub(crate) enum Caller {
     Named(CallerName),
 }
 
+impl Caller {
+    /// The caller's name in the configuration, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Local => None,
+            Self::Named(name) => Some(name.as_ref()),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Streams {
     ended: bool,
@@ -48,8 +62,9 @@ pub(crate) struct InUse(Arc<Session>);
 // === impl Session ===
 
 impl Session {
-    pub(crate) fn new(caller: Caller, seal: Seal, leg: Leg) -> Self {
+    pub(crate) fn new(id: &SessionId, caller: Caller, seal: Seal, leg: Leg) -> Self {
         Self {
+            hash: SessionHash::of(id),
             caller,
             seal,
             leg,
@@ -64,6 +79,16 @@ impl Session {
     pub(crate) fn begin_use(self: &Arc<Self>) -> InUse {
         self.uses.fetch_add(1, Ordering::AcqRel);
         InUse(Arc::clone(self))
+    }
+
+    /// How long it has been open.
+    pub(crate) fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// How many streams of it are live.
+    pub(crate) fn live_streams(&self) -> usize {
+        self.streams.lock().live.len()
     }
 
     /// How long nothing was under way.

@@ -1,3 +1,4 @@
+use bowline_wire::id::SessionId;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -5,6 +6,8 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::leg::Leg;
 use crate::session::{Caller, Seal, Source};
+
+const ID: SessionId = SessionId::from_random([1; SessionId::BYTES]);
 
 /// A stream on which nobody says anything.
 fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
