@@ -32,7 +32,9 @@ pub(crate) fn serve(
         (&Method::GET | &Method::HEAD, "/ready") => ready(shared),
         (&Method::GET | &Method::HEAD, "/metrics") => metrics(shared),
         (&Method::GET | &Method::HEAD, "/api/sessions") => sessions(shared),
-        (_, "/health" | "/ready" | "/metrics" | "/api/sessions") => refuse(&Fault::Method { allow: "GET, HEAD" }, None),
+        (_, "/health" | "/ready" | "/metrics" | "/api/sessions") => {
+            refuse(&Fault::Method { allow: "GET, HEAD" }, None)
+        }
         _ => refuse(&Fault::NoSuchPath, None),
     }
 }
@@ -95,7 +97,11 @@ fn ready(shared: &Shared) -> Response<ReplyBody> {
 fn metrics(shared: &Shared) -> Response<ReplyBody> {
     let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let body = shared.metrics.scrape(shared);
-    whole(StatusCode::OK, Some(HeaderValue::from_static(text)), body.into())
+    whole(
+        StatusCode::OK,
+        Some(HeaderValue::from_static(text)),
+        body.into(),
+    )
 }
 
 /// Whether a request may use the API: always, unless a token is set.
@@ -109,7 +115,10 @@ fn may_use_api(shared: &Shared, headers: &HeaderMap) -> bool {
 /// Every session, by its hash.
 fn sessions(shared: &Shared) -> Response<ReplyBody> {
     let sessions: Vec<Value> = shared.table.all().iter().map(|one| session(one)).collect();
-    json(StatusCode::OK, serde_json::json!({"sessions": sessions}).to_string())
+    json(
+        StatusCode::OK,
+        serde_json::json!({"sessions": sessions}).to_string(),
+    )
 }
 
 fn session(session: &Session) -> Value {

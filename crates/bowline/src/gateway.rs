@@ -313,7 +313,7 @@ impl Shared {
     fn serve_clients(self: &Arc<Self>, listener: TcpListener) {
         let shared = Arc::clone(self);
         let serve = move |request| front::serve(Arc::clone(&shared), request);
-        let accept = listener::accept(listener, self.drain.clone(), self.tracker.clone(), serve);
+        let accept = listener::accept(listener, self.drain.clone(), serve);
         self.tracker.spawn(accept);
     }
 
@@ -323,7 +323,7 @@ impl Shared {
             loopback: is_loopback_address(address.ip()),
         };
         let serve = move |request| std::future::ready(admin::serve(&shared, guard, &request));
-        let accept = listener::accept(listener, self.drain.clone(), self.tracker.clone(), serve);
+        let accept = listener::accept(listener, self.drain.clone(), serve);
         self.tracker.spawn(accept);
     }
 

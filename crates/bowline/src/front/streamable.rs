@@ -52,7 +52,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         }
     };
     let response = served.unwrap_or_else(|why| refused(&shared, Some(&upstream.name), &why));
-    shared.metrics.answered(&upstream.name, &method, response.status(), started.elapsed());
+    shared.metrics.answered(
+        &upstream.name,
+        &method,
+        response.status(),
+        started.elapsed(),
+    );
     response
 }
 
@@ -61,7 +66,12 @@ fn refused(shared: &Shared, server: Option<&ServerName>, why: &Refused) -> Respo
     let (fault, id) = why;
     let (telling, server) = (fault.telling(), server.map(tracing::field::display));
     shared.metrics.refused(telling.reason);
-    tracing::info!(reason = telling.reason, status = telling.status.as_u16(), server, "refused");
+    tracing::info!(
+        reason = telling.reason,
+        status = telling.status.as_u16(),
+        server,
+        "refused"
+    );
     refuse(fault, id.as_deref())
 }
 

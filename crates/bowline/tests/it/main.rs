@@ -15,6 +15,7 @@ mod faults;
 mod ids;
 mod lifetime;
 mod limits;
+mod operations;
 mod refusals;
 mod replicas;
 mod sticky;

@@ -12,6 +12,7 @@ const ID: SessionId = SessionId::from_random([1; SessionId::BYTES]);
 /// A stream on which nobody says anything.
 fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
     let session = Arc::new(Session::new(
+        &ID,
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
@@ -56,6 +57,7 @@ async fn a_body_that_is_no_event_stream_has_no_heartbeat() {
 #[tokio::test(start_paused = true)]
 async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
     let session = Arc::new(Session::new(
+        &ID,
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
