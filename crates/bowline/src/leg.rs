@@ -4,6 +4,7 @@
 //! them on everything that it sends. It rewrites what must carry the leg's mark on its way to the
 //! client, and nothing else.
 
+mod array;
 mod listen;
 mod open;
 mod relay;
@@ -12,8 +13,8 @@ mod send;
 
 pub(crate) use listen::listen;
 pub(crate) use open::{First, open};
-pub(crate) use relay::{Relay, StreamError};
-pub(crate) use send::{Reply, notify, request};
+pub(crate) use relay::{MAX_EVENT, Relay, StreamError};
+pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 
 use std::sync::Arc;
 

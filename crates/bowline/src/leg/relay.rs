@@ -1,17 +1,19 @@
 //! An upstream's answer on its way to the client, read only as fast as the client reads.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bowline_wire::batch::BadBatch;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::{Decoder, EventTooLarge};
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use thiserror::Error;
 
-use super::rewrite::Rewrite;
+use super::rewrite::{Content, Rewrite};
 use crate::egress::UpstreamBody;
 use crate::session::Born;
 
@@ -24,7 +26,11 @@ pub(crate) enum Relay {
     /// Events, rewritten one by one.
     Events(EventRelay),
     /// Anything else, frame by frame as it came.
-    Frames(UpstreamBody),
+    Frames {
+        /// What was read already, to see what it is.
+        first: Option<Bytes>,
+        body: UpstreamBody,
+    },
 }
 
 /// A stream of events.
@@ -38,8 +44,8 @@ pub(crate) struct EventRelay {
     saw_event_id: bool,
 }
 
-/// An event as the client sees it, and the message in it as it came.
-type Shown = (Bytes, Option<Message>);
+/// An event as the client sees it, and what is in it as it came.
+type Shown = (Bytes, Content);
 
 /// Why a stream broke off.
 #[derive(Debug, Error)]
@@ -50,6 +56,8 @@ pub(crate) enum StreamError {
     Cut,
     #[error(transparent)]
     EventTooLarge(#[from] EventTooLarge),
+    #[error("the server sent {0}")]
+    Batch(#[from] BadBatch),
     #[error("an id could not be sealed")]
     Seal,
     #[error("the server's stream ended without the answer")]
@@ -65,7 +73,10 @@ impl Relay {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         match self {
             Self::Events(events) => events.poll_next(cx),
-            Self::Frames(body) => poll_data(body, cx).map(|data| data.map(|data| Ok(data?))),
+            Self::Frames { first, body } => match first.take() {
+                Some(first) => Poll::Ready(Some(Ok(first))),
+                None => poll_data(body, cx).map(|data| data.map(|data| Ok(data?))),
+            },
         }
     }
 
@@ -88,7 +99,7 @@ impl Relay {
             Self::Events(events) => {
                 matches!(events.rewrite.born(), Born::Request(_)) && !events.saw_event_id
             }
-            Self::Frames(_) => true,
+            Self::Frames { .. } => true,
         }
     }
 }
@@ -109,15 +120,14 @@ impl EventRelay {
     /// Reads up to the answer to the request with this id; everything read is still passed on.
     pub(crate) async fn until_answer(&mut self, id: &str) -> Result<Message, StreamError> {
         loop {
-            let (shown, message) = poll_fn(|cx| self.poll_event(cx))
+            let (shown, content) = poll_fn(|cx| self.poll_event(cx))
                 .await
                 .ok_or(StreamError::NoAnswer)??;
             self.ready.push_back(shown);
-            if let Some(message) = message
-                && message.kind() == Kind::Response
-                && message.id() == Some(id)
-            {
-                return Ok(message);
+            let answers =
+                |message: &Message| message.kind() == Kind::Response && message.id() == Some(id);
+            if let Some(answer) = content.find(answers) {
+                return Ok(answer);
             }
         }
     }
@@ -130,23 +140,21 @@ impl EventRelay {
         Poll::Ready(next.map(|event| event.map(|(shown, _)| shown)))
     }
 
-    /// The next event as the client sees it, and the message in it.
+    /// The next event as the client sees it, and what is in it.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
             if let Some(event) = self.decoder.next_event()? {
                 self.saw_event_id |= event.id().is_some_and(|id| !id.is_empty());
                 let data = event.data().filter(|data| !data.is_empty());
-                let message = data.and_then(|data| {
+                let content = match data {
                     // A slice of the event's own bytes unless the data spans lines.
-                    let bytes = match &data {
-                        std::borrow::Cow::Borrowed(part) => event.raw().slice_ref(part),
-                        std::borrow::Cow::Owned(joined) => Bytes::copy_from_slice(joined),
-                    };
-                    Message::parse(bytes).ok()
-                });
-                let shown = self.rewrite.event(&event, message.as_ref());
+                    Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
+                    Some(Cow::Owned(joined)) => Content::of(joined.into())?,
+                    None => Content::Other,
+                };
+                let shown = self.rewrite.event(&event, &content);
                 let shown = shown.ok_or(StreamError::Seal)?;
-                return Poll::Ready(Some(Ok((shown, message))));
+                return Poll::Ready(Some(Ok((shown, content))));
             }
             match ready!(poll_data(&mut self.body, cx)) {
                 Some(data) => self.decoder.push(data?),
@@ -158,7 +166,7 @@ impl EventRelay {
 }
 
 /// The next bytes of a body; trailers mean nothing here.
-fn poll_data(
+pub(super) fn poll_data(
     body: &mut UpstreamBody,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes, hyper::Error>>> {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use bowline_wire::media;
 use bowline_wire::message::Message;
+use bowline_wire::{media, version};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use http_body::Body as _;
 
+use super::array;
 use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
 use crate::body::{Sent, read_limited};
@@ -55,19 +56,30 @@ pub(crate) async fn request(
     if answer.denies_session() {
         return judge_denial(answer, &message).await;
     }
+    let rewrite = || {
+        let born = Born::Request(message.id().unwrap_or_default().into());
+        Rewrite::new(session.seal.clone(), leg.at, born)
+    };
     if answer.status == StatusCode::OK && !answer.is(media::EVENT_STREAM) {
+        let may_be_array = version::has_batches(leg.version()) && answer.is(media::JSON);
         let length = answer.body.size_hint().exact();
         if length.is_some_and(|length| length <= SMALL_ANSWER) {
+            let (status, content_type) = (answer.status, answer.content_type().cloned());
+            let mut body = read_limited(answer.body, MAX_HELD_ANSWER).await?;
+            if may_be_array {
+                body = array::marked(body, &rewrite())?;
+            }
             return Ok(Reply::Whole {
-                status: answer.status,
-                content_type: answer.content_type().cloned(),
-                body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
+                status,
+                content_type,
+                body,
             });
         }
+        if may_be_array {
+            return array::look_into(answer, &rewrite()).await;
+        }
     }
-    let born = Born::Request(message.id().unwrap_or_default().into());
-    let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-    Reply::of(answer, Some(rewrite))
+    Reply::of(answer, Some(rewrite()))
 }
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request.
@@ -155,7 +167,10 @@ impl Reply {
         Ok(Self::Stream {
             status: answer.status,
             content_type: answer.headers.get(header::CONTENT_TYPE).cloned(),
-            relay: Relay::Frames(answer.body),
+            relay: Relay::Frames {
+                first: None,
+                body: answer.body,
+            },
         })
     }
 }
