@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod arrays;
 mod batches;
 mod callers;
 mod client;
