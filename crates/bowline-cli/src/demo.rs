@@ -1,4 +1,5 @@
-//! The built-in demo: a small stateful MCP server on a loopback port of its own.
+//! The built-in demo: a small stateful MCP server in two replicas, each on a loopback port of its
+//! own and with sessions of its own.
 //!
 //! It stands behind the gateway like any other server, over a real connection, so that trying
 //! Bowline shows what Bowline does. It keeps everything in memory, within bounds.
@@ -35,7 +36,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The running demo server; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Demo {
-    address: SocketAddr,
+    replicas: [SocketAddr; 2],
     _stop: DropGuard,
 }
 
@@ -45,16 +46,15 @@ impl Demo {
     /// The name under which clients find it.
     pub(crate) const NAME: &str = "demo";
 
-    /// Begins to serve on a free port.
+    /// Begins to serve on free ports.
     pub(crate) async fn start() -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
         let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
-        let connections = tracker.clone();
-        let serving = accept(listener, stop.clone(), connections);
-        tracker.spawn(stop.clone().run_until_cancelled_owned(serving));
+        let replicas = [
+            replica(&tracker, &stop).await?,
+            replica(&tracker, &stop).await?,
+        ];
         Ok(Self {
-            address,
+            replicas,
             _stop: stop.drop_guard(),
         })
     }
@@ -66,8 +66,20 @@ impl Demo {
 
     /// Its place in the configuration.
     pub(crate) fn server(&self) -> Result<Server, UrlProblem> {
-        Server::from_url(&format!("http://{}{}", self.address, endpoint::PATH))
+        let urls = self
+            .replicas
+            .map(|address| format!("http://{address}{}", endpoint::PATH));
+        Server::from_urls(&urls.join(","))
     }
+}
+
+/// Starts one replica and says where it is.
+async fn replica(tracker: &TaskTracker, stop: &CancellationToken) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let serving = accept(listener, stop.clone(), tracker.clone());
+    tracker.spawn(stop.clone().run_until_cancelled_owned(serving));
+    Ok(address)
 }
 
 async fn accept(listener: TcpListener, stop: CancellationToken, tracker: TaskTracker) {

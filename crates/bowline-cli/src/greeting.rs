@@ -53,8 +53,8 @@ fn what_to_try(f: &mut fmt::Formatter<'_>, url: &str) -> fmt::Result {
     write!(
         f,
         r#"
-No server was named, so this is the built-in demo: its tools remember things for as long as the
-session lasts. A server of your own goes behind Bowline with `--server NAME=URL`.
+No server was named, so this is the built-in demo, in two replicas: its tools remember things for
+as long as the session lasts. A server of your own goes behind Bowline with `--server NAME=URL`.
 
 Open a session; its Mcp-Session-Id is in the answer's headers:
 

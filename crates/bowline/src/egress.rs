@@ -7,6 +7,7 @@
 mod cookies;
 mod dial;
 mod pool;
+mod wire;
 
 pub(crate) use cookies::{Jar, Place};
 pub(crate) use dial::{Origin, Tls};

@@ -14,14 +14,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use super::EgressError;
 use super::dial::{Dialled, Origin, Tls};
+use super::wire::Wire;
 use crate::body::Outgoing;
 
 /// Below every common server's own idle limit (Node's is 5 s).
@@ -32,9 +31,6 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long a connection may take to become ready again before another is used.
 const MAX_UNREADY: Duration = Duration::from_millis(20);
-
-/// The most of one answer that is read ahead of a slow reader.
-const READ_BUFFER: usize = 64 * 1024;
 
 /// Sends requests to one endpoint.
 #[derive(Debug, Clone)]
@@ -47,12 +43,11 @@ struct Inner {
     connect_timeout: Duration,
     /// Oldest first; `None` once no connection is to be kept.
     idle: Mutex<Option<VecDeque<Idle>>>,
-    tracker: TaskTracker,
 }
 
 #[derive(Debug)]
 struct Idle {
-    sender: SendRequest<Outgoing>,
+    wire: Wire,
     until: Instant,
 }
 
@@ -66,7 +61,7 @@ pub(crate) struct UpstreamBody {
 /// A connection in use.
 #[derive(Debug)]
 struct Lease {
-    sender: SendRequest<Outgoing>,
+    wire: Wire,
     pool: Pool,
     max_idle: Duration,
 }
@@ -74,18 +69,12 @@ struct Lease {
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new(
-        origin: Origin,
-        tls: Tls,
-        connect_timeout: Duration,
-        tracker: TaskTracker,
-    ) -> Self {
+    pub(crate) fn new(origin: Origin, tls: Tls, connect_timeout: Duration) -> Self {
         Self(Arc::new(Inner {
             origin,
             tls,
             connect_timeout,
             idle: Mutex::new(Some(VecDeque::new())),
-            tracker,
         }))
     }
 
@@ -97,18 +86,18 @@ impl Pool {
         &self,
         mut request: Request<Outgoing>,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        while let Some(mut sender) = self.reuse().await {
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.lease(sender, response)),
+        while let Some(mut wire) = self.reuse().await {
+            match wire.send(request).await {
+                Ok(response) => return Ok(self.lease(wire, response)),
                 Err(mut failed) => match failed.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(EgressError::Broken(failed.into_error())),
                 },
             }
         }
-        let mut sender = self.connect().await?;
-        match sender.try_send_request(request).await {
-            Ok(response) => Ok(self.lease(sender, response)),
+        let mut wire = self.connect().await?;
+        match wire.send(request).await {
+            Ok(response) => Ok(self.lease(wire, response)),
             Err(failed) if failed.message().is_some() => {
                 Err(EgressError::NotSent(failed.into_error()))
             }
@@ -130,55 +119,35 @@ impl Pool {
     }
 
     /// The connection that was used last, if it is still good.
-    async fn reuse(&self) -> Option<SendRequest<Outgoing>> {
+    async fn reuse(&self) -> Option<Wire> {
         loop {
             let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
             if idle.until <= Instant::now() {
                 continue;
             }
             // Ready at once, unless the server answered before it had read the whole request.
-            let ready = tokio::time::timeout(MAX_UNREADY, idle.sender.ready()).await;
-            if matches!(ready, Ok(Ok(()))) {
-                return Some(idle.sender);
+            let ready = tokio::time::timeout(MAX_UNREADY, idle.wire.is_ready()).await;
+            if ready == Ok(true) {
+                return Some(idle.wire);
             }
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<Outgoing>, EgressError> {
+    async fn connect(&self) -> Result<Wire, EgressError> {
         let inner = &self.0;
-        match inner.origin.dial(&inner.tls, inner.connect_timeout).await? {
-            Dialled::Plain(stream) => self.handshake(TokioIo::new(stream)).await,
-            Dialled::Tls(stream) => self.handshake(TokioIo::new(stream)).await,
-        }
+        let wire = match inner.origin.dial(&inner.tls, inner.connect_timeout).await? {
+            Dialled::Plain(stream) => Wire::new(TokioIo::new(stream)).await,
+            Dialled::Tls(stream) => Wire::new(TokioIo::new(stream)).await,
+        };
+        wire.map_err(EgressError::NotSent)
     }
 
-    async fn handshake<I>(&self, io: I) -> Result<SendRequest<Outgoing>, EgressError>
-    where
-        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    {
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(READ_BUFFER)
-            .handshake(io)
-            .await
-            .map_err(EgressError::NotSent)?;
-        self.0.tracker.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "upstream connection ended");
-            }
-        });
-        Ok(sender)
-    }
-
-    fn lease(
-        &self,
-        sender: SendRequest<Outgoing>,
-        response: Response<Incoming>,
-    ) -> Response<UpstreamBody> {
+    fn lease(&self, wire: Wire, response: Response<Incoming>) -> Response<UpstreamBody> {
         let max_idle = max_idle(response.headers());
         response.map(|incoming| {
             let mut body = UpstreamBody {
                 lease: Some(Lease {
-                    sender,
+                    wire,
                     pool: self.clone(),
                     max_idle,
                 }),
@@ -215,12 +184,12 @@ impl UpstreamBody {
         let Some(lease) = self.lease.take() else {
             return;
         };
-        if lease.max_idle.is_zero() || lease.sender.is_closed() {
+        if lease.max_idle.is_zero() || lease.wire.is_closed() {
             return;
         }
         if let Some(idle) = &mut *lease.pool.0.idle.lock() {
             idle.push_back(Idle {
-                sender: lease.sender,
+                wire: lease.wire,
                 until: Instant::now() + lease.max_idle,
             });
         }
@@ -235,7 +204,13 @@ impl Body for UpstreamBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        let this = &mut *self;
+        let mut frame = Pin::new(&mut this.incoming).poll_frame(cx);
+        if let (Poll::Pending, Some(lease)) = (&frame, &mut this.lease) {
+            lease.wire.poll(cx);
+            frame = Pin::new(&mut this.incoming).poll_frame(cx);
+        }
+        let frame = ready!(frame);
         if frame.is_none() || self.incoming.is_end_stream() {
             self.give_back();
         }

@@ -39,6 +39,8 @@ pub(crate) struct StreamBody {
     in_use: InUse,
     abandoned: Abandoned,
     heartbeat: Option<Heartbeat>,
+    /// How the stream broke off, until it is told.
+    cut: Option<StreamError>,
     /// The place among the streams that this one takes, also while it is read out.
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -149,6 +151,7 @@ impl StreamBody {
             in_use,
             abandoned,
             heartbeat: None,
+            cut: None,
             permit,
         }
     }
@@ -234,7 +237,17 @@ impl Body for ReplyBody {
                 return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
             }
         };
+        if let Some(cut) = body.cut.take() {
+            return Poll::Ready(Some(Err(cut)));
+        }
         match (body.stream.poll_next(cx), &mut body.heartbeat) {
+            (Poll::Ready(Some(Err(cut))), _) => {
+                // An error ends the connection and what waits to be written with it, so what came
+                // before the cut is let out first.
+                body.cut = Some(cut);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
             (Poll::Ready(next), heartbeat) => {
                 if let Some(heartbeat) = heartbeat {
                     heartbeat.put_off();

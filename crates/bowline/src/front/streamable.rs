@@ -46,7 +46,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     let upstream = Arc::clone(&arrival.upstream);
     let served = match method {
         Method::POST => post(arrival, body).await,
-        Method::GET => get(arrival).await.map_err(no_id),
+        // Boxed, so that every connection's task is not as large as its rarest request.
+        Method::GET => Box::pin(get(arrival)).await.map_err(no_id),
         Method::DELETE => delete(arrival).map_err(no_id),
         _ => {
             let allow = "GET, POST, DELETE";
@@ -94,7 +95,7 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
         Kind::Notification | Kind::Response => None,
     };
     let answered = if message.kind() == Kind::Request && message.method() == Some("initialize") {
-        initialize(arrival, message).await
+        Box::pin(initialize(arrival, message)).await
     } else {
         exchange(arrival, message).await
     };

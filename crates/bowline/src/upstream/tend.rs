@@ -176,12 +176,7 @@ impl Upstream {
             .into_iter()
             .map(|(url, origin)| (Endpoint::id(&url, &origin), (url, origin)));
         self.endpoints.set(wanted.collect(), |(url, origin)| {
-            let pool = Pool::new(
-                origin.clone(),
-                self.tls.clone(),
-                limit,
-                self.tracker.clone(),
-            );
+            let pool = Pool::new(origin.clone(), self.tls.clone(), limit);
             Endpoint::new(&url, origin, pool, Health::default())
         });
         self.tending.resolved.send_replace(true);

@@ -1,20 +1,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio_util::task::TaskTracker;
-
 use super::*;
 use crate::egress::Tls;
 
 fn endpoint(url: &str) -> Endpoint {
     let url: Uri = url.parse().unwrap();
     let origin = Origin::of(&url);
-    let pool = Pool::new(
-        origin.clone(),
-        Tls::platform(),
-        Duration::from_secs(1),
-        TaskTracker::new(),
-    );
+    let pool = Pool::new(origin.clone(), Tls::platform(), Duration::from_secs(1));
     Endpoint::new(&url, origin, pool, Health::default())
 }
 
