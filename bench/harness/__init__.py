@@ -1,0 +1,1 @@
+"""The parts of bench/run: tools, processes, paths, measurements, the table."""

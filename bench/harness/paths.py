@@ -1,0 +1,108 @@
+"""The ways that are measured: a server, and what stands before it."""
+
+import os
+
+from .processes import Process, scratch
+from .tools import need
+
+THREADS = 2
+
+NGINX = """\
+daemon off;
+{user}
+worker_processes {threads};
+worker_rlimit_nofile {files};
+pid {directory}/nginx-{port}.pid;
+error_log stderr error;
+events {{ worker_connections {connections}; }}
+http {{
+  access_log off;
+  client_body_temp_path {directory}/nginx-body;
+  proxy_temp_path {directory}/nginx-proxy;
+  fastcgi_temp_path {directory}/nginx-fastcgi;
+  uwsgi_temp_path {directory}/nginx-uwsgi;
+  scgi_temp_path {directory}/nginx-scgi;
+  keepalive_requests 100000000;
+  upstream servers {{
+    server 127.0.0.1:{upstream};
+    keepalive 256;
+    keepalive_requests 100000000;
+  }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    tcp_nodelay on;
+    location / {{
+      proxy_pass http://servers;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+      proxy_read_timeout 10m;
+    }}
+  }}
+}}
+"""
+
+HAPROXY = """\
+global
+  nbthread {threads}
+  maxconn {connections}
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 10m
+  timeout server 10m
+  option http-no-delay
+frontend clients
+  bind 127.0.0.1:{port} backlog 4096
+  default_backend servers
+backend servers
+  stick-table type string len 64 size 200k expire 30m
+  stick match req.hdr(mcp-session-id)
+  stick store-response res.hdr(mcp-session-id)
+  server only 127.0.0.1:{upstream}
+"""
+
+
+class Path:
+    """One way to a server. `start` gives an own instance of what stands before it."""
+
+    def __init__(self, key, title, start):
+        self.key, self.title, self.start = key, title, start
+
+
+def _configuration(template, name, port, upstream, files):
+    path = scratch() / f"{name}-{port}.conf"
+    # A proxied connection is two files.
+    values = dict(threads=THREADS, files=files, connections=(files - 200) // 2)
+    values.update(directory=scratch(), port=port, upstream=upstream.port)
+    values["user"] = "user root;" if os.getuid() == 0 else ""
+    path.write_text(template.format(**values))
+    return path
+
+
+def upstream(release):
+    bench = release / "bowline-bench"
+    return Process("upstream", lambda port: [bench, "upstream", "--listen", f"127.0.0.1:{port}"])
+
+
+def nginx(server, files):
+    program = need("nginx")
+    make = lambda port: [program, "-p", scratch(), "-e", "stderr", "-c",
+                         _configuration(NGINX, "nginx", port, server, files)]
+    return Process("nginx", make)
+
+
+def haproxy(server, files):
+    program = need("haproxy")
+    make = lambda port: [program, "-db", "-f",
+                         _configuration(HAPROXY, "haproxy", port, server, files)]
+    return Process("haproxy", make)
+
+
+def bowline(release, servers, copies=1, extra=()):
+    """Bowline before one server of one or more replicas, configured `copies` times."""
+    urls = ",".join(f"http://127.0.0.1:{server.port}/mcp" for server in servers)
+    named = [word for number in range(copies) for word in ("--server", f"s{number}={urls}")]
+    make = lambda port: [release / "bowline", "serve", "--listen", f"127.0.0.1:{port}",
+                         "--admin", "off", *named, *extra]
+    return Process("bowline", make)

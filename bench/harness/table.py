@@ -1,0 +1,133 @@
+"""From single measurements to the one table: medians over rounds, with their spread."""
+
+import os
+from statistics import median
+
+PATHS = {
+    "direct": "direct",
+    "nginx": "nginx",
+    "haproxy": "HAProxy",
+    "bowline": "Bowline",
+    "bowline2": "Bowline, 2 replicas",
+}
+
+
+class Rows:
+    """The measurements, to be asked for by their labels."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def values(self, field, **labels):
+        """Values by round. Raises `Invalid` if any of the measurements met an error."""
+        found = {}
+        for row in self.rows:
+            if all(row.get(label) == value for label, value in labels.items()):
+                if row.get("errors"):
+                    raise Invalid(row["first_error"])
+                found[row.get("round", 0)] = row.get(field)
+        return {number: value for number, value in found.items() if value is not None}
+
+
+class Invalid(Exception):
+    """A measurement that met an error is none."""
+
+
+def plain(field, **labels):
+    """The measurement itself."""
+    return lambda rows, path: rows.values(field, path=path, **labels)
+
+
+def against(other, field, combine, **labels):
+    """The measurement set against another path's of the same round."""
+    def compute(rows, path):
+        own = rows.values(field, path=path, **labels)
+        base = rows.values(field, path=other, **labels)
+        return {key: combine(own[key], base[key]) for key in own if base.get(key)}
+    return compute
+
+
+def growth(of):
+    """CPU per call with many, relative to that with few in the same round."""
+    def compute(rows, path):
+        few = rows.values("cpu_us_per_call", measure="growth", of="few", path=path)
+        many = rows.values("cpu_us_per_call", measure="growth", of=of, path=path)
+        return {key: many[key] / few[key] for key in many if few.get(key)}
+    return compute
+
+
+def ratio(own, base):
+    return own / base
+
+
+def difference(own, base):
+    return own - base
+
+
+def mib(compute):
+    return lambda rows, path: {key: kib / 1024 for key, kib in compute(rows, path).items()}
+
+
+def _calls(answers, mode):
+    return dict(measure="calls", answers=answers, mode=mode)
+
+
+def _lines():
+    """Title, how to compute it, digits, and what Bowline is held to."""
+    for answers, shown in (("json", "JSON"), ("sse", "SSE")):
+        closed, paced = _calls(answers, "closed"), _calls(answers, "open")
+        cpu = "cpu_us_per_call"
+        yield f"calls/s, {shown}", plain("per_second", **closed), 0, None
+        yield "… of direct", against("direct", "per_second", ratio, **closed), 2, None
+        yield f"CPU µs per call, {shown}", plain(cpu, **closed), 1, None
+        yield "… of HAProxy's", against("haproxy", cpu, ratio, **closed), 2, 1.7
+        yield f"p50 µs at 1000 calls/s, {shown}", plain("p50_us", **paced), 0, None
+        yield "… added to direct", against("direct", "p50_us", difference, **paced), 0, None
+        yield f"p99 µs at 1000 calls/s, {shown}", plain("p99_us", **paced), 0, None
+        yield "… added to direct", against("direct", "p99_us", difference, **paced), 0, None
+    last = _calls("sse", "open")
+    opened = "cpu_us_per_open"
+    yield "RSS after the calls, MiB", mib(plain("rss_kib", **last)), 1, None
+    yield "bytes per idle session", plain("bytes_per_session", measure="idle"), 0, 1024
+    yield "KiB per held stream", plain("kib_per_stream", measure="hold"), 1, 16
+    yield "CPU µs per initialize + initialized", plain(opened, measure="open"), 1, None
+    yield "… of HAProxy's", against("haproxy", opened, ratio, measure="open"), 2, 1.5
+    yield "CPU per call, many sessions / 64", growth("sessions"), 2, 1.1
+    yield "CPU per call, 100 servers / 1", growth("servers"), 2, 1.1
+
+
+def cell(compute, rows, path, digits):
+    """A median with its spread, and the bare median."""
+    try:
+        values = list(compute(rows, path).values())
+    except Invalid as invalid:
+        return f"invalid: {str(invalid)[:60]}", None
+    if not values or (path == "direct" and not any(values)):
+        return "", None
+    middle = f"{median(values):.{digits}f}"
+    if len(values) == 1:
+        return middle, median(values)
+    return f"{middle} ({min(values):.{digits}f}–{max(values):.{digits}f})", median(values)
+
+
+def render(measured, notes):
+    """The table as Markdown. Lines without any number are left out."""
+    rows = Rows(measured)
+    text = ["| | " + " | ".join(PATHS.values()) + " | Bowline's target |"]
+    text.append("|---" * (len(PATHS) + 2) + "|")
+    for title, compute, digits, target in _lines():
+        cells = {path: cell(compute, rows, path, digits) for path in PATHS}
+        if not any(shown for shown, _ in cells.values()):
+            continue
+        verdict = ""
+        if target is not None:
+            reached = cells["bowline"][1]
+            verdict = f"≤ {target}"
+            if reached is not None:
+                verdict += ": reached" if reached <= target else ": missed"
+        shown = " | ".join(shown for shown, _ in cells.values())
+        text.append(f"| {title} | {shown} | {verdict} |")
+    text.append("")
+    text.append(f"Medians over rounds (smallest–largest). {os.cpu_count()} cores for everything.")
+    text.extend(notes)
+    return "\n".join(text)

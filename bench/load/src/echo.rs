@@ -1,0 +1,86 @@
+//! The one tool, as text: what is asked and what must be answered.
+//!
+//! Both sides write JSON by hand, because a library's cost here would hide the proxies'.
+
+use std::fmt::Write as _;
+
+use clap::ValueEnum;
+
+/// How the server answers a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// One JSON body.
+    Json,
+    /// A stream of one event.
+    Sse,
+}
+
+/// Length of the text that is sent and echoed.
+pub(crate) const TEXT: usize = 64;
+
+impl Kind {
+    /// The tool that answers so.
+    pub(crate) const fn tool(self) -> &'static str {
+        match self {
+            Self::Json => "echo",
+            Self::Sse => "echo_sse",
+        }
+    }
+}
+
+/// A text that no other call of this run has, so that answers to others are noticed.
+pub(crate) fn text(session: usize, call: u64) -> String {
+    let mut text = format!("session {session} call {call} ");
+    while text.len() < TEXT {
+        text.push('.');
+    }
+    text
+}
+
+/// A `tools/call` request.
+pub(crate) fn request(kind: Kind, id: u64, text: &str) -> String {
+    let mut body = String::with_capacity(256);
+    // Writing to a String cannot fail.
+    _ = write!(
+        body,
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{}","arguments":{{"text":"{text}"}}}}}}"#,
+        kind.tool(),
+    );
+    body
+}
+
+/// The answer to it. `id` and `text` are JSON, so the text comes with its quotes.
+pub(crate) fn answer(id: &str, text: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":{text}}}]}}}}"#
+    )
+}
+
+/// Whether `body` is the answer to this very call.
+pub(crate) fn is_answer(kind: Kind, body: &[u8], id: u64, text: &str) -> bool {
+    let message = match kind {
+        Kind::Json => Some(body),
+        Kind::Sse => body
+            .split(|byte| *byte == b'\n')
+            .find_map(|line| line.strip_prefix(b"data: ")),
+    };
+    let expected = answer(&id.to_string(), &format!("\"{text}\""));
+    message == Some(expected.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_apart() {
+        let text = text(3, 7);
+        assert_eq!(text.len(), TEXT);
+        let body = answer("7", &format!("\"{text}\""));
+        assert!(is_answer(Kind::Json, body.as_bytes(), 7, &text));
+        assert!(!is_answer(Kind::Json, body.as_bytes(), 8, &text));
+        let event = format!("event: message\ndata: {body}\n\n");
+        assert!(is_answer(Kind::Sse, event.as_bytes(), 7, &text));
+        assert!(!is_answer(Kind::Sse, b": nothing\n\n", 7, &text));
+    }
+}

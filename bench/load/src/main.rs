@@ -1,0 +1,57 @@
+//! What `bench/run` starts: a cheap MCP server to put under load, and the load.
+//!
+//! Every command prints one line of JSON and leaves the arithmetic over rounds to the harness.
+//! One thread each, because the proxies between them are what shall have the cores.
+
+mod calls;
+mod client;
+mod echo;
+mod hold;
+mod open;
+mod pace;
+mod process;
+mod upstream;
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+/// The bench's load generator and the server that it loads.
+#[derive(Debug, Parser)]
+#[command(name = "bowline-bench")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a small stateful MCP server
+    Upstream(upstream::Arguments),
+    /// Call a tool, as fast as answers come or at a fixed rate
+    Calls(calls::Arguments),
+    /// Open sessions and leave them
+    Open(open::Arguments),
+    /// Open streams and hold them
+    Hold(hold::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let report = runtime.block_on(async {
+        match arguments.command {
+            Command::Upstream(arguments) => upstream::serve(&arguments).await,
+            Command::Calls(arguments) => calls::run(arguments).await,
+            Command::Open(arguments) => open::run(arguments).await,
+            Command::Hold(arguments) => hold::run(arguments).await,
+        }
+    })?;
+    // Connections may still be open: nobody waits for their tasks.
+    runtime.shutdown_background();
+    writeln!(std::io::stdout(), "{report}").context("nobody reads the report")
+}
