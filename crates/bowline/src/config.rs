@@ -1,23 +1,30 @@
 //! The configuration of the gateway: what an operator may set, and what it means.
 //!
-//! Reading goes in two stages. `file` reads the TOML as written, every value with its place in
-//! the text; `check` turns that into the types below, which hold only values that can work.
-//! Both add what they find to one list, so an operator sees every problem of a file at once;
-//! `report` shows them, and `mask` decides which parts of the file may be shown.
+//! Reading goes in two stages. The text, TOML or an editor's JSON, becomes a `tree` of values with
+//! their places, into which `expand` puts variables; `file` (or `editor`) takes from it what is
+//! written, by the keys that `keys` declares; `check` turns that into the types below, which hold
+//! only values that can work. All add what they find to one list, so an operator sees every
+//! problem of a file at once; `report` shows them, and `mask` decides which parts may be shown.
 //!
 //! The command line may replace single values afterwards (`--server NAME=URL` goes through
-//! [`Server::from_url`], so both ways in obey the same rules). Nothing here opens a socket.
+//! [`Server::from_urls`], so both ways in obey the same rules). Nothing here opens a socket or
+//! reads the environment: whoever calls says what variables hold.
 
 mod check;
+mod editor;
+mod expand;
 mod file;
-mod headers;
+mod json;
+mod keys;
 mod mask;
 mod name;
 mod read;
 mod report;
+mod schema;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod url;
 
 use std::collections::BTreeMap;
@@ -29,6 +36,7 @@ use std::time::Duration;
 
 pub use self::name::{NameProblem, ServerName};
 pub use self::report::{ConfigErrors, Problem};
+pub use self::schema::schema;
 pub use self::url::UrlProblem;
 
 /// Everything the gateway is told before it starts.
@@ -114,11 +122,14 @@ pub struct Caller {
 }
 
 /// The SHA-256 hash of a bearer key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub [u8; 32]);
 
 /// A caller's name, under the same rules as a server's.
 pub type CallerName = ServerName;
+
+/// What variables hold, for `${NAME}` in a file; `None` when there is no such variable.
+pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// A configuration file that could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -153,22 +164,39 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a configuration from TOML; `source_name` stands for the file in error messages.
-    pub fn parse(source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
+    /// Reads a configuration from TOML, or from an editor's JSON; `source_name` stands for the
+    /// file in error messages.
+    pub fn parse(
+        source_name: &str,
+        text: &str,
+        environment: &Environment<'_>,
+    ) -> Result<Self, ConfigErrors> {
         let mut findings = report::Findings::default();
-        let config = file::read(text, &mut findings)
-            .map(|written| check::check(written, &mut findings))
-            .unwrap_or_default();
-        findings.into_result(source_name, text).map(|()| config)
+        let json = editor::is_json(text);
+        let root = if json {
+            json::parse(text, &mut findings)
+        } else {
+            tree::parse_toml(text, &mut findings)
+        };
+        let config = root.map(|mut root| {
+            expand::expand(&mut root, "", text, environment, &mut findings);
+            let read = if json { editor::read } else { file::read };
+            let written = read(&root, text, &mut findings);
+            check::check(written, &mut findings)
+        });
+        findings
+            .into_result(source_name, text)
+            .map(|()| config.unwrap_or_default())
     }
 
-    /// Reads a configuration from a TOML file.
-    pub fn load(path: &Path) -> Result<Self, LoadError> {
+    /// Reads a configuration from a file.
+    pub fn load(path: &Path, environment: &Environment<'_>) -> Result<Self, LoadError> {
         let text = fs::read_to_string(path).map_err(|source| LoadError::Read {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Self::parse(&path.display().to_string(), &text)?)
+        let source_name = path.display().to_string();
+        Ok(Self::parse(&source_name, &text, environment)?)
     }
 }
 
@@ -201,11 +229,18 @@ impl Server {
         if !text.contains(',') {
             return Self::from_url(text);
         }
-        let endpoints: Result<_, _> = text
-            .split(',')
-            .map(|text| url::parse(text.trim()))
-            .collect();
-        Ok(Self::at(Way::Endpoints(endpoints?)))
+        let mut endpoints = Vec::new();
+        for part in text.split(',') {
+            let url = url::parse(part.trim()).map_err(|problem| match problem {
+                UrlProblem::NotAbsolute => UrlProblem::PartNotAbsolute,
+                other => other,
+            })?;
+            if endpoints.contains(&url) {
+                return Err(UrlProblem::Twice);
+            }
+            endpoints.push(url);
+        }
+        Ok(Self::at(Way::Endpoints(endpoints)))
     }
 
     fn at(way: Way) -> Self {
@@ -244,6 +279,16 @@ impl Default for Health {
 }
 
 // === impl KeyHash ===
+
+impl KeyHash {
+    /// The hash of this key.
+    pub fn of(key: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key);
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest.as_ref());
+        Self(hash)
+    }
+}
 
 impl std::fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,23 +1,28 @@
-//! The configuration as written: which keys there are and of which type, values with their place.
+//! The configuration as written: what each key of the file holds, values with their place.
 //!
-//! The first of two stages. It knows TOML and nothing of what the values mean; that is for
-//! [`check`](super::check).
+//! The first of two stages. It knows which keys there are ([`keys`](super::keys) declares them)
+//! and nothing of what the values mean; that is for [`check`](super::check).
 
 use toml::Spanned;
-use toml::de::DeTable;
 
-use super::mask::Mask;
-use super::read::{Table, join};
+use super::keys;
+use super::read::{Secret, Table, Texts};
 use super::report::Findings;
+use super::tree::Node;
+
+/// A string of the file.
+type Text = Option<Spanned<String>>;
 
 /// The file; what is missing or of the wrong type is `None`.
 #[derive(Default)]
 pub(super) struct File {
-    pub(super) listen: Option<Spanned<String>>,
-    pub(super) admin: Option<Spanned<String>>,
-    pub(super) store_kind: Option<Spanned<String>>,
+    pub(super) listen: Text,
+    pub(super) admin: Text,
+    pub(super) stop_timeout: Text,
+    pub(super) store_kind: Text,
     pub(super) limits: Limits,
     pub(super) servers: Vec<Server>,
+    pub(super) callers: Vec<Caller>,
 }
 
 /// The table `limits`.
@@ -26,115 +31,93 @@ pub(super) struct Limits {
     pub(super) sessions: Option<Spanned<i128>>,
     pub(super) streams: Option<Spanned<i128>>,
     pub(super) body_bytes: Option<Spanned<i128>>,
-    pub(super) session_idle: Option<Spanned<String>>,
+    pub(super) session_idle: Text,
 }
 
-/// A table in `servers`.
+/// A table in `servers`; there is no `Debug`, because headers are secret.
 pub(super) struct Server {
     pub(super) name: Spanned<String>,
-    pub(super) url: Option<Spanned<String>>,
-    pub(super) headers: Vec<Header>,
-    pub(super) connect_timeout: Option<Spanned<String>>,
+    pub(super) url: Text,
+    pub(super) endpoints: Option<Texts>,
+    pub(super) headers: Vec<Secret>,
+    pub(super) forward_headers: Option<Texts>,
+    pub(super) connect_timeout: Text,
+    pub(super) call_timeout: Text,
+    pub(super) health: Health,
 }
 
-/// An entry of a server's `headers`; there is no `Debug`, because the value is secret.
-pub(super) struct Header {
+/// The table `health` of a server.
+#[derive(Default)]
+pub(super) struct Health {
+    pub(super) every: Text,
+    pub(super) get: Text,
+}
+
+/// A table in `callers`; there is no `Debug`, because the key is secret.
+pub(super) struct Caller {
     pub(super) name: Spanned<String>,
-    pub(super) value: String,
+    pub(super) key: Text,
+    pub(super) key_sha256: Text,
 }
 
-/// Reads the text; `None` when it is not TOML, for then no value has a sure meaning.
-pub(super) fn read(text: &str, findings: &mut Findings) -> Option<File> {
-    let (tree, errors) = DeTable::parse_recoverable(text);
-    if errors.is_empty() {
-        findings.mask = Mask::of_tree(tree.get_ref());
-        return Some(file(tree.get_ref(), text, findings));
-    }
-    findings.mask = Mask::of_text(text);
-    for error in errors {
-        // The parser's messages are fixed sentences; they have no part of the file in them.
-        let message = error.message().trim_end_matches(", expected nothing");
-        let help = match message {
-            "duplicate key" => "keep one of them",
-            _ => "correct the syntax, such as a missing quote; the values are checked after that",
-        };
-        findings.add(
-            error.span().unwrap_or_default(),
-            format!("this is not valid TOML: {message}"),
-            help,
-        );
-    }
-    None
-}
-
-fn file<'t>(tree: &'t DeTable<'t>, text: &str, findings: &mut Findings) -> File {
-    let mut top = Table::new(tree, String::new(), findings);
+/// Reads the values of a TOML file.
+pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
+    let mut top = Table::top(root, &keys::FILE, text, findings);
     let mut file = File {
-        listen: top.string("listen", r#"listen = "127.0.0.1:6270""#),
-        admin: top.string("admin", r#"admin = "127.0.0.1:6271""#),
+        listen: top.text("listen"),
+        admin: top.text("admin"),
+        stop_timeout: top.text("stop_timeout"),
         ..File::default()
     };
-    if let Some(mut store) = top.table("store", "[store]") {
-        file.store_kind = store.string("kind", r#"kind = "memory""#);
+    if let Some(mut store) = top.table("store") {
+        file.store_kind = store.text("kind");
         store.finish();
     }
-    if let Some(mut limits) = top.table("limits", "[limits]") {
+    if let Some(mut limits) = top.table("limits") {
         file.limits = Limits {
-            sessions: limits.integer("sessions", "sessions = 100000"),
-            streams: limits.integer("streams", "streams = 20000"),
-            body_bytes: limits.integer("body_bytes", "body_bytes = 8388608"),
-            session_idle: limits.string("session_idle", r#"session_idle = "30m""#),
+            sessions: limits.integer("sessions"),
+            streams: limits.integer("streams"),
+            body_bytes: limits.integer("body_bytes"),
+            session_idle: limits.text("session_idle"),
         };
         limits.finish();
     }
-    if let Some(servers) = top.table("servers", "[servers.NAME]") {
-        file.servers = read_servers(servers, text);
-    }
+    file.servers = top.named("servers", read_server);
+    file.callers = top.named("callers", read_caller);
     top.finish();
     file
 }
 
-fn read_servers(servers: Table<'_, '_>, text: &str) -> Vec<Server> {
-    let (names, findings) = servers.names();
-    let mut read = Vec::new();
-    for (name, entry) in names {
-        let name = Spanned::new(entry.key.clone(), name.to_owned());
-        let path = join("servers", name.get_ref());
-        if let Some(table) = entry.table(path, "[servers.NAME]", findings) {
-            read.push(read_server(name, table, text));
-        }
-    }
-    read
-}
-
-fn read_server(name: Spanned<String>, mut table: Table<'_, '_>, text: &str) -> Server {
-    let url_example = r#"url = "https://mcp.example.com/mcp""#;
-    let url = table.url("url", text, name.span(), url_example);
-    let headers_example = r#"headers = { Authorization = "Bearer ..." }"#;
-    let headers = table.table("headers", headers_example);
-    let headers = headers.map(read_headers).unwrap_or_default();
-    let connect_timeout = table.string("connect_timeout", r#"connect_timeout = "10s""#);
-    table.finish();
-    Server {
+fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server> {
+    table.exactly_one(name.span());
+    let mut server = Server {
         name,
-        url,
-        headers,
-        connect_timeout,
+        url: table.text("url"),
+        endpoints: table.texts("endpoints"),
+        headers: table.secrets("headers"),
+        forward_headers: table.texts("forward_headers"),
+        connect_timeout: table.text("connect_timeout"),
+        call_timeout: table.text("call_timeout"),
+        health: Health::default(),
+    };
+    if let Some(mut health) = table.table("health") {
+        server.health = Health {
+            every: health.text("every"),
+            get: health.text("get"),
+        };
+        health.finish();
     }
+    table.finish();
+    Some(server)
 }
 
-fn read_headers(headers: Table<'_, '_>) -> Vec<Header> {
-    let (names, findings) = headers.names();
-    let mut read = Vec::new();
-    for (name, entry) in names {
-        let name = Spanned::new(entry.key.clone(), name.to_owned());
-        let what = format!("the header `{}`", name.get_ref().escape_debug());
-        if let Some(value) = entry.string(&what, r#"Authorization = "Bearer ...""#, findings) {
-            let value = value.into_inner();
-            read.push(Header { name, value });
-        }
-    }
-    // Two spellings of one header are reported at the later one.
-    read.sort_by_key(|header| header.name.span().start);
-    read
+fn read_caller(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Caller> {
+    table.exactly_one(name.span());
+    let caller = Caller {
+        name,
+        key: table.text("key"),
+        key_sha256: table.text("key_sha256"),
+    };
+    table.finish();
+    Some(caller)
 }

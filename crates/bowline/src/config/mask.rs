@@ -7,19 +7,9 @@
 
 use std::ops::Range;
 
-use toml::de::{DeTable, DeValue};
-
-/// Keys whose values never hold a secret.
-pub(super) const HARMLESS: [&str; 8] = [
-    "listen",
-    "admin",
-    "kind",
-    "sessions",
-    "streams",
-    "body_bytes",
-    "session_idle",
-    "connect_timeout",
-];
+use super::expand;
+use super::keys;
+use super::tree::{Node, Value};
 
 /// What is hidden and what is revealed, as byte ranges of the file.
 #[derive(Debug, Default)]
@@ -32,9 +22,9 @@ pub(super) struct Mask {
 
 impl Mask {
     /// Hides every value of a file that parsed.
-    pub(super) fn of_tree(table: &DeTable<'_>) -> Self {
+    pub(super) fn of_tree(node: &Node, text: &str) -> Self {
         let mut mask = Self::default();
-        mask.hide_table(table);
+        mask.hide(node, text);
         mask
     }
 
@@ -47,17 +37,13 @@ impl Mask {
         for line in text.split_inclusive('\n') {
             let (key, assigned) = line.split_once('=').unwrap_or(("", line));
             let key = key.trim();
-            let harmless = HARMLESS.contains(&key);
+            let key = keys::known(key);
+            let harmless = key.is_some_and(|key| key.open);
             let value = assigned.split('#').next().unwrap_or_default().trim();
             let one_word = !value.contains(|c: char| c.is_whitespace() || c == '=');
             let plain = harmless && one_word && !headers_seen;
             if !plain && !is_section(line) {
-                let known = harmless || key == "url" || key == "headers";
-                let start = if known {
-                    line.len() - assigned.len()
-                } else {
-                    0
-                };
+                let start = key.map_or(0, |_| line.len() - assigned.len());
                 let secret = line
                     .char_indices()
                     .filter(|&(at, c)| at >= start && !is_structure(c))
@@ -66,6 +52,21 @@ impl Mask {
             }
             headers_seen |= line.to_ascii_lowercase().contains("header");
             offset += line.len();
+        }
+        mask
+    }
+
+    /// Hides all but the structure and the names of the known keys in JSON that did not parse.
+    pub(super) fn of_json_text(text: &str) -> Self {
+        let mut mask = Self::default();
+        let structure = |c: char| is_structure(c) || c == ':';
+        let hidden = text.char_indices().filter(|&(_, c)| !structure(c));
+        mask.hidden
+            .extend(hidden.map(|(at, c)| at..at + c.len_utf8()));
+        for key in ["\"mcpServers\"", "\"type\"", "\"url\"", "\"headers\""] {
+            let found = text.match_indices(key);
+            mask.revealed
+                .extend(found.map(|(at, key)| at..at + key.len()));
         }
         mask
     }
@@ -94,6 +95,7 @@ impl Mask {
             (None, true) => return,
             (None, false) => 0,
         };
+        let end = start + authority(&rest[start..end]);
         self.reveal(value.start + host + start..value.start + host + end);
     }
 
@@ -103,6 +105,13 @@ impl Mask {
             let touches = |range: &&Range<usize>| range.start < line.end && line.start < range.end;
             let mut within: Vec<_> = ranges.iter().filter(touches).cloned().collect();
             within.sort_by_key(|range| range.start);
+            within.dedup_by(|next, last| {
+                let joined = next.start <= last.end;
+                if joined {
+                    last.end = last.end.max(next.end);
+                }
+                joined
+            });
             within
         };
         let (hidden, revealed) = (within(&self.hidden), within(&self.revealed));
@@ -121,22 +130,31 @@ impl Mask {
         shown
     }
 
-    fn hide_table(&mut self, table: &DeTable<'_>) {
-        for (key, value) in table {
-            self.reveal(key.span());
-            self.hide(value.span(), value.get_ref());
+    fn hide(&mut self, node: &Node, text: &str) {
+        match &node.value {
+            Value::Table(members) => {
+                for member in members {
+                    self.reveal(member.key.clone());
+                    self.hide(&member.node, text);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.hide(item, text)),
+            _ => {
+                self.hidden.push(node.span.clone());
+                self.reveal_variables(text, node.span.clone());
+            }
         }
     }
 
-    fn hide(&mut self, span: Range<usize>, value: &DeValue<'_>) {
-        match value {
-            DeValue::Table(table) => self.hide_table(table),
-            DeValue::Array(array) => {
-                for value in array {
-                    self.hide(value.span(), value.get_ref());
-                }
-            }
-            _ => self.hidden.push(span),
+    /// Reveals the names of variables, which say more to a reader than stars.
+    fn reveal_variables(&mut self, text: &str, value: Range<usize>) {
+        let raw = text.get(value.clone()).unwrap_or_default();
+        // An escape could make plain text look like a variable.
+        if raw.contains('\\') {
+            return;
+        }
+        for part in expand::variables(raw) {
+            self.reveal(value.start + part.start..value.start + part.end);
         }
     }
 }
@@ -146,6 +164,32 @@ fn holds(ranges: &[Range<usize>], at: usize) -> bool {
     let after = ranges.partition_point(|range| range.start <= at);
     let nearest = after.checked_sub(1).and_then(|index| ranges.get(index));
     nearest.is_some_and(|range| range.contains(&at))
+}
+
+/// How far a text looks like host and port: a slip may have glued something secret to them.
+fn authority(text: &str) -> usize {
+    let (mut in_brackets, mut in_port) = (false, false);
+    for (at, c) in text.char_indices() {
+        let fits = match c {
+            '[' => at == 0,
+            ']' | ':' if in_brackets => true,
+            ':' => !in_port,
+            _ if in_brackets => c.is_ascii_hexdigit() || c == '.',
+            _ if in_port => c.is_ascii_digit(),
+            _ => c.is_ascii_alphanumeric() || ".-_".contains(c),
+        };
+        if !fits {
+            // What follows the colon is no port, so it may be anything.
+            return if in_port {
+                text[..at].rfind(':').unwrap_or(at)
+            } else {
+                at
+            };
+        }
+        in_port |= c == ':' && !in_brackets;
+        in_brackets = (in_brackets || c == '[') && c != ']';
+    }
+    text.len()
 }
 
 /// Whether a line is a section's header and nothing else.

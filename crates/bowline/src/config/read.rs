@@ -1,190 +1,313 @@
-//! Typed reading of one TOML table, with every problem collected.
+//! Typed reading of one table, with every problem collected.
 //!
 //! serde stops at the first unknown key or wrong type, so tables are read by hand: [`Table`] hands
-//! out each value that is asked for, and what nobody asked for is an unknown key. [`file`](super::file)
-//! says what to ask for.
+//! out each value that is asked for, and what its [`Shape`] does not have is an unknown key.
+//! [`file`](super::file) and [`editor`](super::editor) say what to ask for.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
+use super::keys::{Key, Kind, Shape};
 use super::report::Findings;
-use super::{mask, suggest};
+use super::suggest;
+use super::tree::{Member, Node, Value, join};
 
 /// A table of the file that is being read.
 pub(super) struct Table<'t, 'f> {
-    findings: &'f mut Findings,
+    /// The whole file.
+    text: &'t str,
+    pub(super) findings: &'f mut Findings,
     /// Where it is in the file, such as `servers.files`; empty at the top.
     path: String,
-    entries: BTreeMap<&'t str, Entry<'t>>,
-    /// The keys asked for, which are the keys allowed here.
-    known: Vec<&'static str>,
+    shape: &'static Shape,
+    /// What nobody asked for yet.
+    members: Vec<&'t Member>,
+    asked: Vec<&'static str>,
 }
 
-/// A key that nobody asked for yet, and its value.
-pub(super) struct Entry<'t> {
-    pub(super) key: Range<usize>,
-    pub(super) value: &'t Spanned<DeValue<'t>>,
+/// A name and its secret, such as a header; there is no `Debug`.
+pub(super) struct Secret {
+    pub(super) name: Spanned<String>,
+    pub(super) value: String,
 }
+
+/// A list of strings, each with its place.
+pub(super) type Texts = Spanned<Vec<Spanned<String>>>;
 
 // === impl Table ===
 
 impl<'t, 'f> Table<'t, 'f> {
-    pub(super) fn new(table: &'t DeTable<'t>, path: String, findings: &'f mut Findings) -> Self {
-        let entry = |(key, value): (&'t Spanned<_>, _)| {
-            let name: &'t Cow<'t, str> = key.get_ref();
-            let key = key.span();
-            (name.as_ref(), Entry { key, value })
+    /// The whole file; an empty table if it is something else.
+    pub(super) fn top(
+        root: &'t Node,
+        shape: &'static Shape,
+        text: &'t str,
+        findings: &'f mut Findings,
+    ) -> Self {
+        let members: &[_] = match &root.value {
+            Value::Table(members) => members,
+            _ => &[],
         };
         Self {
+            text,
             findings,
-            path,
-            entries: table.iter().map(entry).collect(),
-            known: Vec::new(),
+            path: String::new(),
+            shape,
+            members: members.iter().collect(),
+            asked: Vec::new(),
         }
     }
 
-    /// A string that holds no secret.
-    pub(super) fn string(&mut self, key: &'static str, example: &str) -> Option<Spanned<String>> {
-        let entry = self.take(key)?;
-        self.findings.mask.reveal(entry.value.span());
-        entry.string(&format!("`{key}`"), example, self.findings)
+    /// A string.
+    pub(super) fn text(&mut self, name: &'static str) -> Option<Spanned<String>> {
+        let (key, member) = self.take(name)?;
+        self.reveal(key, &member.node);
+        match &member.node.value {
+            Value::Text(text) => Some(Spanned::new(member.node.span.clone(), text.clone())),
+            _ => self.wrong_type(key, member, "a string"),
+        }
     }
 
-    /// A URL, which may hold a secret; `None` also when it is missing, which is a problem here.
-    pub(super) fn url(
-        &mut self,
-        key: &'static str,
-        text: &str,
-        owner: Range<usize>,
-        example: &str,
-    ) -> Option<Spanned<String>> {
-        let Some(entry) = self.take(key) else {
-            let message = format!("`{}` has no `{key}`", self.path);
-            self.findings
-                .add(owner, message, format!("add a line such as `{example}`"));
-            return None;
+    /// A list of strings; one that is broken leaves the list shorter.
+    pub(super) fn texts(&mut self, name: &'static str) -> Option<Texts> {
+        let (key, member) = self.take(name)?;
+        self.reveal(key, &member.node);
+        let Value::Array(items) = &member.node.value else {
+            return self.wrong_type(key, member, "an array of strings");
         };
-        self.findings.mask.reveal_url(text, entry.value.span());
-        entry.string(&format!("`{key}`"), example, self.findings)
+        let mut texts = Vec::new();
+        for item in items {
+            match &item.value {
+                Value::Text(text) => texts.push(Spanned::new(item.span.clone(), text.clone())),
+                Value::Broken => {}
+                _ => {
+                    let message = format!("`{name}` has {} in it", item.kind());
+                    self.findings.add(
+                        member.key.clone(),
+                        message,
+                        format!("write it like `{}`", self.shape.line(key)),
+                    );
+                    return None;
+                }
+            }
+        }
+        // An empty list counts as one only if it was written empty.
+        (texts.is_empty() == items.is_empty())
+            .then(|| Spanned::new(member.node.span.clone(), texts))
     }
 
-    /// A whole number; one too large for `i128` becomes the nearest that is not.
-    pub(super) fn integer(&mut self, key: &'static str, example: &str) -> Option<Spanned<i128>> {
-        let entry = self.take(key)?;
-        self.findings.mask.reveal(entry.value.span());
-        let DeValue::Integer(integer) = entry.value.get_ref() else {
-            entry.wrong_type(&format!("`{key}`"), "an integer", example, self.findings);
-            return None;
+    /// A whole number.
+    pub(super) fn integer(&mut self, name: &'static str) -> Option<Spanned<i128>> {
+        let (key, member) = self.take(name)?;
+        self.reveal(key, &member.node);
+        match member.node.value {
+            Value::Integer(number) => Some(Spanned::new(member.node.span.clone(), number)),
+            _ => self.wrong_type(key, member, "an integer"),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, name: &'static str) -> Option<bool> {
+        let (key, member) = self.take(name)?;
+        match member.node.value {
+            Value::Flag(flag) => Some(flag),
+            _ => self.wrong_type(key, member, "a boolean"),
+        }
+    }
+
+    /// Names with a secret each.
+    pub(super) fn secrets(&mut self, name: &'static str) -> Vec<Secret> {
+        let Some((key, member)) = self.take(name) else {
+            return Vec::new();
         };
-        let digits = integer.as_str();
-        let too_far = if digits.starts_with('-') {
-            i128::MIN
-        } else {
-            i128::MAX
+        let Value::Table(members) = &member.node.value else {
+            self.wrong_table(key, member);
+            return Vec::new();
         };
-        let number = i128::from_str_radix(digits, integer.radix()).unwrap_or(too_far);
-        Some(Spanned::new(entry.value.span(), number))
+        let mut secrets = Vec::new();
+        for one in members {
+            match &one.node.value {
+                Value::Text(value) => secrets.push(Secret {
+                    name: Spanned::new(one.key.clone(), one.name.clone()),
+                    value: value.clone(),
+                }),
+                Value::Broken => {}
+                _ => {
+                    let (shown, kind) = (one.name.escape_debug(), one.node.kind());
+                    let message = format!("the header `{shown}` must be a string, not {kind}");
+                    let help = format!("write it like `{}`", self.shape.line(key));
+                    self.findings.add(one.key.clone(), message, help);
+                }
+            }
+        }
+        // Two spellings of one header are reported at the later one.
+        secrets.sort_by_key(|secret| secret.name.span().start);
+        secrets
     }
 
     /// A table with keys of its own.
-    pub(super) fn table(&mut self, key: &'static str, example: &str) -> Option<Table<'t, '_>> {
-        let entry = self.take(key)?;
-        let path = join(&self.path, key);
-        entry.table(path, example, self.findings)
+    pub(super) fn table(&mut self, name: &'static str) -> Option<Table<'t, '_>> {
+        let (key, member) = self.take(name)?;
+        let Kind::Table(shape) = key.kind else {
+            debug_assert!(false, "{name} is not declared as a table");
+            return None;
+        };
+        let path = join(&self.path, name);
+        self.inside(key, member, path, shape)
     }
 
-    /// Every entry, for a table whose keys are names.
-    pub(super) fn names(self) -> (impl Iterator<Item = (&'t str, Entry<'t>)>, &'f mut Findings) {
-        (self.entries.into_iter(), self.findings)
+    /// Tables by their names, in the order of the file.
+    pub(super) fn named<T>(
+        &mut self,
+        name: &'static str,
+        mut read: impl FnMut(Spanned<String>, Table<'t, '_>) -> Option<T>,
+    ) -> Vec<T> {
+        let Some((key, member)) = self.take(name) else {
+            return Vec::new();
+        };
+        let (Kind::Named(shape), Value::Table(members)) = (&key.kind, &member.node.value) else {
+            self.wrong_table(key, member);
+            return Vec::new();
+        };
+        let mut members: Vec<_> = members.iter().collect();
+        members.sort_by_key(|member| member.key.start);
+        let mut all = Vec::new();
+        for one in members {
+            let name = Spanned::new(one.key.clone(), one.name.clone());
+            let path = join(key.name, &one.name);
+            let table = self.inside(key, one, path, shape);
+            all.extend(table.and_then(|table| read(name, table)));
+        }
+        all
+    }
+
+    /// Takes note of keys that mean nothing here and may be there all the same.
+    pub(super) fn ignore(&mut self, names: &[&str]) {
+        self.members
+            .retain(|member| !names.contains(&member.name.as_str()));
+    }
+
+    /// The place of a key that is there, asked for or not.
+    pub(super) fn find(&self, name: &str) -> Option<Range<usize>> {
+        let found = self.members.iter().find(|member| member.name == name);
+        found.map(|member| member.key.clone())
+    }
+
+    /// Reports unless exactly one of the keys is there that must be; before any is asked for.
+    pub(super) fn exactly_one(&mut self, owner: Range<usize>) {
+        let names = self.shape.one_of;
+        let found: Vec<_> = names.iter().filter_map(|name| self.find(name)).collect();
+        let owned = match self.path.as_str() {
+            "" => "the file".to_owned(),
+            path => format!("`{path}`"),
+        };
+        let first = names.first().and_then(|name| self.shape.key(name));
+        let line = first.map(|key| self.shape.line(key)).unwrap_or_default();
+        match (&found[..], names) {
+            ([], [name]) => self.findings.add(
+                owner,
+                format!("{owned} has no `{name}`"),
+                format!("add a line such as `{line}`"),
+            ),
+            ([], _) => self.findings.add(
+                owner,
+                format!("{owned} has neither `{}`", names.join("` nor `")),
+                format!("add a line such as `{line}`"),
+            ),
+            ([_, second, ..], _) => self.findings.add(
+                second.clone(),
+                format!("{owned} has both `{}`", names.join("` and `")),
+                "keep one of them",
+            ),
+            ([_], _) => {}
+        }
     }
 
     /// Reports the keys that nobody asked for.
     pub(super) fn finish(self) {
-        for (name, entry) in self.entries {
-            let shown = name.escape_debug();
+        let unasked = |key: &&Key| !self.asked.contains(&key.name);
+        let forgotten = self.shape.keys.iter().find(unasked);
+        debug_assert!(
+            forgotten.is_none(),
+            "declared and never read: {forgotten:?}"
+        );
+        let known: Vec<_> = self.shape.keys.iter().map(|key| key.name).collect();
+        for member in self.members {
+            let shown = member.name.escape_debug();
             let message = match self.path.as_str() {
                 "" => format!("unknown key `{shown}`"),
                 path => format!("unknown key `{shown}` in `{path}`"),
             };
-            let help = match suggest::nearest(name, &self.known) {
-                Some(key) => {
-                    if mask::HARMLESS.contains(&key) {
-                        self.findings.mask.reveal(entry.value.span());
+            let help = match suggest::nearest(&member.name, &known) {
+                Some(name) => {
+                    if self.shape.key(name).is_some_and(|key| key.open) {
+                        self.findings.mask.reveal(member.node.span.clone());
                     }
-                    format!("did you mean `{key}`?")
+                    format!("did you mean `{name}`?")
                 }
-                None => format!("the keys allowed here are `{}`", self.known.join("`, `")),
+                None => format!("the keys allowed here are `{}`", known.join("`, `")),
             };
-            self.findings.add(entry.key, message, help);
+            self.findings.add(member.key.clone(), message, help);
         }
     }
 
-    fn take(&mut self, key: &'static str) -> Option<Entry<'t>> {
-        self.known.push(key);
-        self.entries.remove(key)
-    }
-}
-
-// === impl Entry ===
-
-impl<'t> Entry<'t> {
-    /// The value as a string; `what` names it in the problem.
-    pub(super) fn string(
-        self,
-        what: &str,
-        example: &str,
-        findings: &mut Findings,
-    ) -> Option<Spanned<String>> {
-        let DeValue::String(text) = self.value.get_ref() else {
-            self.wrong_type(what, "a string", example, findings);
-            return None;
-        };
-        Some(Spanned::new(self.value.span(), text.to_string()))
+    fn take(&mut self, name: &'static str) -> Option<(&'static Key, &'t Member)> {
+        self.asked.push(name);
+        let key = self.shape.key(name);
+        debug_assert!(key.is_some(), "read and never declared: {name}");
+        let at = self.members.iter().position(|member| member.name == name)?;
+        Some((key?, self.members.remove(at)))
     }
 
-    /// The value as a table at `path`.
-    pub(super) fn table<'f>(
-        self,
+    fn inside(
+        &mut self,
+        key: &'static Key,
+        member: &'t Member,
         path: String,
-        example: &str,
-        findings: &'f mut Findings,
-    ) -> Option<Table<'t, 'f>> {
-        let DeValue::Table(table) = self.value.get_ref() else {
-            self.wrong_type(&format!("`{path}`"), "a table", example, findings);
+        shape: &'static Shape,
+    ) -> Option<Table<'t, '_>> {
+        let Value::Table(_) = member.node.value else {
+            let what = format!("`{path}`");
+            self.wrong(key, member, &what, "a table");
             return None;
         };
-        Some(Table::new(table, path, findings))
+        Some(Table {
+            path,
+            ..Table::top(&member.node, shape, self.text, self.findings)
+        })
+    }
+
+    fn reveal(&mut self, key: &Key, node: &Node) {
+        match (&key.kind, &node.value) {
+            (Kind::Url, _) => self.findings.mask.reveal_url(self.text, node.span.clone()),
+            (Kind::Urls, Value::Array(items)) => {
+                for item in items {
+                    self.findings.mask.reveal_url(self.text, item.span.clone());
+                }
+            }
+            _ if key.open => self.findings.mask.reveal(node.span.clone()),
+            _ => {}
+        }
+    }
+
+    fn wrong_table(&mut self, key: &Key, member: &Member) {
+        let what = format!("`{}`", join(&self.path, key.name));
+        self.wrong(key, member, &what, "a table");
+    }
+
+    fn wrong_type<T>(&mut self, key: &Key, member: &Member, wanted: &str) -> Option<T> {
+        self.wrong(key, member, &format!("`{}`", key.name), wanted);
+        None
     }
 
     /// Points at the key, because the value may be a secret, or a table that is elsewhere.
-    fn wrong_type(&self, what: &str, wanted: &str, example: &str, findings: &mut Findings) {
-        let got = match self.value.get_ref() {
-            DeValue::String(_) => "a string",
-            DeValue::Integer(_) => "an integer",
-            DeValue::Float(_) => "a float",
-            DeValue::Boolean(_) => "a boolean",
-            DeValue::Datetime(_) => "a date",
-            DeValue::Array(_) => "an array",
-            DeValue::Table(_) => "a table",
-        };
-        findings.add(
-            self.key.clone(),
-            format!("{what} must be {wanted}, not {got}"),
-            format!("write it like `{example}`"),
-        );
-    }
-}
-
-/// A key below a path, quoted where TOML would want it.
-pub(super) fn join(path: &str, key: &str) -> String {
-    let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    match (path, key.chars().all(bare)) {
-        ("", _) => key.to_owned(),
-        (_, true) => format!("{path}.{key}"),
-        (_, false) => format!("{path}.{key:?}"),
+    fn wrong(&mut self, key: &Key, member: &Member, what: &str, wanted: &str) {
+        if matches!(member.node.value, Value::Broken) {
+            return;
+        }
+        let message = format!("{what} must be {wanted}, not {}", member.node.kind());
+        let help = format!("write it like `{}`", self.shape.line(key));
+        self.findings.add(member.key.clone(), message, help);
     }
 }

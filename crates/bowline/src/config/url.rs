@@ -23,6 +23,10 @@ pub enum UrlProblem {
     Port,
     /// It has a character that URLs cannot have, or is far too long.
     Malformed,
+    /// One of several, separated by commas, does not start with a scheme and `://`.
+    PartNotAbsolute,
+    /// The same URL is among the endpoints twice.
+    Twice,
 }
 
 /// Reads the URL of a server; path and query stay as they are written, byte for byte.
@@ -67,6 +71,8 @@ impl UrlProblem {
             Self::Fragment => "the URL has a fragment, which is never sent to a server",
             Self::Port => "the URL's port is not a number from 1 to 65535",
             Self::Malformed => "the URL has a character that URLs cannot have, or is too long",
+            Self::PartNotAbsolute => "a URL between the commas has no scheme",
+            Self::Twice => "the endpoint is given twice",
         }
     }
 
@@ -81,6 +87,10 @@ impl UrlProblem {
             Self::Fragment => "remove the `#` and what follows it, or write the `#` as `%23`",
             Self::Port => "correct the port, or leave it out to use the scheme's own",
             Self::Malformed => "percent-encode spaces and other special characters",
+            Self::PartNotAbsolute => {
+                "write each endpoint in full; a comma that belongs to a URL is written `%2C`"
+            }
+            Self::Twice => "keep one of them",
         }
     }
 }

@@ -1,10 +1,10 @@
 //! How problems look, exactly.
 
-use super::Config;
+use super::{Config, parse, variable};
 
 #[track_caller]
 fn renders(text: &str, expected: &str) {
-    let errors = Config::parse("bowline.toml", text).unwrap_err();
+    let errors = parse(text).unwrap_err();
     assert_eq!(errors.to_string().trim_end(), expected.trim(), "\n{errors}");
 }
 
@@ -47,7 +47,7 @@ error: unknown key `colour`
 3 | colour = ****
   | ^^^^^^
   |
-  = help: the keys allowed here are `listen`, `admin`, `store`, `limits`, `servers`
+  = help: the keys allowed here are `listen`, `admin`, `stop_timeout`, `store`, `limits`, `servers`, `callers`
 
 error: `sessions` must be at least 1
  --> bowline.toml:6:12
@@ -170,14 +170,14 @@ error: unknown key `ü`
 2 |     "ü" = *
   |     ^^^
   |
-  = help: the keys allowed here are `listen`, `admin`, `store`, `limits`, `servers`
+  = help: the keys allowed here are `listen`, `admin`, `stop_timeout`, `store`, `limits`, `servers`, `callers`
 "#,
     );
 }
 
 #[test]
 fn colour_adds_escapes_and_nothing_else() {
-    let errors = Config::parse("bowline.toml", "x = 1\ny = 2").unwrap_err();
+    let errors = parse("x = 1\ny = 2").unwrap_err();
     let coloured = errors.render(true);
     assert!(coloured.contains("\u{1b}["));
     assert!(!errors.render(false).contains('\u{1b}'));
@@ -194,6 +194,6 @@ fn colour_adds_escapes_and_nothing_else() {
 
 #[test]
 fn a_source_name_cannot_steer_the_terminal() {
-    let errors = Config::parse("\u{1b}[31m.toml", "x = 1").unwrap_err();
+    let errors = Config::parse("\u{1b}[31m.toml", "x = 1", &variable).unwrap_err();
     assert!(!errors.to_string().contains('\u{1b}'));
 }

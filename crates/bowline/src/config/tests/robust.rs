@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::Config;
+use super::parse;
 
 const VALID: &str = r#"listen = "127.0.0.1:6270"
 admin = "off"
@@ -14,12 +14,18 @@ session_idle = "30m"
 url = "https://mcp.example.com/mcp?x=é"
 headers = { Authorization = "Bearer x", "X-漢" = '''y''' }
 [servers."b.c"]
-url = "http://h"
+endpoints = ["http://h", "http://${HOST}/${NONE:-é}"]
 connect_timeout = "10s"
+health = { every = "5s", get = "/x" }
+[callers.x]
+key = "$${é}${TOKEN}"
 "#;
 
+const EDITOR: &str = r#" {"mcpServers": {"a": {"type": "http", "url": "https://${HOST}/é",
+  "headers": {"X": "漢${TOKEN}", "Y": "\"}}, "b": {"command": "npx", "disabled": true}}}"#;
+
 fn parses_or_reports(text: &str) {
-    let Err(errors) = Config::parse("bowline.toml", text) else {
+    let Err(errors) = parse(text) else {
         return;
     };
     assert!(!errors.is_empty());
@@ -38,9 +44,9 @@ fn parses_or_reports(text: &str) {
 }
 
 /// A valid file with some stretches replaced by other text.
-fn mutated() -> impl Strategy<Value = String> {
+fn mutated(valid: &'static str) -> impl Strategy<Value = String> {
     let new = prop_oneof![
-        "[\"'={}\\[\\],.#\\\\\n\r\t :@/0-9a-z\u{0}é漢-]{0,4}",
+        "[\"'=$:{}\\[\\],.#\\\\\n\r\t :@/0-9a-z\u{0}é漢-]{0,4}",
         prop::sample::select(vec![
             "\"\"\"",
             "'''",
@@ -53,7 +59,7 @@ fn mutated() -> impl Strategy<Value = String> {
     ];
     let edit = (any::<prop::sample::Index>(), 0..6_usize, new);
     prop::collection::vec(edit, 1..5).prop_map(|edits| {
-        let mut chars: Vec<char> = VALID.chars().collect();
+        let mut chars: Vec<char> = valid.chars().collect();
         for (at, removed, new) in edits {
             let start = at.index(chars.len() + 1);
             let end = (start + removed).min(chars.len());
@@ -75,7 +81,12 @@ proptest! {
     }
 
     #[test]
-    fn mutated_files(text in mutated()) {
+    fn mutated_files(text in mutated(VALID)) {
+        parses_or_reports(&text);
+    }
+
+    #[test]
+    fn mutated_json(text in mutated(EDITOR)) {
         parses_or_reports(&text);
     }
 }

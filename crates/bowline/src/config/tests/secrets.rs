@@ -1,6 +1,6 @@
 //! No error, rendered or as `Debug`, shows a secret of the file.
 
-use super::{Config, good, server};
+use super::{good, parse, server};
 
 const SECRETS: [&str; 3] = ["s3cret", "hunter2", "k3y"];
 
@@ -16,12 +16,22 @@ connect_timeout = "10s"
 X-Key = """
 k3y"""
 [servers.a-b]
-url = 'http://h/'
+endpoints = ['http://h/mcp/hunter2', "http://i/${TOKEN}"]
+health = { get = "/k3y" }
+[callers.ada]
+key = "hunter2hunter2hunter2"
 "#;
+
+/// The same as an editor has it.
+const EDITOR: &str = r#"{"mcpServers": {
+  "a": {"type": "http", "url": "https://mcp.example.com/mcp/hunter2?key=k3y",
+    "headers": {"Authorization": "Bearer s3cret", "X-A": "${TOKEN}"}},
+  "b": {"url": "http://h/", "description": "hunter2"}
+}}"#;
 
 #[track_caller]
 fn hides(text: &str) {
-    if let Err(errors) = Config::parse("bowline.toml", text) {
+    if let Err(errors) = parse(text) {
         for shown in [
             errors.render(false),
             errors.render(true),
@@ -39,7 +49,7 @@ fn hides(text: &str) {
 
 #[track_caller]
 fn fails_and_hides(text: &str) {
-    assert!(Config::parse("bowline.toml", text).is_err(), "{text}");
+    assert!(parse(text).is_err(), "{text}");
     hides(text);
 }
 
@@ -80,6 +90,23 @@ fn values_of_headers() {
 }
 
 #[test]
+fn keys_of_callers() {
+    for lines in [
+        "key = \"hunter2\"",
+        "key = \"hunter2hunter2hunter2\\n\"",
+        "key = [\"hunter2\"]",
+        "key = hunter2",
+        "key_sha256 = \"hunter2\"",
+        "keys = \"hunter2\"",
+        "key = \"hunter2${NONE}\"",
+        "key = \"${NONE:-hunter2}\"",
+        "key = \"${TOKEN} \"",
+    ] {
+        fails_and_hides(&format!("[callers.a]\n{lines}\n"));
+    }
+}
+
+#[test]
 fn parts_of_urls() {
     for url in [
         "https://ada:hunter2@h/mcp",
@@ -95,6 +122,7 @@ fn parts_of_urls() {
         fails_and_hides(&format!("[servers.a]\nurl = \"{url}\""));
         fails_and_hides(&format!("[servers.a]\nurl = [\"{url}\"]"));
         fails_and_hides(&format!("servers.a = {{ url = '{url}', x = 1 }}"));
+        fails_and_hides(&format!("[servers.a]\nendpoints = ['http://h', '{url}']"));
         fails_and_hides(&format!("[servers.a]\nurl = {url}"));
         fails_and_hides(&format!("[servers.a]\nurl = \"{url}"));
     }
@@ -105,13 +133,15 @@ fn parts_of_urls() {
 /// Every edit of one character, at every place, with every character that means something in TOML.
 #[test]
 fn every_slip_of_the_pen() {
-    good(FULL);
-    for (at, c) in FULL.char_indices() {
-        let (before, after) = (&FULL[..at], &FULL[at + c.len_utf8()..]);
-        hides(&format!("{before}{after}"));
-        for new in "\"'={}[],.#\\\n: @/x\0é".chars() {
-            hides(&format!("{before}{new}{after}"));
-            hides(&format!("{before}{new}{c}{after}"));
+    for full in [FULL, EDITOR] {
+        good(full);
+        for (at, c) in full.char_indices() {
+            let (before, after) = (&full[..at], &full[at + c.len_utf8()..]);
+            hides(&format!("{before}{after}"));
+            for new in "\"'={}[],.#\\\n: @/x\0é".chars() {
+                hides(&format!("{before}{new}{after}"));
+                hides(&format!("{before}{new}{c}{after}"));
+            }
         }
     }
 }

@@ -32,7 +32,11 @@ fn server_names_need_no_escaping() {
 fn a_server_has_a_url() {
     assert_eq!(
         wrong("[servers.a]"),
-        (1, 10, "`servers.a` has no `url`".to_owned())
+        (
+            1,
+            10,
+            "`servers.a` has neither `url` nor `endpoints`".to_owned()
+        )
     );
 }
 

@@ -1,0 +1,103 @@
+//! A server as meant: where it is, how it is reached and how it is looked after.
+
+use http::Uri;
+use http::uri::PathAndQuery;
+use toml::Spanned;
+
+use super::{headers, value};
+use crate::config::read::Texts;
+use crate::config::report::Findings;
+use crate::config::{Health, Server, ServerName, UrlProblem, Way, file, url};
+
+/// A server and its name; `None` when one of the two, or the place, cannot be used.
+pub(super) fn check(
+    written: file::Server,
+    findings: &mut Findings,
+) -> Option<(ServerName, Server)> {
+    let name = written.name.get_ref().parse::<ServerName>();
+    if let Err(problem) = &name {
+        findings.add(written.name.span(), problem.what(), problem.help());
+    }
+    let url = written.url.and_then(|written| one_url(&written, findings));
+    let endpoints = written
+        .endpoints
+        .and_then(|written| endpoints(&written, findings));
+    let way = match (url, endpoints) {
+        (Some(url), _) => Some(Way::Url(url)),
+        (None, Some(endpoints)) => Some(Way::Endpoints(endpoints)),
+        (None, None) => None,
+    };
+    let headers = headers::check(written.headers, findings);
+    let forward_headers = written.forward_headers.map(Spanned::into_inner);
+    let forward_headers = headers::check_forwarded(forward_headers, &headers, findings);
+    let timeout = written.connect_timeout.as_ref();
+    let default = Server::CONNECT_TIMEOUT;
+    let connect_timeout = value::duration("connect_timeout", timeout, default, findings);
+    let call_timeout = written.call_timeout.as_ref();
+    let call_timeout = value::optional_duration("call_timeout", call_timeout, findings);
+    let health = health(&written.health, findings);
+    let server = Server {
+        headers,
+        forward_headers,
+        connect_timeout,
+        call_timeout,
+        health,
+        ..Server::at(way?)
+    };
+    Some((name.ok()?, server))
+}
+
+fn one_url(written: &Spanned<String>, findings: &mut Findings) -> Option<Uri> {
+    let report =
+        |problem: &UrlProblem| findings.add(written.span(), problem.what(), problem.help());
+    url::parse(written.get_ref()).inspect_err(report).ok()
+}
+
+fn endpoints(written: &Texts, findings: &mut Findings) -> Option<Vec<Uri>> {
+    if written.get_ref().is_empty() {
+        findings.add(
+            written.span(),
+            "`endpoints` is empty",
+            "add at least one, such as `endpoints = [\"http://10.0.0.1:8000/mcp\"]`",
+        );
+        return None;
+    }
+    let mut endpoints = Vec::new();
+    for one in written.get_ref() {
+        let Some(uri) = one_url(one, findings) else {
+            continue;
+        };
+        if endpoints.contains(&uri) {
+            let problem = UrlProblem::Twice;
+            findings.add(one.span(), problem.what(), problem.help());
+        }
+        endpoints.push(uri);
+    }
+    Some(endpoints)
+}
+
+fn health(written: &file::Health, findings: &mut Findings) -> Health {
+    let default = Health::default();
+    Health {
+        every: value::duration("every", written.every.as_ref(), default.every, findings),
+        get: written
+            .get
+            .as_ref()
+            .and_then(|written| path(written, findings)),
+    }
+}
+
+fn path(written: &Spanned<String>, findings: &mut Findings) -> Option<PathAndQuery> {
+    let text = written.get_ref();
+    // A fragment would be dropped silently.
+    let plain = text.starts_with('/') && !text.contains('#');
+    let path = text.parse().ok().filter(|_| plain);
+    if path.is_none() {
+        findings.add(
+            written.span(),
+            "`get` is not a path",
+            "write a path that starts with `/`, such as `/healthz`; host and port are the endpoint's",
+        );
+    }
+    path
+}

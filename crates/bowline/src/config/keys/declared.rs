@@ -1,0 +1,168 @@
+//! Every key that there is.
+
+use super::{Key, Kind, Shape};
+
+/// The smallest `body_bytes` with which a client can still start a session.
+pub(in crate::config) const SMALLEST_BODY: u32 = 1024;
+
+/// The file itself.
+pub(in crate::config) static FILE: Shape = Shape::new(&[
+    Key::new(
+        "listen",
+        Kind::Text,
+        "Where MCP clients connect: an IP address and a port.",
+    )
+    .default(r#""127.0.0.1:6270""#)
+    .open(),
+    Key::new(
+        "admin",
+        Kind::Text,
+        "Where health and metrics are served: an IP address and a port, or `off`.",
+    )
+    .default(r#""127.0.0.1:6271""#)
+    .open(),
+    Key::new(
+        "stop_timeout",
+        Kind::Text,
+        "How long answers that are under way may take once the gateway was told to stop.",
+    )
+    .default(r#""30s""#)
+    .open(),
+    Key::new("store", Kind::Table(&STORE), "Where sessions are kept."),
+    Key::new(
+        "limits",
+        Kind::Table(&LIMITS),
+        "How much the gateway takes on before it refuses.",
+    ),
+    Key::new(
+        "servers",
+        Kind::Named(&SERVER),
+        "The MCP servers behind the gateway; clients reach each at `/mcp/NAME`.",
+    ),
+    Key::new(
+        "callers",
+        Kind::Named(&CALLER),
+        "Who may use the gateway; nobody is asked for a key when there are none.",
+    ),
+]);
+
+static STORE: Shape = Shape::new(&[Key::new(
+    "kind",
+    Kind::Choice(&["memory"]),
+    "`memory`: in this process; sessions end with it.",
+)
+.default(r#""memory""#)
+.open()]);
+
+static LIMITS: Shape = Shape::new(&[
+    Key::new(
+        "sessions",
+        Kind::Integer(1),
+        "Sessions kept at the same time.",
+    )
+    .default("100000")
+    .open(),
+    Key::new(
+        "streams",
+        Kind::Integer(1),
+        "Event streams open at the same time.",
+    )
+    .default("20000")
+    .open(),
+    Key::new(
+        "body_bytes",
+        Kind::Integer(SMALLEST_BODY),
+        "The largest body of one message, in bytes.",
+    )
+    .default("8388608")
+    .open(),
+    Key::new(
+        "session_idle",
+        Kind::Text,
+        "How long a session is kept after its last use.",
+    )
+    .default(r#""30m""#)
+    .open(),
+]);
+
+static SERVER: Shape = Shape::new(&[
+    Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint, or that of a balancer in front of it.")
+        .example(r#""https://mcp.example.com/mcp""#),
+    Key::new("endpoints", Kind::Urls, "Instead of `url`: the endpoint of each replica; Bowline is the balancer, and a session stays with its replica.")
+        .example(r#"["http://10.0.0.1:8000/mcp", "http://10.0.0.2:8000/mcp"]"#),
+    Key::new("headers", Kind::Secrets, "Headers added to every request to the server.")
+        .example(r#"{ Authorization = "Bearer ..." }"#),
+    Key::new("forward_headers", Kind::Texts, "Names of the client's headers that are passed on to the server; all others stay here.")
+        .default("[]")
+        .example(r#"["x-tenant"]"#)
+        .open(),
+    Key::new("connect_timeout", Kind::Text, "How long to wait for a connection.")
+        .default(r#""10s""#)
+        .open(),
+    Key::new("call_timeout", Kind::Text, "How long a call may go without an answer or progress; for ever when left out.")
+        .example(r#""60s""#)
+        .open(),
+    Key::new("health", Kind::Table(&HEALTH), "How the server's endpoints are looked after.")
+        .example(r#"{ every = "5s", get = "/healthz" }"#),
+])
+.one_of(&["url", "endpoints"]);
+
+static HEALTH: Shape = Shape::new(&[
+    Key::new(
+        "every",
+        Kind::Text,
+        "How often an endpoint is looked at, and how often its name is looked up anew.",
+    )
+    .default(r#""5s""#)
+    .open(),
+    // A path can hold a token, so it is not open.
+    Key::new(
+        "get",
+        Kind::Text,
+        "The path to GET; without it, a connection is enough.",
+    )
+    .example(r#""/healthz""#),
+]);
+
+static CALLER: Shape = Shape::new(&[
+    Key::new(
+        "key",
+        Kind::Text,
+        "The key that the caller sends as `Authorization: Bearer KEY`; at least 16 characters.",
+    )
+    .example(r#""${ALICE_KEY}""#),
+    Key::new(
+        "key_sha256",
+        Kind::Text,
+        "Instead of `key`: its SHA-256 hash in hexadecimal, so that the file holds no secret.",
+    )
+    .example(r#""9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08""#),
+])
+.one_of(&["key", "key_sha256"]);
+
+/// The JSON file of an editor.
+pub(in crate::config) static EDITOR: Shape = Shape::json(&[Key::new(
+    "mcpServers",
+    Kind::Named(&EDITOR_SERVER),
+    "The MCP servers.",
+)
+.example(r#"{"files": {"url": "https://mcp.example.com/mcp"}}"#)])
+.one_of(&["mcpServers"]);
+
+static EDITOR_SERVER: Shape = Shape::json(&[
+    Key::new("type", Kind::Text, "The transport.")
+        .example(r#""http""#)
+        .open(),
+    Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint.")
+        .example(r#""https://mcp.example.com/mcp""#),
+    Key::new("headers", Kind::Secrets, "Headers added to every request.")
+        .example(r#"{"Authorization": "Bearer ..."}"#),
+    Key::new("disabled", Kind::Flag, "Whether to leave the server out.").example("true"),
+])
+.one_of(&["url"]);
+
+/// A key of this name in some table of the TOML file, if there is one.
+pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {
+    let shapes = [&FILE, &STORE, &LIMITS, &SERVER, &HEALTH, &CALLER];
+    shapes.iter().find_map(|shape| shape.key(name))
+}

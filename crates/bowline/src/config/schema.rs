@@ -1,0 +1,88 @@
+//! The JSON Schema of the TOML file, made from the declaration that the reader uses.
+//!
+//! Editors check and complete a file with it. It says which keys there are and of which type;
+//! what a string must look like inside is left to `bowline check`, because any string may have a
+//! `${VARIABLE}` in it.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{FILE, Key, Kind, Shape};
+
+/// What a server or a caller may be called.
+const NAME: &str = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$";
+
+/// The JSON Schema (draft 2020-12) of the TOML file.
+pub fn schema() -> Value {
+    let mut schema = table(&FILE);
+    schema.insert(
+        "$schema".to_owned(),
+        "https://json-schema.org/draft/2020-12/schema".into(),
+    );
+    schema.insert("title".to_owned(), "Bowline's configuration".into());
+    schema.into()
+}
+
+fn table(shape: &Shape) -> Map<String, Value> {
+    let keys = shape.keys.iter();
+    let properties: Map<_, _> = keys
+        .map(|key| (key.name.to_owned(), property(key).into()))
+        .collect();
+    let mut schema = object(json!({
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    }));
+    if !shape.one_of.is_empty() {
+        let one = |name: &&str| json!({ "required": [name] });
+        let one_of = shape.one_of.iter().map(one).collect();
+        schema.insert("oneOf".to_owned(), Value::Array(one_of));
+    }
+    schema
+}
+
+fn property(key: &Key) -> Map<String, Value> {
+    let mut schema = match &key.kind {
+        Kind::Text | Kind::Url => object(json!({ "type": "string" })),
+        Kind::Choice(choices) => object(json!({
+            "type": "string",
+            "anyOf": [{ "enum": choices }, { "pattern": r"\$\{" }],
+        })),
+        Kind::Urls => object(
+            json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "uniqueItems": true }),
+        ),
+        Kind::Texts => {
+            object(json!({ "type": "array", "items": { "type": "string" }, "uniqueItems": true }))
+        }
+        Kind::Integer(least) => object(json!({ "type": "integer", "minimum": least })),
+        Kind::Flag => object(json!({ "type": "boolean" })),
+        Kind::Secrets => {
+            object(json!({ "type": "object", "additionalProperties": { "type": "string" } }))
+        }
+        Kind::Table(shape) => table(shape),
+        Kind::Named(shape) => object(json!({
+            "type": "object",
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": table(shape),
+        })),
+    };
+    schema.insert("description".to_owned(), key.about.into());
+    if let Some(default) = key.default.and_then(literal) {
+        schema.insert("default".to_owned(), default);
+    }
+    if let Some(example) = literal(key.example) {
+        schema.insert("examples".to_owned(), json!([example]));
+    }
+    schema
+}
+
+/// A value that TOML and JSON write alike.
+fn literal(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}

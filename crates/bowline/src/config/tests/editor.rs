@@ -1,0 +1,162 @@
+//! The JSON of editors.
+
+use super::{Way, good, parse, wrong};
+
+fn in_server(members: &str) -> String {
+    format!("{{\"mcpServers\": {{\"a\": {{{members}}}}}}}")
+}
+
+#[test]
+fn what_editors_write() {
+    let config = good(
+        "\u{feff} \n{
+  \"mcpServers\": {
+    \"files\": {\"type\": \"http\", \"url\": \"https://h/mcp\", \"headers\": {\"Authorization\": \"Bearer x\"}},
+    \"b\": {\"url\": \"http://h\\/mcp\", \"disabled\": false, \"autoApprove\": [\"x\"], \"alwaysAllow\": [],
+          \"timeout\": 60, \"env\": {}, \"description\": \"\"},
+    \"c\": {\"type\": \"streamable-http\", \"url\": \"http://h\"},
+    \"d\": {\"type\": \"streamableHttp\", \"url\": \"http://h\"},
+    \"e\": {\"command\": \"npx\", \"args\": [\"-y\"], \"disabled\": true}
+  }
+}\n",
+    );
+    let names: Vec<_> = config.servers.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["b", "c", "d", "files"]);
+    let files = &config.servers["files"];
+    assert_eq!(files.headers["authorization"], "Bearer x");
+    assert!(matches!(&files.way, Way::Url(url) if url == "https://h/mcp"));
+    assert_eq!(config.servers["b"].way.urls()[0].path(), "/mcp");
+    assert!(good("{\"mcpServers\": {}}").servers.is_empty());
+}
+
+#[test]
+fn what_is_not_supported_yet_is_said() {
+    let stdio = "servers that are started as a command (stdio) are not supported yet";
+    let found = wrong(&in_server(
+        r#""command": "npx", "args": ["x"], "env": {"A": "b"}"#,
+    ));
+    assert_eq!(found, (1, 23, stdio.to_owned()));
+    assert_eq!(wrong(&in_server(r#""type": "stdio", "x": 1"#)).2, stdio);
+    let (_, column, message) = wrong(&in_server(r#""type": "sse", "url": "http://h/sse""#));
+    assert_eq!(
+        (column, message.as_str()),
+        (
+            31,
+            "servers with the older HTTP+SSE transport are not supported yet"
+        )
+    );
+    assert_eq!(
+        wrong(&in_server(r#""type": "ws", "url": "http://h""#)).2,
+        "there is no such `type` of server"
+    );
+    for other in ["serverUrl", "httpUrl"] {
+        let members = format!("\"{other}\": \"http://h\"");
+        let found = wrong(&in_server(&members));
+        assert_eq!(found.2, "the server's address must be called `url`");
+    }
+}
+
+#[test]
+fn all_problems_at_once_with_their_places() {
+    let text = r#"{
+  "mcpServers": {
+    "a b": {"url": "https://h/mcp"},
+    "files": {"type": 1, "url": "https://ada:hunter2@h/mcp", "headers": {"Cookie": "s3cret", "X": ["k3y"]}},
+    "web": {"uri": "https://h/hunter2", "headers": "s3cret"},
+    "web": true
+  },
+  "inputs": []
+}"#;
+    let errors = parse(text).unwrap_err();
+    let found: Vec<_> = errors
+        .iter()
+        .map(|problem| (problem.line(), problem.column(), problem.message()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (
+                3,
+                5,
+                "the server's name has a character that names cannot have"
+            ),
+            (4, 15, "`type` must be a string, not an integer"),
+            (4, 33, "the URL has a user name or password in it"),
+            (
+                4,
+                74,
+                "the header `Cookie` is set by Bowline: cookies are kept per session"
+            ),
+            (4, 94, "the header `X` must be a string, not an array"),
+            (5, 5, "`mcpServers.web` has no `url`"),
+            (5, 13, "unknown key `uri` in `mcpServers.web`"),
+            (
+                5,
+                41,
+                "`mcpServers.web.headers` must be a table, not a string"
+            ),
+            (6, 5, "the key `web` is given twice"),
+            (6, 5, "`mcpServers.web` must be a table, not a boolean"),
+            (8, 3, "unknown key `inputs`"),
+        ]
+    );
+    let shown = errors.to_string();
+    for secret in ["hunter2", "s3cret", "k3y"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+#[test]
+fn how_it_looks() {
+    let text = "{\"mcpServers\": {\"a\": {\n  \"url\": \"https://h/hunter2\",\n  \"header\": {\"X\": \"${TOKEN}\"}}}}";
+    assert_eq!(
+        parse(text).unwrap_err().to_string(),
+        r#"
+error: unknown key `header` in `mcpServers.a`
+ --> bowline.toml:3:3
+  |
+3 |   "header": {"X": "${TOKEN}"}}}}
+  |   ^^^^^^^^
+  |
+  = help: did you mean `headers`?"#
+            .trim_start()
+    );
+    let text = "{\"mcpServers\": {\"a\": {\n  \"url\": \"https://h/hunter2\"\n  \"headers\": {\"X\": \"s3cret\"}}}}";
+    assert_eq!(
+        parse(text).unwrap_err().to_string(),
+        r#"
+error: this is not valid JSON: expected `,` or `}`
+ --> bowline.toml:3:3
+  |
+3 |   "headers": {"*": "******"}}}}
+  |   ^
+  |
+  = help: correct the syntax, such as a missing comma or quote; JSON has no comments"#
+            .trim_start()
+    );
+}
+
+#[test]
+fn what_is_not_json() {
+    for text in [
+        "{",
+        "{]",
+        "{\"mcpServers\": {}} x",
+        "{\"a\": \"\\q\"}",
+        "{'a': 1}",
+        "{\n\n",
+    ] {
+        let (.., message) = wrong(text);
+        assert!(message.starts_with("this is not valid JSON: "), "{message}");
+    }
+    let half = wrong("{\"mcpServers\": {\"a\": {\"url\": \"\\ud800\"}}}");
+    assert_eq!(half.1, 30);
+    assert!(half.2.starts_with("this is not valid JSON: "), "{}", half.2);
+    assert_eq!(wrong("{}").2, "the file has no `mcpServers`");
+    let deep = format!(
+        "{{\"mcpServers\": {}1{}}}",
+        "[".repeat(9000),
+        "]".repeat(9000)
+    );
+    assert_eq!(wrong(&deep).2, "`mcpServers` must be a table, not an array");
+}

@@ -1,0 +1,146 @@
+//! The schema says what the reader accepts.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::super::keys::{FILE, Kind, Shape};
+use super::super::schema;
+use super::{Config, good, parse};
+
+/// Every key with its example, one of each that exclude each other.
+fn examples(shape: &Shape, path: &str, choice: usize, text: &mut String) {
+    let wanted = |name: &str| {
+        let excluding = shape.one_of.iter().position(|one| *one == name);
+        excluding.is_none_or(|at| at == choice)
+    };
+    let keys = || shape.keys.iter().filter(|key| wanted(key.name));
+    for key in keys() {
+        if !matches!(key.kind, Kind::Table(_) | Kind::Named(_)) {
+            writeln!(text, "{}", shape.line(key)).unwrap();
+        }
+    }
+    for key in keys() {
+        let (below, shape) = match key.kind {
+            Kind::Table(shape) => (format!("{path}{}", key.name), shape),
+            Kind::Named(shape) => (format!("{path}{}.one", key.name), shape),
+            _ => continue,
+        };
+        writeln!(text, "[{below}]").unwrap();
+        examples(shape, &format!("{below}."), choice, text);
+    }
+}
+
+#[test]
+fn every_example_is_right() {
+    for choice in [0, 1] {
+        let mut text = String::new();
+        examples(&FILE, "", choice, &mut text);
+        let text = text.replace("${ALICE_KEY}", "${TOKEN}");
+        let config = good(&text);
+        assert_eq!((config.servers.len(), config.callers.len()), (1, 1));
+    }
+}
+
+/// Collects `key = default` for every table that is not behind a name.
+fn defaults(shape: &Shape, path: &str, text: &mut String) {
+    for key in shape.keys {
+        match (&key.kind, key.default) {
+            (Kind::Table(shape), _) => defaults(shape, &format!("{path}{}.", key.name), text),
+            (_, Some(default)) => writeln!(text, "{path}{} = {default}", key.name).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_default_is_the_default() {
+    let mut text = String::new();
+    defaults(&FILE, "", &mut text);
+    assert!(text.lines().count() >= 8, "{text}");
+    assert_eq!(good(&text), Config::default());
+
+    let Kind::Named(server) = FILE.key("servers").unwrap().kind else {
+        panic!("servers have names");
+    };
+    let mut text = "[servers.a]\nurl = \"http://h\"\n".to_owned();
+    defaults(server, "", &mut text);
+    assert_eq!(good(&text), good("[servers.a]\nurl = \"http://h\"\n"));
+}
+
+/// Every key of the schema, as a path; `*` stands for a name.
+fn paths(schema: &Value, path: &str, found: &mut Vec<String>) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        assert!(property["description"].is_string(), "{path}{name}");
+        found.push(format!("{path}{name}"));
+        paths(property, &format!("{path}{name}."), found);
+        paths(
+            &property["additionalProperties"],
+            &format!("{path}{name}.*."),
+            found,
+        );
+    }
+    if schema["properties"].is_object() {
+        assert_eq!(schema["additionalProperties"], false, "{path}");
+    }
+}
+
+#[test]
+fn every_key_is_there() {
+    let schema = schema();
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
+    let mut found = Vec::new();
+    paths(&schema, "", &mut found);
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "admin",
+            "callers",
+            "callers.*.key",
+            "callers.*.key_sha256",
+            "limits",
+            "limits.body_bytes",
+            "limits.session_idle",
+            "limits.sessions",
+            "limits.streams",
+            "listen",
+            "servers",
+            "servers.*.call_timeout",
+            "servers.*.connect_timeout",
+            "servers.*.endpoints",
+            "servers.*.forward_headers",
+            "servers.*.headers",
+            "servers.*.health",
+            "servers.*.health.every",
+            "servers.*.health.get",
+            "servers.*.url",
+            "stop_timeout",
+            "store",
+            "store.kind",
+        ]
+    );
+    let server = &schema["properties"]["servers"]["additionalProperties"];
+    assert_eq!(server["oneOf"][1]["required"][0], "endpoints");
+    assert_eq!(schema["properties"]["listen"]["default"], "127.0.0.1:6270");
+}
+
+/// The reader knows a key if and only if the schema has it.
+#[test]
+fn no_other_key_is_accepted() {
+    let mut found = Vec::new();
+    paths(&schema(), "", &mut found);
+    for path in found {
+        let key = path.replace('*', "a");
+        let unknown = |key: &str| {
+            // A date is of the wrong type for every key, so each is either that or unknown.
+            let errors = parse(&format!("{key} = 1979-05-27")).unwrap_err();
+            errors.to_string().contains("unknown key")
+        };
+        assert!(!unknown(&key), "{key}");
+        assert!(unknown(&format!("{key}x")), "{key}x");
+    }
+}
