@@ -140,6 +140,24 @@ def gateway(name, upstream):
     return Process("bowline", [binary("bowline"), "serve", *options])
 
 
+def client_run(scenario):
+    """A client's scenario on server-everything, direct and, unless told not to, through the gateway.
+
+    `scenario` takes a URL and the status that an ended session has there.
+    """
+    with everything_server() as server:
+        url = url_of(server, "/mcp")
+        print("direct", flush=True)
+        # server-everything answers 400 where the specification wants 404.
+        scenario(url, 400)
+        if "--direct" in sys.argv[1:]:
+            return 0
+        with gateway("everything", url) as through:
+            print("through the gateway", flush=True)
+            scenario(url_of(through, "/mcp/everything"), 404)
+    return 0
+
+
 def main(run):
     """Runs `run`, which returns an exit code, so that every way out stops the children."""
     for number in (signal.SIGTERM, signal.SIGHUP):
