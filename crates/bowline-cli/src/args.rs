@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A session-keeping gateway for MCP.
 ///
@@ -24,12 +24,45 @@ pub(crate) enum Command {
     /// Without servers it runs a small built-in one, the demo, and prints what to try.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
+
+    /// Check the configuration and print what was understood
+    ///
+    /// Takes what `serve` takes. Ends with `ok`, or with all errors and code 2.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(ConfigArguments),
+
+    /// Print the JSON Schema of the configuration file
+    ///
+    /// For editors: in a TOML file, the line `#:schema bowline.schema.json` makes many of them
+    /// complete and check its keys.
+    Schema,
 }
 
-/// The options of `bowline serve`. What is given here wins over the file.
-#[derive(Debug, Default, Args)]
+/// The options of `bowline serve`.
+#[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// Read the configuration from this TOML file
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+
+    /// Write logs for people or for programs
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text per event
+    #[default]
+    Text,
+    /// A JSON object per event
+    Json,
+}
+
+/// What the configuration is made of. What is given here wins over the file.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ConfigArguments {
+    /// Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -42,8 +75,11 @@ pub(crate) struct ServeArguments {
     pub(crate) admin: Option<Admin>,
 
     /// Add an MCP server, or replace the file's server of that name; may be repeated
+    ///
+    /// With several URLs, separated by commas, they are replicas of one server: each session stays
+    /// with one of them.
     // The value is read by `plan`, because clap shows bad values and a URL may hold a secret.
-    #[arg(long = "server", value_name = "NAME=URL")]
+    #[arg(long = "server", value_name = "NAME=URL[,URL...]")]
     pub(crate) servers: Vec<String>,
 }
 
@@ -61,17 +97,26 @@ Examples:
   bowline serve --server files=http://127.0.0.1:8000/mcp
       Put the gateway in front of one server
   bowline serve --config bowline.toml
-      Run what the file says";
+      Run what the file says
+  bowline check --config bowline.toml
+      Say what is wrong with the file, or how it is understood";
 
 const SERVE_EXAMPLES: &str = "\
 Clients find each server at http://ADDR/mcp/NAME.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
+When the file changes, or on SIGHUP, the configuration is read again; one with errors changes nothing.
 
 Examples:
   bowline serve
   bowline serve --server files=http://127.0.0.1:8000/mcp
   bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
+  bowline serve --server files=http://10.0.0.1:8000/mcp,http://10.0.0.2:8000/mcp
   bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  bowline check --config bowline.toml
+  bowline check --config ~/.cursor/mcp.json";
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()

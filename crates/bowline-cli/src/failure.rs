@@ -57,7 +57,8 @@ impl Failure {
         }
     }
 
-    fn render(&self, colour: bool) -> String {
+    /// The failure as text, one or more lines.
+    pub(crate) fn render(&self, colour: bool) -> String {
         match self {
             Self::Usage(complaints) => complaints.iter().map(|one| one.render(colour)).collect(),
             Self::Config(errors) => errors.render(colour) + "\n",
@@ -83,6 +84,14 @@ impl Complaint {
         Self {
             message: message.into(),
             help: Some(help.into()),
+        }
+    }
+
+    /// The same with what to do about it.
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..self
         }
     }
 

@@ -1,29 +1,34 @@
 //! The `bowline` command: reads what it was told, runs the gateway, and says what went wrong.
 //!
 //! The gateway itself is the library `bowline`. Here are only the command line ([`args`], made
-//! into a configuration by [`plan`]), what people read ([`greeting`], [`failure`]), and the
-//! [`demo`] server that answers when no other server was named.
+//! into a configuration by [`plan`]), what people read ([`greeting`], [`summary`], [`failure`]),
+//! what asks a running gateway to change ([`signals`], [`watch`]), and the [`demo`] server that
+//! answers when no other server was named.
 
 mod args;
 mod demo;
+mod environment;
 mod failure;
 mod greeting;
+mod logs;
 mod plan;
 mod serve;
 mod signals;
+mod summary;
+mod watch;
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
-use self::args::{Arguments, Command};
+use self::args::{Arguments, Command, ServeArguments};
 use self::failure::Failure;
 use self::plan::Plan;
+use self::watch::Watch;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -37,39 +42,43 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Command::Serve(arguments) = arguments.command;
-    log_to_stderr()?;
-    let plan = Plan::new(&arguments)?;
+    match arguments.command {
+        Command::Serve(arguments) => serve(&arguments),
+        Command::Check(arguments) => {
+            let plan = Plan::new(&arguments, &environment::variable)?;
+            print(summary::Summary(&plan))
+        }
+        Command::Schema => print(format_args!("{:#}\n", bowline::config::schema())),
+    }
+}
+
+fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
+    logs::to_stderr(arguments.log_format)?;
+    // Before the file is read, so that no change after that goes unnoticed.
+    let watch = arguments.config.config.as_deref().map(Watch::new);
+    let plan = Plan::new(&arguments.config, &environment::variable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the threads of the gateway")?;
-    let served = runtime.block_on(serve::serve(plan));
+    let served = runtime.block_on(serve::serve(plan, &arguments.config, watch));
     // Dropping the runtime would wait for name lookups, which cannot be interrupted.
     runtime.shutdown_background();
     Ok(served?)
 }
 
+/// Prints what was asked for; a reader that has left (`bowline schema | head`) is no failure.
+fn print(text: impl Display) -> Result<ExitCode, Failure> {
+    let mut stdout = anstream::stdout().lock();
+    match write!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write").into())
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
 /// Whether people who read stderr see colours.
 fn colour() -> bool {
     AutoStream::choice(&io::stderr()) != ColorChoice::Never
-}
-
-fn log_to_stderr() -> Result<(), Failure> {
-    let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
-        .from_env()
-        .map_err(|error| {
-            let message = format!("the environment variable RUST_LOG cannot be used: {error}");
-            Failure::usage(message, "write it like `RUST_LOG=info,bowline=debug`")
-        })?;
-    tracing_subscriber::fmt()
-        .compact()
-        .with_env_filter(filter)
-        .with_ansi(colour())
-        .with_writer(io::stderr)
-        // Complaints about stderr would go to stderr, and panic when it is closed.
-        .log_internal_errors(false)
-        .init();
-    Ok(())
 }

@@ -3,11 +3,12 @@
 //! Flags win over the file. All bad `--server` flags are reported at once, and none with its URL.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::str::FromStr as _;
 
-use bowline::config::{Config, LoadError, Server, ServerName};
+use bowline::config::{Config, Environment, KeyHash, LoadError, Server, ServerName};
 
-use crate::args::{Admin, ServeArguments};
+use crate::args::{Admin, ConfigArguments};
 use crate::failure::{Complaint, Failure};
 
 /// What is to be served.
@@ -18,23 +19,31 @@ pub(crate) struct Plan {
     pub(crate) demo: bool,
 }
 
+/// The environment variable with the token that the operator's API asks for.
+const API_TOKEN: &str = "BOWLINE_API_TOKEN";
+
 const SERVER_HELP: &str = "write it like `--server files=http://127.0.0.1:8000/mcp`";
 
 // === impl Plan ===
 
 impl Plan {
     /// Reads the file, if there is one, and lets the flags win over it.
-    pub(crate) fn new(arguments: &ServeArguments) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        arguments: &ConfigArguments,
+        environment: &Environment<'_>,
+    ) -> Result<Self, Failure> {
         let servers = servers(&arguments.servers).map_err(Failure::Usage)?;
         let mut config = match &arguments.config {
             None => Config::default(),
-            Some(path) => Config::load(path).map_err(|error| match error {
+            Some(path) => Config::load(path, environment).map_err(|error| match error {
                 LoadError::Invalid(errors) => Failure::Config(errors),
-                error @ LoadError::Read { .. } => {
-                    Failure::Usage(vec![Complaint::from_error(&error)])
+                LoadError::Read { ref source, .. } => {
+                    let help = read_help(source.kind());
+                    Failure::Usage(vec![Complaint::from_error(&error).with_help(help)])
                 }
             })?,
         };
+        config.api_token = environment(API_TOKEN).map(|token| KeyHash::of(token.as_bytes()));
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
         if let Some(listen) = arguments.listen {
@@ -47,7 +56,7 @@ impl Plan {
         }
         if config.listen.port() != 0 && config.admin == Some(config.listen) {
             return Err(Failure::usage(
-                format!("clients and the operator cannot share {}", config.listen),
+                "clients and the operator cannot share an address",
                 "give `--listen` or `--admin` another port, or write `--admin off`",
             ));
         }
@@ -64,6 +73,16 @@ impl Plan {
                 demo: false,
             }),
         }
+    }
+}
+
+/// What to do about a file that cannot be read.
+fn read_help(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "correct the path; it is taken from where `bowline` is run",
+        io::ErrorKind::PermissionDenied => "let the user that runs Bowline read it",
+        io::ErrorKind::InvalidData => "save it as UTF-8",
+        _ => "give a file that can be read, or none to try the demo",
     }
 }
 

@@ -6,10 +6,14 @@
     reason = "what helpers meet fails the test"
 )]
 
+#[path = "cli/checking.rs"]
+mod checking;
 #[path = "cli/help.rs"]
 mod help;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/reloading.rs"]
+mod reloading;
 #[path = "cli/running.rs"]
 mod running;
 #[path = "cli/serving.rs"]

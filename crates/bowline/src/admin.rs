@@ -1,15 +1,17 @@
-//! The operator's listener: whether the gateway is up.
+//! The operator's listener: whether the gateway is up, how its servers feel, and its sessions.
 
 use std::sync::Arc;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 
 use crate::fault::Fault;
+use crate::front::caller::bearer_key;
 use crate::front::guard::Guard;
-use crate::front::{ReplyBody, json, refuse};
+use crate::front::{ReplyBody, json, refuse, whole};
 use crate::gateway::Shared;
+use crate::session::Session;
 use crate::upstream::{Endpoint, Upstream};
 
 /// Serves one request of an operator.
@@ -21,10 +23,18 @@ pub(crate) fn serve(
     if let Err(fault) = guard.check(request.uri(), request.headers()) {
         return refuse(&fault, None);
     }
-    match (request.method(), request.uri().path()) {
+    let path = request.uri().path();
+    if path.starts_with("/api/") && !may_use_api(shared, request.headers()) {
+        return refuse(&Fault::Unauthorized, None);
+    }
+    match (request.method(), path) {
         (&Method::GET | &Method::HEAD, "/health") => health(shared),
         (&Method::GET | &Method::HEAD, "/ready") => ready(shared),
-        (_, "/health" | "/ready") => refuse(&Fault::Method { allow: "GET, HEAD" }, None),
+        (&Method::GET | &Method::HEAD, "/metrics") => metrics(shared),
+        (&Method::GET | &Method::HEAD, "/api/sessions") => sessions(shared),
+        (_, "/health" | "/ready" | "/metrics" | "/api/sessions") => {
+            refuse(&Fault::Method { allow: "GET, HEAD" }, None)
+        }
         _ => refuse(&Fault::NoSuchPath, None),
     }
 }
@@ -82,4 +92,46 @@ fn ready(shared: &Shared) -> Response<ReplyBody> {
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
     json(status, serde_json::json!({"status": word}).to_string())
+}
+
+fn metrics(shared: &Shared) -> Response<ReplyBody> {
+    let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let body = shared.metrics.scrape(shared);
+    whole(
+        StatusCode::OK,
+        Some(HeaderValue::from_static(text)),
+        body.into(),
+    )
+}
+
+/// Whether a request may use the API: always, unless a token is set.
+fn may_use_api(shared: &Shared, headers: &HeaderMap) -> bool {
+    let Some(token) = &shared.api_token else {
+        return true;
+    };
+    bearer_key(headers).is_some_and(|key| token.is_of(key))
+}
+
+/// Every session, by its hash.
+fn sessions(shared: &Shared) -> Response<ReplyBody> {
+    let sessions: Vec<Value> = shared.table.all().iter().map(|one| session(one)).collect();
+    json(
+        StatusCode::OK,
+        serde_json::json!({"sessions": sessions}).to_string(),
+    )
+}
+
+fn session(session: &Session) -> Value {
+    let leg = &session.leg;
+    serde_json::json!({
+        "session": session.hash.to_string(),
+        "caller": session.caller.name(),
+        "server": leg.upstream.name.to_string(),
+        "endpoint": leg.endpoint.origin.to_string(),
+        "version": leg.version(),
+        "generation": leg.at.generation,
+        "streams": session.live_streams(),
+        "age_seconds": session.age().as_secs(),
+        "idle_seconds": session.idle_for().as_secs(),
+    })
 }

@@ -34,6 +34,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+
 pub use self::name::{NameProblem, ServerName};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
@@ -54,6 +56,8 @@ pub struct Config {
     pub servers: BTreeMap<ServerName, Server>,
     /// Who may use the gateway; nobody is asked for a key when this is empty.
     pub callers: BTreeMap<CallerName, Caller>,
+    /// What the operator's API asks for, if it asks for anything.
+    pub api_token: Option<KeyHash>,
     /// How long answers that are under way may take once the gateway was told to stop.
     pub stop_timeout: Duration,
 }
@@ -158,6 +162,7 @@ impl Default for Config {
             limits: Limits::default(),
             servers: BTreeMap::new(),
             callers: BTreeMap::new(),
+            api_token: None,
             stop_timeout: Duration::from_secs(30),
         }
     }
@@ -281,6 +286,11 @@ impl Default for Health {
 // === impl KeyHash ===
 
 impl KeyHash {
+    /// Whether this is the hash of that key, in a time that tells nothing of either.
+    pub fn is_of(&self, key: &[u8]) -> bool {
+        verify_slices_are_equal(&self.0, &Self::of(key).0).is_ok()
+    }
+
     /// The hash of this key.
     pub fn of(key: &[u8]) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key);

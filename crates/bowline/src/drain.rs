@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::gateway::Shared;
 use crate::session::Born;
 
-/// How long idle connections are kept for requests that are on their way.
-const LINGER: Duration = Duration::from_millis(500);
+/// How long idle connections are kept for requests that are on their way. HTTP/1.1 has no way to
+/// ask whether there is one.
+const LINGER: Duration = Duration::from_secs(2);
 /// How long streams that were ended may take to tell their clients.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -24,6 +26,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Drain {
     begun: CancellationToken,
     closed: CancellationToken,
+    /// The connections of clients.
+    connections: TaskTracker,
     timeout: Duration,
 }
 
@@ -32,6 +36,7 @@ impl Drain {
         Self {
             begun: CancellationToken::new(),
             closed: CancellationToken::new(),
+            connections: TaskTracker::new(),
             timeout,
         }
     }
@@ -39,6 +44,12 @@ impl Drain {
     /// From now on nobody new is let in.
     pub(crate) fn begin(&self) {
         self.begun.cancel();
+        self.connections.close();
+    }
+
+    /// Where a client's connection is served.
+    pub(crate) fn connections(&self) -> &TaskTracker {
+        &self.connections
     }
 
     /// From now on connections close as soon as nothing is under way on them.
@@ -77,7 +88,8 @@ pub(crate) async fn drain(shared: &Shared) {
     for session in shared.table.all() {
         session.end_stream(&Born::Standalone);
     }
-    tokio::time::sleep(LINGER.min(shared.drain.timeout)).await;
+    let all_gone = shared.drain.connections.wait();
+    drop(tokio::time::timeout(LINGER.min(shared.drain.timeout), all_gone).await);
     shared.drain.close();
     shared
         .routes
@@ -85,18 +97,17 @@ pub(crate) async fn drain(shared: &Shared) {
         .values()
         .for_each(|upstream| upstream.drop_idle_connections());
     shared.tracker.close();
-    if tokio::time::timeout_at(deadline, shared.tracker.wait())
-        .await
-        .is_ok()
-    {
+    let everything = async {
+        shared.drain.connections.wait().await;
+        shared.tracker.wait().await;
+    };
+    if tokio::time::timeout_at(deadline, everything).await.is_ok() {
         return;
     }
-    tracing::warn!(
-        tasks = shared.tracker.len(),
-        "not everything finished in time"
-    );
+    let (connections, tasks) = (shared.drain.connections.len(), shared.tracker.len());
+    tracing::warn!(connections, tasks, "not everything finished in time");
     end_streams(shared);
-    drop(tokio::time::timeout(FAREWELL, shared.tracker.wait()).await);
+    drop(tokio::time::timeout(FAREWELL, shared.drain.connections.wait()).await);
 }
 
 /// Ends all streams of all sessions.

@@ -36,6 +36,12 @@ pub(crate) enum Fault {
     Host,
     #[error("pages of this Origin may not use this gateway")]
     Origin,
+    #[error(
+        "this gateway asks for a key: send `Authorization: Bearer KEY`, with the key of one of its [callers]"
+    )]
+    Unauthorized,
+    #[error("the query is longer than {limit} bytes")]
+    QueryTooLong { limit: usize },
     #[error("nothing is served at this path; sessions live at /mcp/{{server}}")]
     NoSuchPath,
     #[error(
@@ -44,7 +50,9 @@ pub(crate) enum Fault {
     NoSuchServer,
     #[error("several servers are configured, so the path must name one: /mcp/{{server}}")]
     ServerNotNamed,
-    #[error("there is no authorization metadata here: this gateway asks for no token")]
+    #[error(
+        "there is no authorization metadata here: no authorization server issues tokens for this gateway"
+    )]
     NoMetadata,
     #[error("this method is not served here; use one of {allow}")]
     Method { allow: &'static str },
@@ -120,6 +128,10 @@ impl Fault {
         match self {
             Self::Host => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "host_not_allowed"),
             Self::Origin => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "origin_not_allowed"),
+            Self::Unauthorized => row(StatusCode::UNAUTHORIZED, INVALID_REQUEST, "unauthorized"),
+            Self::QueryTooLong { .. } => {
+                row(StatusCode::URI_TOO_LONG, INVALID_REQUEST, "query_too_long")
+            }
             Self::NoSuchPath => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_path"),
             Self::NoSuchServer => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_server"),
             Self::ServerNotNamed => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "server_not_named"),
@@ -251,7 +263,7 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")
         },
         UpstreamError::NotOpened(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
-        UpstreamError::InitializeTimeout(_) => Telling {
+        UpstreamError::InitializeTimeout(_) | UpstreamError::CallTimeout(_) => Telling {
             status: StatusCode::GATEWAY_TIMEOUT,
             ..bad_gateway(codes::DEADLINE, "deadline")
         },

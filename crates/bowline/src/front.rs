@@ -1,8 +1,12 @@
 //! The client's side: a transport's requests become exchanges, and replies become its responses.
 
+mod arrival;
+pub(crate) mod caller;
+mod exchange;
 pub(crate) mod guard;
+mod opening;
 mod reply;
 mod streamable;
 
-pub(crate) use reply::{ReplyBody, json, refuse};
+pub(crate) use reply::{ReplyBody, json, refuse, whole};
 pub(crate) use streamable::serve;

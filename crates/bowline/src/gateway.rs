@@ -11,14 +11,16 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Limits};
+use crate::config::{Config, KeyHash, Limits, StoreKind};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
+use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
 use crate::route::Routes;
 use crate::session::{Session, Table};
-use crate::upstream::{TEND_EVERY, Upstream};
+use crate::telemetry::Metrics;
+use crate::upstream::{Carried, TEND_EVERY, Upstream};
 use crate::{admin, front, listener};
 
 /// How long an upstream's DELETE may take: it is a courtesy, nobody waits for it.
@@ -31,7 +33,18 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 pub struct Gateway {
     listen: SocketAddr,
     admin: Option<SocketAddr>,
+    fixed: Fixed,
     shared: Arc<Shared>,
+}
+
+/// What the configuration said at the start and cannot say differently later.
+#[derive(Debug)]
+struct Fixed {
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    store: StoreKind,
+    limits: Limits,
+    stop_timeout: Duration,
 }
 
 /// Why a gateway did not start.
@@ -62,14 +75,25 @@ pub(crate) enum Ending {
     Unclaimed,
 }
 
+/// Why a running gateway did not take over a configuration; it goes on as before.
+#[derive(Debug, Error)]
+#[error("`{}` cannot change while the gateway runs; restart it, or change that back", .keys.join("` and `"))]
+pub struct ReloadError {
+    /// The configuration's names for what would have changed, at least one.
+    pub keys: Vec<&'static str>,
+}
+
 /// What every connection of a gateway shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) guard: Guard,
+    pub(crate) callers: Callers,
     pub(crate) routes: Routes,
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) metrics: Metrics,
+    pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
@@ -96,11 +120,19 @@ impl Gateway {
         config: Config,
         adjust: impl Fn(&mut Upstream),
     ) -> Result<Self, StartError> {
+        let fixed = Fixed::of(&config);
         let (client_listener, listen) = bind(config.listen, "listen").await?;
         let admin_listener = match config.admin {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
+        let callers = Callers::new(&config.callers);
+        if callers.let_everybody_in(listen) {
+            tracing::warn!(
+                %listen,
+                "anybody who can reach this address can use every configured server: add [callers], or listen on 127.0.0.1"
+            );
+        }
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let upstreams = config.servers.into_iter().map(|(name, server)| {
@@ -112,12 +144,15 @@ impl Gateway {
             guard: Guard {
                 loopback: is_loopback_address(listen.ip()),
             },
+            callers,
             routes: Routes::new(upstreams),
             table: Arc::new(Table::new(config.limits.sessions)),
             limits: config.limits,
             streams: Arc::new(Semaphore::new(
                 config.limits.streams.min(Semaphore::MAX_PERMITS),
             )),
+            metrics: Metrics::new(),
+            api_token: config.api_token,
             tls: tls.clone(),
             tracker,
             drain: Drain::new(config.stop_timeout),
@@ -131,8 +166,19 @@ impl Gateway {
         Ok(Self {
             listen,
             admin,
+            fixed,
             shared,
         })
+    }
+
+    /// Takes over another configuration, all of it or, if some of it cannot change, nothing.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let keys = self.fixed.differences(&Fixed::of(&config));
+        if !keys.is_empty() {
+            return Err(ReloadError { keys });
+        }
+        self.shared.reconfigure(config);
+        Ok(())
     }
 
     /// Where clients are served.
@@ -157,6 +203,32 @@ impl Drop for Gateway {
         self.shared.drain.begin();
         self.shared.drain.close();
         drain::end_streams(&self.shared);
+    }
+}
+
+// === impl Fixed ===
+
+impl Fixed {
+    fn of(config: &Config) -> Self {
+        Self {
+            listen: config.listen,
+            admin: config.admin,
+            store: config.store,
+            limits: config.limits,
+            stop_timeout: config.stop_timeout,
+        }
+    }
+
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let differ = [
+            ("listen", self.listen != other.listen),
+            ("admin", self.admin != other.admin),
+            ("store", self.store != other.store),
+            ("limits", self.limits != other.limits),
+            ("stop_timeout", self.stop_timeout != other.stop_timeout),
+        ];
+        let changed = differ.into_iter().filter(|(_, differs)| *differs);
+        changed.map(|(key, _)| key).collect()
     }
 }
 
@@ -195,6 +267,7 @@ impl Ending {
 impl Shared {
     /// Takes another set of servers over, without touching sessions.
     pub(crate) fn reconfigure(&self, config: Config) {
+        self.callers.replace(&config.callers);
         self.routes.reconfigure(config.servers, |name, server| {
             Arc::new(Upstream::new(
                 name,
@@ -211,22 +284,24 @@ impl Shared {
     }
 
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
-    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending) -> bool {
+    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending, carried: Carried) -> bool {
         let Some(session) = self.table.end(id) else {
             return false;
         };
-        self.bury(session, ending);
+        self.bury(session, ending, carried);
         true
     }
 
-    fn bury(&self, session: Arc<Session>, ending: Ending) {
-        tracing::info!(server = %session.leg.upstream.name, reason = ending.reason(), "session ended");
+    fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
+        let server = &session.leg.upstream.name;
+        self.metrics.session_ended(server, ending.reason());
+        tracing::info!(session = %session.hash, %server, reason = ending.reason(), "session ended");
         if ending == Ending::Lost || !session.leg.has_upstream_session() {
             return;
         }
         self.tracker.spawn(async move {
             let leg = &session.leg;
-            let deleting = leg.upstream.delete(leg.link());
+            let deleting = leg.upstream.delete(leg.link(&carried));
             match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),
@@ -238,7 +313,7 @@ impl Shared {
     fn serve_clients(self: &Arc<Self>, listener: TcpListener) {
         let shared = Arc::clone(self);
         let serve = move |request| front::serve(Arc::clone(&shared), request);
-        let accept = listener::accept(listener, self.drain.clone(), self.tracker.clone(), serve);
+        let accept = listener::accept(listener, self.drain.clone(), serve);
         self.tracker.spawn(accept);
     }
 
@@ -248,7 +323,7 @@ impl Shared {
             loopback: is_loopback_address(address.ip()),
         };
         let serve = move |request| std::future::ready(admin::serve(&shared, guard, &request));
-        let accept = listener::accept(listener, self.drain.clone(), self.tracker.clone(), serve);
+        let accept = listener::accept(listener, self.drain.clone(), serve);
         self.tracker.spawn(accept);
     }
 
@@ -264,7 +339,7 @@ impl Shared {
                     _ = tend.tick() => shared.routes.tend(),
                     _ = expiry.tick() => {
                         for session in shared.table.expire(idle) {
-                            shared.bury(session, Ending::Idle);
+                            shared.bury(session, Ending::Idle, Carried::default());
                         }
                     }
                 }

@@ -6,6 +6,7 @@
 
 mod listen;
 mod open;
+mod overtime;
 mod relay;
 mod rewrite;
 mod send;
@@ -22,7 +23,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 
 use crate::egress::Jar;
-use crate::upstream::{Link, Pin, Upstream};
+use crate::upstream::{Carried, Link, Pin, Upstream};
 
 /// One session's conversation with one upstream.
 #[derive(Debug)]
@@ -56,12 +57,13 @@ impl Leg {
     }
 
     /// What ties a request to the upstream's session.
-    pub(crate) fn link(&self) -> Link<'_> {
+    pub(crate) fn link<'a>(&'a self, carried: &'a Carried) -> Link<'a> {
         Link {
             endpoint: &self.endpoint,
             session_id: self.session_id.as_ref(),
             version: Some(&self.version),
             jar: &self.jar,
+            carried,
         }
     }
 }

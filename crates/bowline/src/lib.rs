@@ -22,6 +22,7 @@ mod net;
 pub mod planted;
 mod route;
 mod session;
+mod telemetry;
 mod upstream;
 
-pub use gateway::{Gateway, StartError};
+pub use gateway::{Gateway, ReloadError, StartError};

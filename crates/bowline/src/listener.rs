@@ -12,7 +12,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::TaskTracker;
 
 use crate::drain::Drain;
 use crate::front::ReplyBody;
@@ -30,12 +29,8 @@ const BUFFER: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts until the gateway stops, serving every request with `serve`.
-pub(crate) async fn accept<F, R>(
-    listener: TcpListener,
-    drain: Drain,
-    tracker: TaskTracker,
-    serve: F,
-) where
+pub(crate) async fn accept<F, R>(listener: TcpListener, drain: Drain, serve: F)
+where
     F: Fn(Request<Incoming>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
@@ -46,7 +41,8 @@ pub(crate) async fn accept<F, R>(
         };
         match accepted {
             Ok((stream, _)) => {
-                tracker.spawn(connection(stream, drain.clone(), serve.clone()));
+                let served = connection(stream, drain.clone(), serve.clone());
+                drain.connections().spawn(served);
             }
             Err(error) if is_about_the_peer(&error) => {}
             Err(error) => {

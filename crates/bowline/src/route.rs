@@ -25,9 +25,6 @@ impl Routes {
 
     /// The server of a path: `/mcp/{server}`, or `/mcp` where there is only one.
     pub(crate) fn by_path(&self, path: &str) -> Result<Arc<Upstream>, Fault> {
-        if path.starts_with("/.well-known/") {
-            return Err(Fault::NoMetadata);
-        }
         let named = self.0.read();
         match path.strip_prefix("/mcp") {
             Some("" | "/") => {

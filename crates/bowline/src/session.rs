@@ -5,7 +5,7 @@ mod seal;
 mod streams;
 mod table;
 
-pub(crate) use record::{InUse, Session};
+pub(crate) use record::{Caller, InUse, Session};
 pub(crate) use seal::{Born, EventMark, Seal};
 pub(crate) use streams::{LiveStream, Source, StreamKey};
 pub(crate) use table::{Table, Vacancy};

@@ -1,11 +1,13 @@
 //! A configured MCP server: speaks its transport and reports what happened; decides nothing.
 
+mod carried;
 mod endpoints;
 mod health;
 mod redirect;
 mod streamable;
 mod tend;
 
+pub(crate) use carried::{Carried, MAX_QUERY};
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use health::Ailment;
 pub(crate) use streamable::{Answer, Link};
@@ -62,6 +64,8 @@ pub(crate) enum UpstreamError {
     NotMcp(StatusCode),
     #[error("the server answered {0} to `initialize`")]
     NotOpened(StatusCode),
+    #[error("the server neither answered nor made progress within {0:?}")]
+    CallTimeout(Duration),
     #[error("the server did not answer `initialize` within {0:?}")]
     InitializeTimeout(Duration),
     #[error("the server issued {0}")]
@@ -114,6 +118,11 @@ impl Upstream {
 
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Where its tasks run.
+    pub(crate) fn tracker(&self) -> &TaskTracker {
+        &self.tracker
     }
 
     /// Whether a new session would find a place.

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::ListenerExt as _;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -30,8 +30,8 @@ pub struct Observed {
     pub methods: Vec<String>,
     /// Every value of the session header, on any request.
     pub session_ids: Vec<HeaderValue>,
-    /// Every value of every other header.
-    pub other_values: Vec<HeaderValue>,
+    /// Every other header, on any request.
+    pub other_headers: Vec<(HeaderName, HeaderValue)>,
     /// What should not have happened.
     pub complaints: Vec<String>,
 }
@@ -106,8 +106,8 @@ async fn serve(
         observed.session_ids.extend(ids.into_iter().cloned());
         let others = headers.iter().filter(|(name, _)| *name != SESSION_ID);
         observed
-            .other_values
-            .extend(others.map(|(_, value)| value.clone()));
+            .other_headers
+            .extend(others.map(|(name, value)| (name.clone(), value.clone())));
         if !right {
             observed
                 .complaints

@@ -1,22 +1,26 @@
 use super::*;
 
-fn plan(arguments: &ServeArguments) -> Plan {
-    Plan::new(arguments).unwrap()
+fn variable(name: &str) -> Option<String> {
+    (name == "PORT").then(|| "8000".to_owned())
 }
 
-fn servers_of(flags: &[&str]) -> ServeArguments {
-    ServeArguments {
+fn plan(arguments: &ConfigArguments) -> Plan {
+    Plan::new(arguments, &variable).unwrap()
+}
+
+fn servers_of(flags: &[&str]) -> ConfigArguments {
+    ConfigArguments {
         servers: flags.iter().map(ToString::to_string).collect(),
-        ..ServeArguments::default()
+        ..ConfigArguments::default()
     }
 }
 
-fn with_file(text: &str, mut arguments: ServeArguments) -> Result<Plan, Failure> {
+fn with_file(text: &str, mut arguments: ConfigArguments) -> Result<Plan, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bowline.toml");
     std::fs::write(&path, text).unwrap();
     arguments.config = Some(path);
-    Plan::new(&arguments)
+    Plan::new(&arguments, &variable)
 }
 
 #[track_caller]
@@ -29,7 +33,7 @@ fn complaints(failed: Result<Plan, Failure>) -> String {
 
 #[test]
 fn nothing_named_is_the_demo() {
-    let plan = plan(&ServeArguments::default());
+    let plan = plan(&ConfigArguments::default());
     assert!(plan.demo);
     assert_eq!(plan.config, Config::default());
 }
@@ -43,6 +47,22 @@ fn a_server_from_a_flag() {
 }
 
 #[test]
+fn replicas_from_a_flag() {
+    let plan = plan(&servers_of(&["a=http://a:1/mcp,http://b:1/mcp"]));
+    assert_eq!(plan.config.servers["a"].way.urls().len(), 2);
+}
+
+#[test]
+fn variables_of_the_file() {
+    let text = |url: &str| format!("[servers.a]\nurl = \"{url}\"");
+    let plan = with_file(&text("http://h:${PORT}/"), ConfigArguments::default()).unwrap();
+    let url = &plan.config.servers["a"].way.urls()[0];
+    assert_eq!(url.port_u16(), Some(8000));
+    let failed = with_file(&text("http://${HOST}/"), ConfigArguments::default());
+    assert!(matches!(failed, Err(Failure::Config(errors)) if errors.len() == 1));
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let file = r#"
         listen = "127.0.0.1:1"
@@ -53,7 +73,7 @@ fn flags_win_over_the_file() {
         [servers.b]
         url = "http://b.example/mcp"
     "#;
-    let arguments = ServeArguments {
+    let arguments = ConfigArguments {
         listen: Some("127.0.0.1:3".parse().unwrap()),
         admin: Some(Admin::Off),
         ..servers_of(&["a=http://other.example/mcp"])
@@ -70,21 +90,21 @@ fn flags_win_over_the_file() {
 
 #[test]
 fn a_file_without_servers_needs_one_from_a_flag() {
-    let said = complaints(with_file("", ServeArguments::default()));
+    let said = complaints(with_file("", ConfigArguments::default()));
     assert!(said.contains("has no servers"), "{said}");
     assert!(with_file("", servers_of(&["a=http://a.example"])).is_ok());
 }
 
 #[test]
 fn one_address_cannot_serve_both() {
-    let same = |address: &str| ServeArguments {
+    let same = |address: &str| ConfigArguments {
         listen: Some(address.parse().unwrap()),
         admin: Some(Admin::At(address.parse().unwrap())),
-        ..ServeArguments::default()
+        ..ConfigArguments::default()
     };
-    let said = complaints(Plan::new(&same("127.0.0.1:9")));
-    assert!(said.contains("cannot share 127.0.0.1:9"), "{said}");
-    assert!(Plan::new(&same("127.0.0.1:0")).is_ok());
+    let said = complaints(Plan::new(&same("127.0.0.1:9"), &variable));
+    assert!(said.contains("cannot share an address"), "{said}");
+    assert!(Plan::new(&same("127.0.0.1:0"), &variable).is_ok());
 }
 
 #[test]
@@ -96,8 +116,17 @@ fn no_complaint_shows_a_url() {
         ("a b=http://a.example/s3cret", "a b: the server's name has"),
         ("a=ftp://a.example/s3cret", "a: the URL's scheme"),
         ("a=http://s3cret@a.example/", "a: the URL has a user name"),
+        ("a=http://a/,http://s3cret@b/", "a: the URL has a user name"),
+        (
+            "a=http://a/s3cret,http://a/s3cret",
+            "a: the endpoint is given twice",
+        ),
+        (
+            "a=http://a/?s3cret,s3cret",
+            "a: a URL between the commas has no scheme",
+        ),
     ] {
-        let said = complaints(Plan::new(&servers_of(&[flag])));
+        let said = complaints(Plan::new(&servers_of(&[flag]), &variable));
         assert!(said.contains(expected), "{said}");
         assert!(!said.contains("s3cret"), "{said}");
     }

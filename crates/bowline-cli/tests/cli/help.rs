@@ -18,8 +18,10 @@ Bowline stands between MCP clients and MCP servers and keeps every session tied 
 Usage: bowline <COMMAND>
 
 Commands:
-  serve  Run the gateway
-  help   Print this message or the help of the given subcommand(s)
+  serve   Run the gateway
+  check   Check the configuration and print what was understood
+  schema  Print the JSON Schema of the configuration file
+  help    Print this message or the help of the given subcommand(s)
 
 Options:
   -h, --help
@@ -35,6 +37,8 @@ Examples:
       Put the gateway in front of one server
   bowline serve --config bowline.toml
       Run what the file says
+  bowline check --config bowline.toml
+      Say what is wrong with the file, or how it is understood
 
 "#]]
     );
@@ -63,7 +67,7 @@ Usage: bowline serve [OPTIONS]
 
 Options:
   -c, --config <FILE>
-          Read the configuration from this TOML file
+          Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
 
       --listen <ADDR>
           Serve MCP clients here [default: 127.0.0.1:6270]
@@ -71,19 +75,32 @@ Options:
       --admin <ADDR|off>
           Serve health here, or nowhere [default: 127.0.0.1:6271]
 
-      --server <NAME=URL>
+      --server <NAME=URL[,URL...]>
           Add an MCP server, or replace the file's server of that name; may be repeated
+          
+          With several URLs, separated by commas, they are replicas of one server: each session stays with one of them.
+
+      --log-format <FORMAT>
+          Write logs for people or for programs
+
+          Possible values:
+          - text: A line of text per event
+          - json: A JSON object per event
+          
+          [default: text]
 
   -h, --help
           Print help (see a summary with '-h')
 
 Clients find each server at http://ADDR/mcp/NAME.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
+When the file changes, or on SIGHUP, the configuration is read again; one with errors changes nothing.
 
 Examples:
   bowline serve
   bowline serve --server files=http://127.0.0.1:8000/mcp
   bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
+  bowline serve --server files=http://10.0.0.1:8000/mcp,http://10.0.0.2:8000/mcp
   bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off
 
 "#]]

@@ -33,6 +33,8 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Config {
             .filter_map(|server| server::check(server, findings))
             .collect(),
         callers: caller::check(file.callers, findings),
+        // Not in a file: a token in the environment is one place less to leak it.
+        api_token: None,
     }
 }
 

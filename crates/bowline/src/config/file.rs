@@ -1,6 +1,6 @@
 //! The configuration as written: what each key of the file holds, values with their place.
 //!
-//! The first of two stages. It knows which keys there are ([`keys`](super::keys) declares them)
+//! The first of two stages. It knows which keys there are ([`keys`] declares them)
 //! and nothing of what the values mean; that is for [`check`](super::check).
 
 use toml::Spanned;

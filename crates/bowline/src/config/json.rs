@@ -47,7 +47,10 @@ fn not_json(error: &serde_json::Error) -> String {
 
 fn place(json: &str, error: &serde_json::Error) -> usize {
     let lines = json.split_inclusive('\n');
-    let before: usize = lines.take(error.line() - 1).map(str::len).sum();
+    let before: usize = lines
+        .take(error.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
     json.floor_char_boundary(before + error.column().saturating_sub(1))
 }
 

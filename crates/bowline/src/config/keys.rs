@@ -1,7 +1,7 @@
 //! The keys of a configuration file, declared once.
 //!
 //! The reader ([`read`](super::read)) takes names, examples and suggestions from here and accepts
-//! nothing else; [`schema`](super::schema) prints the same declaration as JSON Schema; the mask
+//! nothing else; [`schema`](mod@super::schema) prints the same declaration as JSON Schema; the mask
 //! learns here which values never hold a secret. In debug builds the reader checks that it asks
 //! for every key of a table and for no other, so the three cannot drift apart unnoticed.
 

@@ -88,7 +88,10 @@ impl Mask {
         }
         let rest = &raw[host..];
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        self.reveal(value.start..value.start + host);
+        let in_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.:/".contains(c);
+        let before_scheme = raw[..host].rfind(|c| !in_scheme(c));
+        let scheme = before_scheme.map_or(0, |at| at + 1);
+        self.reveal(value.start + scheme..value.start + host);
         let start = match (rest[..end].rfind('@'), rest[end..].contains('@')) {
             (Some(at), _) => at + 1,
             // A password with a `/` in it: what looks like the host is the user's name.

@@ -4,13 +4,14 @@
 //! out each value that is asked for, and what its [`Shape`] does not have is an unknown key.
 //! [`file`](super::file) and [`editor`](super::editor) say what to ask for.
 
+mod complain;
+
 use std::ops::Range;
 
 use toml::Spanned;
 
 use super::keys::{Key, Kind, Shape};
 use super::report::Findings;
-use super::suggest;
 use super::tree::{Member, Node, Value, join};
 
 /// A table of the file that is being read.
@@ -194,64 +195,6 @@ impl<'t, 'f> Table<'t, 'f> {
         found.map(|member| member.key.clone())
     }
 
-    /// Reports unless exactly one of the keys is there that must be; before any is asked for.
-    pub(super) fn exactly_one(&mut self, owner: Range<usize>) {
-        let names = self.shape.one_of;
-        let found: Vec<_> = names.iter().filter_map(|name| self.find(name)).collect();
-        let owned = match self.path.as_str() {
-            "" => "the file".to_owned(),
-            path => format!("`{path}`"),
-        };
-        let first = names.first().and_then(|name| self.shape.key(name));
-        let line = first.map(|key| self.shape.line(key)).unwrap_or_default();
-        match (&found[..], names) {
-            ([], [name]) => self.findings.add(
-                owner,
-                format!("{owned} has no `{name}`"),
-                format!("add a line such as `{line}`"),
-            ),
-            ([], _) => self.findings.add(
-                owner,
-                format!("{owned} has neither `{}`", names.join("` nor `")),
-                format!("add a line such as `{line}`"),
-            ),
-            ([_, second, ..], _) => self.findings.add(
-                second.clone(),
-                format!("{owned} has both `{}`", names.join("` and `")),
-                "keep one of them",
-            ),
-            ([_], _) => {}
-        }
-    }
-
-    /// Reports the keys that nobody asked for.
-    pub(super) fn finish(self) {
-        let unasked = |key: &&Key| !self.asked.contains(&key.name);
-        let forgotten = self.shape.keys.iter().find(unasked);
-        debug_assert!(
-            forgotten.is_none(),
-            "declared and never read: {forgotten:?}"
-        );
-        let known: Vec<_> = self.shape.keys.iter().map(|key| key.name).collect();
-        for member in self.members {
-            let shown = member.name.escape_debug();
-            let message = match self.path.as_str() {
-                "" => format!("unknown key `{shown}`"),
-                path => format!("unknown key `{shown}` in `{path}`"),
-            };
-            let help = match suggest::nearest(&member.name, &known) {
-                Some(name) => {
-                    if self.shape.key(name).is_some_and(|key| key.open) {
-                        self.findings.mask.reveal(member.node.span.clone());
-                    }
-                    format!("did you mean `{name}`?")
-                }
-                None => format!("the keys allowed here are `{}`", known.join("`, `")),
-            };
-            self.findings.add(member.key.clone(), message, help);
-        }
-    }
-
     fn take(&mut self, name: &'static str) -> Option<(&'static Key, &'t Member)> {
         self.asked.push(name);
         let key = self.shape.key(name);
@@ -289,25 +232,5 @@ impl<'t, 'f> Table<'t, 'f> {
             _ if key.open => self.findings.mask.reveal(node.span.clone()),
             _ => {}
         }
-    }
-
-    fn wrong_table(&mut self, key: &Key, member: &Member) {
-        let what = format!("`{}`", join(&self.path, key.name));
-        self.wrong(key, member, &what, "a table");
-    }
-
-    fn wrong_type<T>(&mut self, key: &Key, member: &Member, wanted: &str) -> Option<T> {
-        self.wrong(key, member, &format!("`{}`", key.name), wanted);
-        None
-    }
-
-    /// Points at the key, because the value may be a secret, or a table that is elsewhere.
-    fn wrong(&mut self, key: &Key, member: &Member, what: &str, wanted: &str) {
-        if matches!(member.node.value, Value::Broken) {
-            return;
-        }
-        let message = format!("{what} must be {wanted}, not {}", member.node.kind());
-        let help = format!("write it like `{}`", self.shape.line(key));
-        self.findings.add(member.key.clone(), message, help);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
@@ -74,18 +74,19 @@ pub(crate) fn json(status: StatusCode, body: String) -> Response<ReplyBody> {
 /// A fault as a response, echoing the id of the request (JSON text) if there is one.
 pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
     let telling = fault.telling();
-    tracing::debug!(
-        reason = telling.reason,
-        status = telling.status.as_u16(),
-        "refused"
-    );
     let mut response = json(telling.status, fault.body(id));
     let headers = response.headers_mut();
     if let Some(seconds) = telling.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if let Fault::Method { allow } = fault {
-        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    match fault {
+        Fault::Method { allow } => {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        Fault::Unauthorized => {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        _ => {}
     }
     response
 }

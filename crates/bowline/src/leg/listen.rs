@@ -11,7 +11,7 @@ use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
 use super::send::is_alive;
 use crate::session::{Born, Session, Source};
-use crate::upstream::UpstreamError;
+use crate::upstream::{Carried, UpstreamError};
 
 /// How long an upstream may go on refusing a stream because it has not noticed yet that the last
 /// one was closed.
@@ -25,12 +25,13 @@ pub(crate) async fn listen(
     session: Arc<Session>,
     born: Born,
     last: Option<HeaderValue>,
+    carried: Carried,
 ) -> Result<Source, UpstreamError> {
     let leg = &session.leg;
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
     let answer = loop {
-        let answer = leg.upstream.get(leg.link(), last.as_ref()).await?;
+        let answer = leg.upstream.get(leg.link(&carried), last.as_ref()).await?;
         if answer.status != StatusCode::CONFLICT || started.elapsed() + delay > CONFLICT_BUDGET {
             break answer;
         }

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 
-use super::relay::{EventRelay, Relay};
+use super::relay::EventRelay;
 use super::rewrite::Rewrite;
 use super::send::{MAX_HELD_ANSWER, Reply};
 use super::{Leg, LegRef};
 use crate::body::{Sent, read_limited};
 use crate::egress::Jar;
 use crate::session::{Born, Seal};
-use crate::upstream::{Answer, Link, Upstream, UpstreamError};
+use crate::upstream::{Answer, Carried, Link, Upstream, UpstreamError};
 
 /// What came of `initialize`.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub(crate) struct First {
 pub(crate) async fn open(
     upstream: Arc<Upstream>,
     message: Message,
+    carried: &Carried,
     seal: &Seal,
     sent: Sent,
 ) -> Result<First, UpstreamError> {
@@ -42,6 +43,7 @@ pub(crate) async fn open(
             session_id: None,
             version: None,
             jar: &jar,
+            carried,
         };
         match upstream
             .post(link, message.raw().clone(), sent.clone())
@@ -106,7 +108,7 @@ async fn read_result(
         let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
         let mut events = EventRelay::new(answer.body, rewrite);
         let message = events.until_answer(id).await?;
-        return Ok((message, Reply::events(Relay::Events(events))));
+        return Ok((message, Reply::events(events)));
     }
     let content_type = answer.content_type().cloned();
     let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;

@@ -1,16 +1,18 @@
 //! An upstream's answer on its way to the client, read only as fast as the client reads.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bowline_wire::message::{Kind, Message};
-use bowline_wire::sse::{Decoder, EventTooLarge};
+use bowline_wire::sse::{Decoder, Event, EventTooLarge};
 use bytes::Bytes;
 use http_body::Body as _;
 use thiserror::Error;
 
+use super::overtime::Overtime;
 use super::rewrite::Rewrite;
 use super::send::MAX_HELD_ANSWER;
 use crate::egress::UpstreamBody;
@@ -25,7 +27,14 @@ pub(crate) enum Relay {
     /// Events, rewritten one by one.
     Events(EventRelay),
     /// Anything else, frame by frame as it came.
-    Frames(UpstreamBody),
+    Frames(FrameRelay),
+}
+
+/// A body that is not events.
+#[derive(Debug)]
+pub(crate) struct FrameRelay {
+    body: UpstreamBody,
+    overtime: Option<Overtime>,
 }
 
 /// A stream of events.
@@ -37,6 +46,9 @@ pub(crate) struct EventRelay {
     /// Events that were read while waiting for one of them.
     ready: VecDeque<Bytes>,
     saw_event_id: bool,
+    overtime: Option<Overtime>,
+    /// Nothing more is read: the request was given up.
+    is_over: bool,
 }
 
 /// An event as the client sees it, and the message in it as it came.
@@ -59,6 +71,8 @@ pub(crate) enum StreamError {
     TooMuchBefore(usize),
     #[error("the server's stream could not be opened")]
     NotOpened,
+    #[error("the server's answer did not go on in time")]
+    Overtime,
 }
 
 // === impl Relay ===
@@ -70,7 +84,15 @@ impl Relay {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         match self {
             Self::Events(events) => events.poll_next(cx),
-            Self::Frames(body) => poll_data(body, cx).map(|data| data.map(|data| Ok(data?))),
+            Self::Frames(frames) => frames.poll_next(cx),
+        }
+    }
+
+    /// What was read so far and not passed on.
+    pub(crate) fn into_held(self) -> Bytes {
+        match self {
+            Self::Events(events) => Vec::from(events.ready).concat().into(),
+            Self::Frames(_) => Bytes::new(),
         }
     }
 
@@ -86,6 +108,27 @@ impl Relay {
     }
 }
 
+// === impl FrameRelay ===
+
+impl FrameRelay {
+    pub(crate) fn new(body: UpstreamBody, overtime: Option<Overtime>) -> Self {
+        Self { body, overtime }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        match (poll_data(&mut self.body, cx), &mut self.overtime) {
+            (Poll::Ready(data), overtime) => {
+                overtime.iter_mut().for_each(Overtime::put_off);
+                Poll::Ready(data.map(|data| Ok(data?)))
+            }
+            (Poll::Pending, Some(overtime)) => {
+                overtime.poll(cx).map(|_| Some(Err(StreamError::Overtime)))
+            }
+            (Poll::Pending, None) => Poll::Pending,
+        }
+    }
+}
+
 // === impl EventRelay ===
 
 impl EventRelay {
@@ -96,7 +139,15 @@ impl EventRelay {
             rewrite,
             ready: VecDeque::new(),
             saw_event_id: false,
+            overtime: None,
+            is_over: false,
         }
+    }
+
+    /// Ends the stream with an error for its request if that waits for too long.
+    pub(crate) fn with_overtime(mut self, overtime: Option<Overtime>) -> Self {
+        self.overtime = overtime;
+        self
     }
 
     /// Reads up to the answer to the request with this id; everything read is still passed on.
@@ -120,12 +171,6 @@ impl EventRelay {
         }
     }
 
-    /// What was read so far and not passed on.
-    pub(crate) fn into_held(self) -> Bytes {
-        let parts: Vec<Bytes> = self.ready.into();
-        parts.concat().into()
-    }
-
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         if let Some(shown) = self.ready.pop_front() {
             return Poll::Ready(Some(Ok(shown)));
@@ -138,26 +183,57 @@ impl EventRelay {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
             if let Some(event) = self.decoder.next_event()? {
-                self.saw_event_id |= event.id().is_some_and(|id| !id.is_empty());
-                let data = event.data().filter(|data| !data.is_empty());
-                let message = data.and_then(|data| {
-                    // A slice of the event's own bytes unless the data spans lines.
-                    let bytes = match &data {
-                        std::borrow::Cow::Borrowed(part) => event.raw().slice_ref(part),
-                        std::borrow::Cow::Owned(joined) => Bytes::copy_from_slice(joined),
-                    };
-                    Message::parse(bytes).ok()
-                });
-                let shown = self.rewrite.event(&event, message.as_ref());
-                let shown = shown.ok_or(StreamError::Seal)?;
-                return Poll::Ready(Some(Ok((shown, message))));
+                let shown = self.show(&event)?;
+                return Poll::Ready(Some(Ok(shown)));
             }
-            match ready!(poll_data(&mut self.body, cx)) {
-                Some(data) => self.decoder.push(data?),
-                None if self.decoder.is_between_events() => return Poll::Ready(None),
-                None => return Poll::Ready(Some(Err(StreamError::Cut))),
+            match self.poll_data(cx) {
+                Poll::Ready(Some(data)) => self.decoder.push(data?),
+                Poll::Ready(None) if self.is_over || self.decoder.is_between_events() => {
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(None) => return Poll::Ready(Some(Err(StreamError::Cut))),
+                Poll::Pending => return self.poll_overtime(cx),
             }
         }
+    }
+
+    /// An event as the client sees it, and the message in it.
+    fn show(&mut self, event: &Event) -> Result<Shown, StreamError> {
+        self.saw_event_id |= event.id().is_some_and(|id| !id.is_empty());
+        let data = event.data().filter(|data| !data.is_empty());
+        let message = data.and_then(|data| {
+            // A slice of the event's own bytes unless the data spans lines.
+            let bytes = match &data {
+                Cow::Borrowed(part) => event.raw().slice_ref(part),
+                Cow::Owned(joined) => Bytes::copy_from_slice(joined),
+            };
+            Message::parse(bytes).ok()
+        });
+        let is_progress = |message: &Message| message.method() == Some("notifications/progress");
+        if message.as_ref().is_some_and(is_progress) {
+            self.overtime.iter_mut().for_each(Overtime::put_off);
+        }
+        let shown = self.rewrite.event(event, message.as_ref());
+        Ok((shown.ok_or(StreamError::Seal)?, message))
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        poll_data(&mut self.body, cx)
+    }
+
+    /// When patience is over the client gets an error for its request, and the stream ends.
+    fn poll_overtime(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
+        let Some(overtime) = &mut self.overtime else {
+            return Poll::Pending;
+        };
+        let error = ready!(overtime.poll(cx));
+        let event = overtime.event(error);
+        self.overtime = None;
+        self.is_over = true;
+        Poll::Ready(event.map(|event| Ok((event, None))))
     }
 }
 

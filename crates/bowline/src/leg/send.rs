@@ -8,12 +8,13 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::relay::{EventRelay, Relay};
+use super::overtime::Overtime;
+use super::relay::{EventRelay, FrameRelay, Relay};
 use super::rewrite::Rewrite;
 use crate::body::{Sent, read_limited};
 use crate::fault::codes;
 use crate::session::{Born, Session};
-use crate::upstream::{Answer, UpstreamError};
+use crate::upstream::{Answer, Carried, UpstreamError};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
@@ -46,7 +47,7 @@ pub(crate) enum Reply {
     Stream {
         status: StatusCode,
         content_type: Option<HeaderValue>,
-        relay: Relay,
+        relay: Box<Relay>,
     },
 }
 
@@ -54,35 +55,91 @@ pub(crate) enum Reply {
 pub(crate) async fn request(
     session: Arc<Session>,
     message: Message,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    let mut overtime = Overtime::of(&session, &message);
+    let answering = answer(&session, &message, carried, sent);
+    match &mut overtime {
+        None => finish(&session, &message, answering.await?, None),
+        Some(patience) => {
+            let out_of_patience = std::future::poll_fn(|cx| patience.poll(cx));
+            let answered = tokio::select! {
+                biased;
+                answered = answering => answered?,
+                error = out_of_patience => return Err(error),
+            };
+            finish(&session, &message, answered, overtime)
+        }
+    }
+}
+
+/// What came back for a request: read already, or still to be read.
+enum Answered {
+    Read(Reply),
+    Arriving(Answer),
+}
+
+async fn answer(
+    session: &Session,
+    message: &Message,
+    carried: &Carried,
+    sent: Sent,
+) -> Result<Answered, UpstreamError> {
     let leg = &session.leg;
     let answer = leg
         .upstream
-        .post(leg.link(), message.raw().clone(), sent)
+        .post(leg.link(carried), message.raw().clone(), sent)
         .await?;
     if answer.denies_session() {
-        return judge_denial(answer, &message).await;
+        return judge_denial(answer, message).await.map(Answered::Read);
     }
-    if answer.status == StatusCode::OK && answer.is(media::JSON) {
-        let length = answer.body.size_hint().exact();
-        if length.is_some_and(|length| length <= SMALL_ANSWER) {
-            return Reply::whole(answer).await;
-        }
+    let length = answer.body.size_hint().exact();
+    let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
+    if answer.status == StatusCode::OK && answer.is(media::JSON) && is_small {
+        return Reply::whole(answer).await.map(Answered::Read);
     }
-    let born = Born::Request(message.id().unwrap_or_default().into());
-    let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-    Reply::of(answer, rewrite)
+    Ok(Answered::Arriving(answer))
+}
+
+fn finish(
+    session: &Session,
+    message: &Message,
+    answered: Answered,
+    overtime: Option<Overtime>,
+) -> Result<Reply, UpstreamError> {
+    let answer = match answered {
+        Answered::Read(reply) => return Ok(reply),
+        Answered::Arriving(answer) => answer,
+    };
+    if answer.status == StatusCode::ACCEPTED {
+        return Ok(Reply::Accepted);
+    }
+    if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
+        let born = Born::Request(message.id().unwrap_or_default().into());
+        let rewrite = Rewrite::new(session.seal.clone(), session.leg.at, born);
+        let events = EventRelay::new(answer.body, rewrite).with_overtime(overtime);
+        return Ok(Reply::events(events));
+    }
+    if !answer.is(media::JSON) {
+        return Err(UpstreamError::NotMcp(answer.status));
+    }
+    Ok(Reply::Stream {
+        status: answer.status,
+        content_type: answer.content_type().cloned(),
+        relay: Box::new(Relay::Frames(FrameRelay::new(answer.body, overtime))),
+    })
 }
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request.
 pub(crate) async fn notify(
     session: Arc<Session>,
     body: Bytes,
+    carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
     let leg = &session.leg;
-    let answer = leg.upstream.post(leg.link(), body, sent).await?;
+    let answer = leg.upstream.post(leg.link(carried), body, sent).await?;
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }
@@ -99,10 +156,12 @@ pub(crate) async fn notify(
 
 /// Whether the upstream still knows the session: a ping of our own, whose answer goes to nobody.
 pub(super) async fn is_alive(session: &Session) -> bool {
-    let leg = &session.leg;
-    let pinged = leg
-        .upstream
-        .post(leg.link(), Bytes::from_static(PING), Sent::default());
+    let (leg, carried) = (&session.leg, Carried::default());
+    let pinged = leg.upstream.post(
+        leg.link(&carried),
+        Bytes::from_static(PING),
+        Sent::default(),
+    );
     let pinged = tokio::time::timeout(MAX_PING, pinged).await;
     !matches!(pinged, Ok(Ok(answer)) if answer.denies_session())
 }
@@ -148,41 +207,22 @@ impl Reply {
             Self::Stream {
                 status,
                 content_type,
-                relay: Relay::Events(events),
+                relay,
             } => Self::Whole {
                 status,
                 content_type,
-                body: events.into_held(),
+                body: relay.into_held(),
             },
-            other => other,
+            whole => whole,
         }
     }
 
     /// A stream of events.
-    pub(crate) fn events(relay: Relay) -> Self {
+    pub(crate) fn events(events: EventRelay) -> Self {
         Self::Stream {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
-            relay,
+            relay: Box::new(Relay::Events(events)),
         }
-    }
-
-    /// An upstream's answer as it came, if it is one that a client can read.
-    pub(crate) fn of(answer: Answer, rewrite: Rewrite) -> Result<Self, UpstreamError> {
-        if answer.status == StatusCode::ACCEPTED {
-            return Ok(Self::Accepted);
-        }
-        if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
-            let events = EventRelay::new(answer.body, rewrite);
-            return Ok(Self::events(Relay::Events(events)));
-        }
-        if !answer.is(media::JSON) {
-            return Err(UpstreamError::NotMcp(answer.status));
-        }
-        Ok(Self::Stream {
-            status: answer.status,
-            content_type: answer.content_type().cloned(),
-            relay: Relay::Frames(answer.body),
-        })
     }
 }

@@ -1,18 +1,25 @@
-//! One client's session: whose marks, which leg, what is live, when it was last used.
+//! One client's session: whose it is, its marks, which leg, what is live, when it was last used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{LiveStream, Seal, StreamKey};
+use crate::config::CallerName;
 use crate::leg::Leg;
+use crate::telemetry::SessionHash;
 
 /// What is remembered for one client. Kept small: there are many, and most are idle.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// How operators call it.
+    pub(crate) hash: SessionHash,
+    /// The only one who may use it.
+    pub(crate) caller: Caller,
     pub(crate) seal: Seal,
     pub(crate) leg: Leg,
     opened: Instant,
@@ -21,6 +28,25 @@ pub(crate) struct Session {
     /// Requests and streams that are under way.
     uses: AtomicU32,
     streams: Mutex<Streams>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Whoever can reach a listener that asks for no keys.
+    Local,
+    /// A caller of the configuration, whatever key the name has at the moment.
+    Named(CallerName),
+}
+
+impl Caller {
+    /// The caller's name in the configuration, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Local => None,
+            Self::Named(name) => Some(name.as_ref()),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,8 +62,10 @@ pub(crate) struct InUse(Arc<Session>);
 // === impl Session ===
 
 impl Session {
-    pub(crate) fn new(seal: Seal, leg: Leg) -> Self {
+    pub(crate) fn new(id: &SessionId, caller: Caller, seal: Seal, leg: Leg) -> Self {
         Self {
+            hash: SessionHash::of(id),
+            caller,
             seal,
             leg,
             opened: Instant::now(),
@@ -51,6 +79,16 @@ impl Session {
     pub(crate) fn begin_use(self: &Arc<Self>) -> InUse {
         self.uses.fetch_add(1, Ordering::AcqRel);
         InUse(Arc::clone(self))
+    }
+
+    /// How long it has been open.
+    pub(crate) fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// How many streams of it are live.
+    pub(crate) fn live_streams(&self) -> usize {
+        self.streams.lock().live.len()
     }
 
     /// How long nothing was under way.

@@ -103,15 +103,15 @@ impl Table {
 // === impl Vacancy ===
 
 impl Vacancy {
-    /// Opens the session under a new id.
+    /// Opens a session under a new id.
     pub(crate) fn fill(
         self,
-        session: Session,
+        session: impl FnOnce(&SessionId) -> Session,
     ) -> Result<(SessionId, Arc<Session>), aws_lc_rs::error::Unspecified> {
         let mut random = [0; SessionId::BYTES];
         rand::fill(&mut random)?;
         let id = SessionId::from_random(random);
-        let session = Arc::new(session);
+        let session = Arc::new(session(&id));
         self.table
             .shard(&id)
             .lock()

@@ -1,7 +1,8 @@
 //! Streamable HTTP towards an upstream.
 //!
 //! Every request is built from nothing: the configured headers, the leg's own id, version and
-//! cookies, and the protocol's headers. No function here takes a client's headers.
+//! cookies, and the protocol's headers. No function here takes a client's headers; what of them
+//! may pass is picked by [`Carried`].
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media, version};
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Endpoint, Upstream, UpstreamError, redirect};
+use super::{Carried, Endpoint, Upstream, UpstreamError, redirect};
 use crate::body::{Outgoing, Sent};
 use crate::config::Way;
 use crate::egress::{Jar, Place, UpstreamBody};
@@ -34,6 +35,8 @@ pub(crate) struct Link<'a> {
     pub(crate) session_id: Option<&'a UpstreamSessionId>,
     pub(crate) version: Option<&'a HeaderValue>,
     pub(crate) jar: &'a Mutex<Jar>,
+    /// What of the client's request goes along.
+    pub(crate) carried: &'a Carried,
 }
 
 /// An answer's head, and its body still to be read.
@@ -85,6 +88,7 @@ impl Upstream {
 
     fn headers_for(&self, link: Link<'_>) -> HeaderMap {
         let mut headers = self.server().headers.clone();
+        link.carried.add_to(&mut headers);
         headers.insert(HOST, link.endpoint.host.clone());
         // Bodies are looked into, and some are rewritten: none may come compressed.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -112,7 +116,7 @@ impl Upstream {
         message: Option<(Bytes, Sent)>,
     ) -> Result<Answer, UpstreamError> {
         let endpoint = link.endpoint;
-        let mut target = endpoint.target.clone();
+        let mut target = link.carried.target(&endpoint.target);
         for _ in 0..=MAX_REDIRECTS {
             let place = Place {
                 https: endpoint.origin.https,

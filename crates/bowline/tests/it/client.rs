@@ -34,6 +34,8 @@ pub(crate) struct Client {
     http: reqwest::Client,
     pub(crate) url: String,
     pub(crate) session: Option<HeaderValue>,
+    /// The bearer key that goes with every request.
+    pub(crate) key: Option<&'static str>,
 }
 
 /// An answer that was read to its end.
@@ -69,17 +71,22 @@ impl Client {
             http,
             url,
             session: None,
+            key: None,
         }
     }
 
     /// A session over a server that the test plays, which issues `upstream_id`.
     pub(crate) async fn open(gateway: &Gateway, server: &mut Scripted, upstream_id: &str) -> Self {
-        let mut client = Self::new(gateway);
-        let (opened, ()) = tokio::join!(client.initialize(), async {
+        Self::new(gateway).opened(server, upstream_id).await
+    }
+
+    /// This client with a session over a server that the test plays.
+    pub(crate) async fn opened(mut self, server: &mut Scripted, upstream_id: &str) -> Self {
+        let (opened, ()) = tokio::join!(self.initialize(), async {
             server.next().await.initialized(Some(upstream_id));
         });
         assert_eq!(opened.status, 200, "{}", opened.text);
-        client
+        self
     }
 
     /// Sends `initialize` and keeps the session id.
@@ -114,7 +121,10 @@ impl Client {
         self.with_session(self.http.request(method, &self.url))
     }
 
-    fn with_session(&self, request: RequestBuilder) -> RequestBuilder {
+    fn with_session(&self, mut request: RequestBuilder) -> RequestBuilder {
+        if let Some(key) = self.key {
+            request = request.bearer_auth(key);
+        }
         match &self.session {
             Some(id) => request.header("mcp-session-id", id),
             None => request,

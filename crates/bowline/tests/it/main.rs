@@ -7,12 +7,15 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod callers;
 mod client;
 mod cookies;
+mod deadlines;
 mod faults;
 mod ids;
 mod lifetime;
 mod limits;
+mod operations;
 mod refusals;
 mod replicas;
 mod sticky;

@@ -66,14 +66,14 @@ async fn until(gateway: &Gateway, what: impl Fn(&Value) -> bool) -> Value {
         .expect("the gateway to notice")
 }
 
-struct Replicas {
-    replicas: Vec<Replica>,
-    urls: Vec<String>,
+pub(crate) struct Replicas {
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) urls: Vec<String>,
     _serving: JoinSet<std::io::Result<()>>,
     _stop: DropGuard,
 }
 
-async fn replicas(count: usize) -> Replicas {
+pub(crate) async fn replicas(count: usize) -> Replicas {
     let stop = CancellationToken::new();
     let mut serving = JoinSet::new();
     let mut urls = Vec::new();
@@ -278,7 +278,7 @@ async fn a_server_that_hangs_hurts_nobody_else() {
 #[tokio::test]
 async fn health_can_be_asked_for_by_get_and_never_by_initialize() {
     let mut server = Scripted::start().await;
-    let mut config = replicated(&[server.url(), server.url()]);
+    let mut config = replicated(&[server.url()]);
     let settings = config.servers.values_mut().next().unwrap();
     settings.way = bowline::config::Way::Endpoints(vec![server.url().parse().unwrap()]);
     settings.health.every = std::time::Duration::from_millis(50);

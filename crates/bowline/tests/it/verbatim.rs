@@ -1,8 +1,8 @@
 //! Bytes pass as they came; only what is Bowline's own is added or kept back.
 
 use bowline::Gateway;
-use bowline_testbed::scripted::Scripted;
-use http::HeaderValue;
+use bowline_testbed::scripted::{Asked, Scripted};
+use http::{HeaderName, HeaderValue};
 use serde_json::json;
 
 use crate::client::{Client, Events, call, config, gateway, read};
@@ -160,6 +160,103 @@ async fn configured_headers_and_url_are_kept_and_the_clients_credentials_are_not
         (asked.header("authorization"), asked.header("x-tenant")),
         ("Bearer configured", "t1")
     );
+}
+
+#[tokio::test]
+async fn the_clients_query_follows_the_configured_one() {
+    let mut server = Scripted::start().await;
+    for (configured, asked_for, expected) in [
+        ("", "", "/mcp"),
+        ("", "?", "/mcp"),
+        ("", "?x=1", "/mcp?x=1"),
+        ("?a=b", "", "/mcp?a=b"),
+        ("?a=b", "?x=1&a=c", "/mcp?a=b&x=1&a=c"),
+        (
+            "/deeper?a",
+            "?x=%2F+%zz&&{y}",
+            "/mcp/deeper?a&x=%2F+%zz&&{y}",
+        ),
+    ] {
+        let gateway = gateway(&format!("{}{configured}", server.url())).await;
+        let mut client = Client::new(&gateway);
+        client.url.push_str(asked_for);
+        let client = client.opened(&mut server, "u").await;
+        let result = |asked: Asked| {
+            assert_eq!(asked.target, expected);
+            asked.result(&json!({}));
+        };
+        let answer = client.send_to(&mut server, &call(1), result).await;
+        assert_eq!(answer.status, 200);
+        let (_events, pen) = client.open_stream(&mut server, client.get()).await;
+        drop(pen);
+        client.delete().send().await.unwrap();
+        let asked = server.next().await;
+        assert_eq!(
+            (asked.method.as_str(), asked.target.as_str()),
+            ("DELETE", expected)
+        );
+    }
+    server.finish();
+}
+
+#[tokio::test]
+async fn the_query_is_that_of_the_request_at_hand() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let mut client = Client::open(&gateway, &mut server, "u").await;
+    let url = client.url.clone();
+    for query in ["?n=1", "?n=2", ""] {
+        client.url = format!("{url}{query}");
+        let (_events, ()) = tokio::join!(client.get().send(), async {
+            let asked = server.next().await;
+            assert_eq!(asked.target, format!("/mcp{query}"));
+            drop(asked.events());
+        });
+    }
+    client.url = format!("{url}?{}", "x".repeat(17_000));
+    let answer = client.send(&call(1)).await;
+    assert_eq!((answer.status.as_u16(), answer.code()), (414, -32600));
+    server.finish();
+}
+
+#[tokio::test]
+async fn listed_headers_go_along_and_no_others() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    let configured = config.servers.values_mut().next().unwrap();
+    let listed = [
+        "x-trace",
+        "x-tenant",
+        "authorization",
+        "mcp-session-id",
+        "cookie",
+    ];
+    configured.forward_headers = listed.map(HeaderName::from_static).to_vec();
+    let tenant = HeaderValue::from_static("configured");
+    configured.headers.insert("x-tenant", tenant);
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    for request in [client.post(&call(1)), client.get(), client.delete()] {
+        let request = request
+            .header("x-trace", "one")
+            .header("X-Trace", "two")
+            .header("x-tenant", "client's")
+            .header("authorization", "Bearer client's")
+            .header("cookie", "client's")
+            .header("x-other", "client's");
+        let (_response, ()) = tokio::join!(request.send(), async {
+            let asked = server.next().await;
+            let all = |name| asked.headers.get_all(name).iter().collect::<Vec<_>>();
+            assert_eq!(all("x-trace"), ["one", "two"]);
+            assert_eq!(all("x-tenant"), ["configured"]);
+            assert_eq!(all("mcp-session-id"), ["u"]);
+            for absent in ["authorization", "cookie", "x-other"] {
+                assert_eq!(asked.header(absent), "", "{absent}");
+            }
+            asked.reply(200, &[("content-type", "application/json")], "{}");
+        });
+    }
+    server.finish();
 }
 
 #[tokio::test]

@@ -136,7 +136,7 @@ static CALLER: Shape = Shape::new(&[
         Kind::Text,
         "Instead of `key`: its SHA-256 hash in hexadecimal, so that the file holds no secret.",
     )
-    .example(r#""9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08""#),
+    .example(r#""0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef""#),
 ])
 .one_of(&["key", "key_sha256"]);
 

@@ -144,3 +144,30 @@ fn no_other_key_is_accepted() {
         assert!(unknown(&format!("{key}x")), "{key}x");
     }
 }
+
+/// The guide has every key, and its example has them all and is right.
+#[test]
+fn the_guide_is_complete() {
+    let guide = include_str!("../../../../../docs/guides/configuration.md");
+    let (_, example) = guide.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let variable = |name: &str| Some(format!("the-value-of-{name}"));
+    let config = Config::parse("bowline.toml", example, &variable).unwrap();
+    assert_eq!((config.servers.len(), config.callers.len()), (2, 2));
+    let mut found = Vec::new();
+    paths(&schema(), "", &mut found);
+    for path in found {
+        let name = path.rsplit('.').next().unwrap();
+        let (row, section) = (format!("| `{name}` |"), format!("`[{name}"));
+        let explained = guide.contains(&row)
+            || guide.contains(&section)
+            || guide.contains(&format!("NAME.{name}]`"));
+        assert!(explained, "{path} is not in the guide");
+        let used = [
+            format!("{name} = "),
+            format!("[{name}"),
+            format!(".{name}]"),
+        ];
+        assert!(used.iter().any(|used| example.contains(used)), "{path}");
+    }
+}

@@ -118,6 +118,8 @@ fn parts_of_urls() {
         "ws://h/hunter2?key=k3y#s3cret",
         "https://h#s3cret",
         "hunter2",
+        "hunter2 https://h",
+        "${NONE:-hunter2@https://h}",
     ] {
         fails_and_hides(&format!("[servers.a]\nurl = \"{url}\""));
         fails_and_hides(&format!("[servers.a]\nurl = [\"{url}\"]"));

@@ -1,14 +1,22 @@
+use bowline_wire::id::SessionId;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::leg::Leg;
-use crate::session::{Seal, Source};
+use crate::session::{Caller, Seal, Source};
+
+const ID: SessionId = SessionId::from_random([1; SessionId::BYTES]);
 
 /// A stream on which nobody says anything.
 fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
-    let session = Arc::new(Session::new(Seal::generate().unwrap(), Leg::idle()));
+    let session = Arc::new(Session::new(
+        &ID,
+        Caller::Local,
+        Seal::generate().unwrap(),
+        Leg::idle(),
+    ));
     let stream = Arc::new(LiveStream::new(Source::Silent));
     let body = StreamBody::new(
         Arc::clone(&stream),
@@ -48,7 +56,12 @@ async fn a_body_that_is_no_event_stream_has_no_heartbeat() {
 
 #[tokio::test(start_paused = true)]
 async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
-    let session = Arc::new(Session::new(Seal::generate().unwrap(), Leg::idle()));
+    let session = Arc::new(Session::new(
+        &ID,
+        Caller::Local,
+        Seal::generate().unwrap(),
+        Leg::idle(),
+    ));
     let stream = Arc::new(LiveStream::new(Source::Silent));
     let body = StreamBody::new(
         stream,

@@ -1,0 +1,132 @@
+//! What `bowline check` prints: the configuration as it was understood, in the file's own words,
+//! defaults included and secrets masked.
+
+use std::fmt;
+use std::time::Duration;
+
+use bowline::config::{Config, Server, StoreKind, Way};
+use http::Uri;
+
+use crate::plan::Plan;
+
+/// What stands for a secret, however long it is.
+const MASKED: &str = "****";
+
+/// Paths that servers have and that nobody would choose as a secret.
+const PLAIN_PATHS: [&str; 5] = ["/", "/mcp", "/mcp/", "/health", "/healthz"];
+
+/// A plan as text.
+#[derive(Debug)]
+pub(crate) struct Summary<'a>(pub(crate) &'a Plan);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { config, demo } = self.0;
+        gateway(f, config)?;
+        for (name, one) in &config.servers {
+            writeln!(f, "\n[servers.{}]", key(name.as_ref()))?;
+            server(f, one)?;
+        }
+        if *demo {
+            writeln!(
+                f,
+                "\n# no server is named: `bowline serve` runs its built-in demo"
+            )?;
+        }
+        for name in config.callers.keys() {
+            writeln!(f, "\n[callers.{}]\nkey = \"{MASKED}\"", key(name.as_ref()))?;
+        }
+        if config.callers.is_empty() {
+            writeln!(f, "\n# no callers: nobody is asked for a key")?;
+        }
+        writeln!(f, "\nok")
+    }
+}
+
+fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+    writeln!(f, "listen = \"{}\"", config.listen)?;
+    match config.admin {
+        Some(admin) => writeln!(f, "admin = \"{admin}\"")?,
+        None => writeln!(f, "admin = \"off\"")?,
+    }
+    writeln!(f, "stop_timeout = {}", duration(config.stop_timeout))?;
+    let kind = match config.store {
+        StoreKind::Memory => "memory",
+    };
+    writeln!(f, "\n[store]\nkind = \"{kind}\"")?;
+    let limits = config.limits;
+    writeln!(f, "\n[limits]")?;
+    writeln!(f, "sessions = {}", limits.sessions)?;
+    writeln!(f, "streams = {}", limits.streams)?;
+    writeln!(f, "body_bytes = {}", limits.body_bytes)?;
+    writeln!(f, "session_idle = {}", duration(limits.session_idle))
+}
+
+fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
+    match &server.way {
+        Way::Url(one) => writeln!(f, "url = {}", url(one))?,
+        Way::Endpoints(all) => {
+            writeln!(f, "endpoints = [")?;
+            for one in all {
+                writeln!(f, "    {},", url(one))?;
+            }
+            writeln!(f, "]")?;
+        }
+    }
+    if !server.headers.is_empty() {
+        let names = server.headers.keys();
+        let headers: Vec<_> = names.map(|name| format!("{name} = \"{MASKED}\"")).collect();
+        writeln!(f, "headers = {{ {} }}", headers.join(", "))?;
+    }
+    if !server.forward_headers.is_empty() {
+        let names = server.forward_headers.iter();
+        let names: Vec<_> = names.map(|name| format!("\"{name}\"")).collect();
+        writeln!(f, "forward_headers = [{}]", names.join(", "))?;
+    }
+    writeln!(f, "connect_timeout = {}", duration(server.connect_timeout))?;
+    match server.call_timeout {
+        Some(timeout) => writeln!(f, "call_timeout = {}", duration(timeout))?,
+        None => writeln!(f, "# no call_timeout: calls may take for ever")?,
+    }
+    let every = duration(server.health.every);
+    match &server.health.get {
+        None => writeln!(f, "health = {{ every = {every} }}"),
+        Some(get) => {
+            let get = masked_path(get.path(), get.query());
+            writeln!(f, "health = {{ every = {every}, get = \"{get}\" }}")
+        }
+    }
+}
+
+/// A name as a key of TOML; the only character that needs quotes is the dot.
+fn key(name: &str) -> String {
+    if name.contains('.') {
+        format!("\"{name}\"")
+    } else {
+        name.to_owned()
+    }
+}
+
+fn duration(duration: Duration) -> String {
+    format!("\"{}\"", humantime::format_duration(duration))
+}
+
+/// Scheme, host and port; in path and query some servers want a secret.
+fn url(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or_default();
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    let path = masked_path(url.path(), url.query());
+    format!("\"{scheme}://{authority}{path}\"")
+}
+
+fn masked_path(path: &str, query: Option<&str>) -> String {
+    let path = if PLAIN_PATHS.contains(&path) {
+        path.to_owned()
+    } else {
+        format!("/{MASKED}")
+    };
+    match query {
+        None => path,
+        Some(_) => format!("{path}?{MASKED}"),
+    }
+}

@@ -1,0 +1,84 @@
+use std::future::Future;
+
+use super::*;
+
+/// Longer than any wait for quiet, so that only a test that would hang meets it.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+async fn in_time(changed: impl Future<Output = ()>) {
+    timeout(TIMEOUT, changed).await.unwrap();
+}
+
+async fn stays(watch: &mut Watch) {
+    assert!(timeout(QUIET * 3, watch.changed()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_written_in_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bowline.toml");
+    fs::write(&path, "a").unwrap();
+    let mut watch = Watch::new(&path).unwrap();
+    fs::write(&path, "b").unwrap();
+    in_time(watch.changed()).await;
+    stays(&mut watch).await;
+    fs::write(&path, "c").unwrap();
+    in_time(watch.changed()).await;
+}
+
+#[tokio::test]
+async fn a_file_replaced_or_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bowline.toml");
+    fs::write(&path, "a").unwrap();
+    let mut watch = Watch::new(&path).unwrap();
+    let other = folder.path().join(".bowline.toml.swp");
+    fs::write(&other, "b").unwrap();
+    fs::rename(&other, &path).unwrap();
+    in_time(watch.changed()).await;
+    fs::remove_file(&path).unwrap();
+    in_time(watch.changed()).await;
+    fs::write(&path, "b").unwrap();
+    in_time(watch.changed()).await;
+}
+
+#[tokio::test]
+async fn the_same_contents_and_other_files_are_no_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bowline.toml");
+    fs::write(&path, "a").unwrap();
+    let mut watch = Watch::new(&path).unwrap();
+    fs::write(&path, "a").unwrap();
+    fs::write(folder.path().join("other.toml"), "x").unwrap();
+    stays(&mut watch).await;
+    fs::write(&path, "b").unwrap();
+    in_time(watch.changed()).await;
+}
+
+/// How Kubernetes mounts a ConfigMap: `bowline.toml` -> `..data/bowline.toml`, `..data` -> a
+/// folder with the time in its name; an update swaps `..data` and removes the old folder.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_swapped_link() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (version, text) in [("..1", "a"), ("..2", "b"), ("..3", "b")] {
+        fs::create_dir(at(version)).unwrap();
+        fs::write(at(version).join("bowline.toml"), text).unwrap();
+    }
+    symlink("..1", at("..data")).unwrap();
+    symlink("..data/bowline.toml", at("bowline.toml")).unwrap();
+    let mut watch = Watch::new(&at("bowline.toml")).unwrap();
+
+    let swap = |version: &str, old: &str| {
+        symlink(version, at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        fs::remove_dir_all(at(old)).unwrap();
+    };
+    swap("..2", "..1");
+    in_time(watch.changed()).await;
+    swap("..3", "..2");
+    stays(&mut watch).await;
+}

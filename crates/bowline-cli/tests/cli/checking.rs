@@ -1,0 +1,166 @@
+//! `bowline check` and `bowline schema`.
+
+use std::path::Path;
+
+use snapbox::{assert_data_eq, str};
+
+use crate::running::{bowline, run};
+
+fn check(folder: &Path, options: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = bowline();
+    command.arg("check").args(options);
+    run(command.current_dir(folder).env("TOKEN", "s3cret"))
+}
+
+#[test]
+fn a_file_as_it_is_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        stop_timeout = "90s"
+        [servers.files]
+        endpoints = ["http://10.0.0.1:8000/mcp", "http://10.0.0.2:8000/s3cret?key=s3cret"]
+        headers = { Authorization = "Bearer ${TOKEN}", X-Team = "s3cret" }
+        forward_headers = ["X-Tenant"]
+        call_timeout = "60s"
+        health = { every = "2s", get = "/healthz" }
+        [callers.alice]
+        key = "s3cret-s3cret-s3cret"
+    "#;
+    std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
+    let options = [
+        "-c",
+        "bowline.toml",
+        "--server",
+        "v1.0=https://mcp.example.com/s3cret",
+    ];
+    let (code, stdout, stderr) = check(folder.path(), &options);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_data_eq!(
+        stdout,
+        str![[r#"
+listen = "127.0.0.1:6270"
+admin = "127.0.0.1:6271"
+stop_timeout = "1m 30s"
+
+[store]
+kind = "memory"
+
+[limits]
+sessions = 100000
+streams = 20000
+body_bytes = 8388608
+session_idle = "30m"
+
+[servers.files]
+endpoints = [
+    "http://10.0.0.1:8000/mcp",
+    "http://10.0.0.2:8000/****?****",
+]
+headers = { authorization = "****", x-team = "****" }
+forward_headers = ["x-tenant"]
+connect_timeout = "10s"
+call_timeout = "1m"
+health = { every = "2s", get = "/healthz" }
+
+[servers."v1.0"]
+url = "https://mcp.example.com/****"
+connect_timeout = "10s"
+# no call_timeout: calls may take for ever
+health = { every = "5s" }
+
+[callers.alice]
+key = "****"
+
+ok
+
+"#]]
+    );
+}
+
+#[test]
+fn nothing_given_means_the_demo() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, stdout, _) = check(folder.path(), &[]);
+    assert_eq!(code, Some(0));
+    assert!(
+        stdout.ends_with(
+            "\n# no server is named: `bowline serve` runs its built-in demo\n\
+             \n# no callers: nobody is asked for a key\n\nok\n"
+        ),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn an_editor_s_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"{"mcpServers": {
+  "web": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+  "old": {"command": "npx", "args": ["-y", "old"]},
+  "sse": {"type": "sse", "url": "https://mcp.example.com/sse"}
+}}"#;
+    std::fs::write(folder.path().join("mcp.json"), text).unwrap();
+    let (code, stdout, stderr) = check(folder.path(), &["-c", "mcp.json"]);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert_data_eq!(
+        stderr,
+        str![[r#"
+error: servers that are started as a command (stdio) are not supported yet
+ --> mcp.json:3:11
+  |
+3 |   "old": {"command": "***", "args": ["**", "***"]},
+  |           ^^^^^^^^^
+  |
+  = help: run the server with Streamable HTTP and give its `url`, or take it out or set `"disabled": true`
+
+error: servers with the older HTTP+SSE transport are not supported yet
+ --> mcp.json:4:19
+  |
+4 |   "sse": {"type": "sse", "url": "***************************"}
+  |                   ^^^^^
+  |
+  = help: most of them also have a Streamable HTTP endpoint, often at `/mcp`: give its `url` and `"type": "http"`
+
+"#]]
+    );
+    let text = text
+        .replace("npx\"", "npx\", \"disabled\": true")
+        .replace("\"sse\", \"url", "\"http\", \"url");
+    std::fs::write(folder.path().join("mcp.json"), text).unwrap();
+    let (code, stdout, stderr) = check(folder.path(), &["-c", "mcp.json"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(stdout.contains("[servers.web]"), "{stdout}");
+    assert!(!stdout.contains("servers.old"), "{stdout}");
+}
+
+#[test]
+fn a_variable_that_is_not_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[servers.web]\nurl = \"https://${NO_SUCH_HOST}/${TOKEN}\"\n";
+    std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
+    let (code, _, stderr) = check(folder.path(), &["-c", "bowline.toml"]);
+    assert_eq!(code, Some(2));
+    assert_data_eq!(
+        stderr,
+        str![[r#"
+error: the variable `NO_SUCH_HOST`, used in `servers.web.url`, is not set
+ --> bowline.toml:2:16
+  |
+2 | url = "https://${NO_SUCH_HOST}*${TOKEN}"
+  |                ^^^^^^^^^^^^^^^
+  |
+  = help: set it where Bowline starts, or give a default: `${NO_SUCH_HOST:-default}`
+
+"#]]
+    );
+}
+
+#[test]
+fn the_schema() {
+    let (code, stdout, stderr) = run(bowline().arg("schema"));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let schema: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(schema["properties"]["admin"]["default"], "127.0.0.1:6271");
+    assert!(stdout.ends_with("}\n"));
+}

@@ -1,0 +1,75 @@
+//! A request that passed the guard: who asks, which server, what goes along, which session.
+
+use std::sync::Arc;
+
+use bowline_wire::id::SessionId;
+use bowline_wire::{header as mcp, version};
+use http::HeaderMap;
+use http::request::Parts;
+
+use crate::fault::Fault;
+use crate::gateway::Shared;
+use crate::session::{Caller, InUse, Session};
+use crate::upstream::{Carried, MAX_QUERY, Upstream};
+
+/// A client's request, its body aside.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) shared: Arc<Shared>,
+    pub(super) caller: Caller,
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) headers: HeaderMap,
+    pub(super) carried: Carried,
+}
+
+impl Arrival {
+    /// Lets a request in, or says why not: Host and Origin first, then who asks, then for what.
+    /// A stranger learns nothing of the servers, not even their names.
+    pub(super) fn admit(shared: Arc<Shared>, head: Parts) -> Result<Self, Fault> {
+        shared.guard.check(&head.uri, &head.headers)?;
+        let path = head.uri.path();
+        // Clients look for metadata before they have a key, and there is none to protect.
+        if path.starts_with("/.well-known/") {
+            return Err(Fault::NoMetadata);
+        }
+        let caller = shared.callers.identify(&head.headers)?;
+        let upstream = shared.routes.by_path(path)?;
+        let query = head.uri.query();
+        if query.is_some_and(|query| query.len() > MAX_QUERY) {
+            return Err(Fault::QueryTooLong { limit: MAX_QUERY });
+        }
+        let carried = Carried::of(query, &head.headers, &upstream.server());
+        Ok(Self {
+            shared,
+            caller,
+            upstream,
+            headers: head.headers,
+            carried,
+        })
+    }
+
+    /// The session that the request names: its caller's, on the path of its server. Anybody
+    /// else's is told exactly like one that never was.
+    pub(super) fn find(&self) -> Result<(SessionId, InUse), Fault> {
+        let value = self
+            .headers
+            .get(mcp::SESSION_ID)
+            .ok_or(Fault::SessionRequired)?;
+        let found = SessionId::from_header(value)
+            .and_then(|id| Some((id, self.shared.table.find(&id)?)))
+            .filter(|(_, in_use)| self.may_use(in_use.session()));
+        let (id, in_use) = found.ok_or(Fault::UnknownSession)?;
+        let session = in_use.session();
+        let named = self.headers.get(mcp::PROTOCOL_VERSION);
+        match named.map(|version| version.to_str()) {
+            None => {}
+            Some(Ok(named)) if version::is_supported(named) || named == session.leg.version() => {}
+            Some(_) => return Err(Fault::ProtocolVersion),
+        }
+        Ok((id, in_use))
+    }
+
+    fn may_use(&self, session: &Session) -> bool {
+        session.caller == self.caller && Arc::ptr_eq(&session.leg.upstream, &self.upstream)
+    }
+}

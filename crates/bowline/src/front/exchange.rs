@@ -1,0 +1,138 @@
+//! One message of a session and whatever answers it.
+
+use std::sync::Arc;
+
+use bowline_wire::id::SessionId;
+use bowline_wire::message::{Kind, Message};
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::reply::{self, ReplyBody, StreamBody};
+use crate::body::Sent;
+use crate::detach::see_through;
+use crate::fault::Fault;
+use crate::gateway::{Ending, Shared};
+use crate::leg::{self, LegRef, Relay, Reply};
+use crate::session::{Born, InUse, LiveStream, Session, Source, StreamKey};
+use crate::upstream::{Carried, Upstream, UpstreamError};
+
+/// A session that was found, and what its messages are sent with.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: SessionId,
+    pub(super) in_use: InUse,
+    pub(super) carried: Carried,
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// Sends one message and makes a response of what comes back. Dropping that response, as
+    /// happens when the client left meanwhile, is the same as the client's leaving later.
+    pub(super) async fn serve(self, message: Message) -> Result<Response<ReplyBody>, Fault> {
+        let (sent, abandoned) = (Sent::default(), self.shared.abandoned());
+        see_through(self.converse(message, sent.clone()), sent, abandoned).await
+    }
+
+    async fn converse(self, message: Message, sent: Sent) -> Result<Response<ReplyBody>, Fault> {
+        let Self {
+            shared,
+            id,
+            in_use,
+            carried,
+        } = self;
+        let session = in_use.session();
+        let key = stream_key(&message);
+        let mut permit = None;
+        let own = Arc::clone(session);
+        let reply = match message.kind() {
+            Kind::Request => {
+                permit = stream_permit(&shared)?;
+                leg::request(own, message, &carried, sent).await
+            }
+            Kind::Notification => leg::notify(own, message.raw().clone(), &carried, sent).await,
+            Kind::Response => match restore(session, &message)? {
+                Some(answer) => leg::notify(own, answer, &carried, sent).await,
+                None => return Ok(reply::empty(StatusCode::ACCEPTED)),
+            },
+        };
+        let reply = reply.map_err(|error| failed(&shared, &id, session, error))?;
+        Ok(respond(&shared, session, key, reply, permit))
+    }
+}
+
+/// A client's answer with the server's own id again; `None` if it came too late to matter.
+fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> {
+    let span = answer.id_span().ok_or(Fault::StrayAnswer)?;
+    let (at, id) = session
+        .seal
+        .open_request(answer.text(span))
+        .ok_or(Fault::StrayAnswer)?;
+    Ok((at == session.leg.at).then(|| answer.splice(span, &id)))
+}
+
+/// A place among the streams: whether an answer will stream is known only after the request ran.
+pub(super) fn stream_permit(shared: &Shared) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+    let permit = Arc::clone(&shared.streams).try_acquire_owned();
+    permit.map(Some).map_err(|_| Fault::TooManyStreams)
+}
+
+pub(super) fn stream_key(message: &Message) -> StreamKey {
+    Born::Request(message.id().unwrap_or_default().into())
+}
+
+pub(super) fn fault_of(upstream: &Upstream, leg: LegRef, error: UpstreamError) -> Fault {
+    Fault::Upstream {
+        server: upstream.name.clone(),
+        generation: leg.generation,
+        error,
+    }
+}
+
+/// What a failure within a session means for the client, and for the session.
+pub(super) fn failed(
+    shared: &Shared,
+    id: &SessionId,
+    session: &Session,
+    error: UpstreamError,
+) -> Fault {
+    if matches!(error, UpstreamError::SessionLost) {
+        shared.end_session(id, Ending::Lost, Carried::default());
+    }
+    fault_of(&session.leg.upstream, session.leg.at, error)
+}
+
+/// A reply as a response.
+pub(super) fn respond(
+    shared: &Shared,
+    session: &Arc<Session>,
+    key: StreamKey,
+    reply: Reply,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Response<ReplyBody> {
+    match reply {
+        Reply::Accepted => reply::empty(StatusCode::ACCEPTED),
+        Reply::Whole {
+            status,
+            content_type,
+            body,
+        } => reply::whole(status, content_type, body),
+        Reply::Stream {
+            status,
+            content_type,
+            relay,
+        } => {
+            let is_events = matches!(*relay, Relay::Events(_));
+            let stream = Arc::new(LiveStream::new(Source::Relay(relay)));
+            // If the session ended meanwhile the answer is still the answer: the request ran.
+            session.attach(key, Arc::clone(&stream));
+            let mut body = StreamBody::new(stream, session.begin_use(), shared.abandoned(), permit);
+            if is_events {
+                body = body.with_heartbeat();
+            }
+            reply::stream(status, content_type, body)
+        }
+    }
+}

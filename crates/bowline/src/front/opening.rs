@@ -1,0 +1,136 @@
+//! `initialize`: opens the leg, then the session, then answers. A client never hears of a session
+//! that is not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_wire::header as mcp;
+use bowline_wire::id::SessionId;
+use bowline_wire::message::Message;
+use http::{HeaderValue, Response, StatusCode};
+
+use super::arrival::Arrival;
+use super::exchange::{fault_of, respond, stream_key, stream_permit};
+use super::reply::{self, ReplyBody};
+use crate::body::Sent;
+use crate::detach::see_through;
+use crate::fault::Fault;
+use crate::gateway::{Ending, Shared};
+use crate::leg::{self, First, LegRef, Reply};
+use crate::session::{Seal, Session, Vacancy};
+use crate::upstream::{Carried, UpstreamError};
+
+/// How long a server may take to answer `initialize`: longer than any sane start, and bounded
+/// because a place among the sessions is held meanwhile.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What came of opening a session.
+enum Opening {
+    Opened(Newborn, Reply),
+    Declined(Reply),
+}
+
+/// A session whose client has not heard of it yet. If the client left meanwhile nobody knows the
+/// id, so dropping this ends the session.
+struct Newborn {
+    shared: Arc<Shared>,
+    id: SessionId,
+    session: Arc<Session>,
+    announced: bool,
+}
+
+/// Serves `initialize`.
+pub(super) async fn initialize(
+    arrival: Arrival,
+    message: Message,
+) -> Result<Response<ReplyBody>, Fault> {
+    let shared = Arc::clone(&arrival.shared);
+    if shared.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    if arrival.upstream.is_retired() {
+        return Err(Fault::NoSuchServer);
+    }
+    let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
+    let permit = stream_permit(&shared)?;
+    let (key, sent) = (stream_key(&message), Sent::default());
+    let opening = open(arrival, message, vacancy, sent.clone());
+    match see_through(opening, sent, shared.abandoned()).await? {
+        Opening::Declined(reply) => Ok(declined(reply)),
+        Opening::Opened(newborn, reply) => {
+            let mut response = respond(&shared, &newborn.session, key, reply, permit);
+            let leg = &newborn.session.leg;
+            let (session, server) = (newborn.session.hash, &leg.upstream.name);
+            shared.metrics.session_opened(server);
+            tracing::info!(
+                %session,
+                %server,
+                endpoint = %leg.endpoint.origin,
+                version = leg.version(),
+                "session opened"
+            );
+            response
+                .headers_mut()
+                .insert(mcp::SESSION_ID, newborn.announce());
+            Ok(response)
+        }
+    }
+}
+
+async fn open(
+    arrival: Arrival,
+    message: Message,
+    vacancy: Vacancy,
+    sent: Sent,
+) -> Result<Opening, Fault> {
+    let seal = Seal::generate().map_err(|_| Fault::Random)?;
+    let upstream = Arc::clone(&arrival.upstream);
+    let opening = leg::open(upstream, message, &arrival.carried, &seal, sent);
+    let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
+    let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
+    let First { leg, reply } =
+        opened.map_err(|error| fault_of(&arrival.upstream, LegRef::FIRST, error))?;
+    let Some(leg) = leg else {
+        return Ok(Opening::Declined(reply));
+    };
+    let (id, session) = vacancy
+        .fill(|id| Session::new(id, arrival.caller, seal, leg))
+        .map_err(|_| Fault::Random)?;
+    let newborn = Newborn {
+        shared: arrival.shared,
+        id,
+        session,
+        announced: false,
+    };
+    Ok(Opening::Opened(newborn, reply))
+}
+
+/// The server's refusal of `initialize`: there is no session that a stream could belong to.
+fn declined(reply: Reply) -> Response<ReplyBody> {
+    match reply {
+        Reply::Whole {
+            status,
+            content_type,
+            body,
+        } => reply::whole(status, content_type, body),
+        Reply::Accepted | Reply::Stream { .. } => reply::empty(StatusCode::ACCEPTED),
+    }
+}
+
+// === impl Newborn ===
+
+impl Newborn {
+    fn announce(mut self) -> HeaderValue {
+        self.announced = true;
+        self.id.to_header()
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if !self.announced {
+            self.shared
+                .end_session(&self.id, Ending::Unclaimed, Carried::default());
+        }
+    }
+}

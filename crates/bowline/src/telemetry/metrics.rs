@@ -1,0 +1,240 @@
+//! Every metric of the gateway, declared in one place, in Prometheus' text format.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::config::ServerName;
+use crate::gateway::Shared;
+
+/// Bounds of the histogram of answer times, in seconds.
+const SECONDS: [f64; 12] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0,
+];
+
+/// The gateway's metrics.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<ServerLabel, Histogram>,
+    refusals: Family<ReasonLabel, Counter>,
+    sessions_opened: Family<ServerLabel, Counter>,
+    sessions_ended: Family<EndLabels, Counter>,
+    sessions: Family<ServerLabel, Gauge>,
+    streams: Gauge,
+    endpoint_up: Family<EndpointLabels, Gauge>,
+    endpoint_sessions: Family<EndpointLabels, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerLabel {
+    server: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    server: Name,
+    method: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndLabels {
+    server: Name,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabels {
+    server: Name,
+    endpoint: String,
+}
+
+/// A server's name as a label: shared, not copied.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Name(ServerName);
+
+fn histogram() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("bowline");
+        let build = Family::<Vec<(&str, &str)>, Gauge>::default();
+        build
+            .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))])
+            .set(1);
+        registry.register("build", "The version that runs", build);
+        let seconds = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let metrics = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            seconds,
+            refusals: Family::default(),
+            sessions_opened: Family::default(),
+            sessions_ended: Family::default(),
+            sessions: Family::default(),
+            streams: Gauge::default(),
+            endpoint_up: Family::default(),
+            endpoint_sessions: Family::default(),
+        };
+        registry.register(
+            "requests",
+            "Requests of clients by what they were answered",
+            metrics.requests.clone(),
+        );
+        registry.register(
+            "answer_seconds",
+            "Time to the head of the answer to a POST",
+            metrics.seconds.clone(),
+        );
+        registry.register(
+            "refusals",
+            "Requests that were not served, by reason",
+            metrics.refusals.clone(),
+        );
+        registry.register(
+            "sessions_opened",
+            "Sessions opened",
+            metrics.sessions_opened.clone(),
+        );
+        registry.register(
+            "sessions_ended",
+            "Sessions ended, by reason",
+            metrics.sessions_ended.clone(),
+        );
+        registry.register(
+            "sessions",
+            "Sessions that are open",
+            metrics.sessions.clone(),
+        );
+        registry.register(
+            "streams",
+            "Requests and streams under way",
+            metrics.streams.clone(),
+        );
+        registry.register(
+            "endpoint_up",
+            "Whether an endpoint takes sessions",
+            metrics.endpoint_up.clone(),
+        );
+        registry.register(
+            "endpoint_sessions",
+            "Sessions pinned to an endpoint",
+            metrics.endpoint_sessions.clone(),
+        );
+        Self {
+            registry,
+            ..metrics
+        }
+    }
+
+    /// A client's request was answered.
+    pub(crate) fn answered(
+        &self,
+        server: &ServerName,
+        method: &Method,
+        status: StatusCode,
+        after: Duration,
+    ) {
+        let method = match *method {
+            Method::POST => "POST",
+            Method::GET => "GET",
+            Method::DELETE => "DELETE",
+            _ => "other",
+        };
+        let labels = RequestLabels {
+            server: Name(server.clone()),
+            method,
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+        if method == "POST" {
+            let labels = ServerLabel {
+                server: labels.server,
+            };
+            self.seconds
+                .get_or_create(&labels)
+                .observe(after.as_secs_f64());
+        }
+    }
+
+    /// A request was not served.
+    pub(crate) fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    pub(crate) fn session_opened(&self, server: &ServerName) {
+        let labels = ServerLabel {
+            server: Name(server.clone()),
+        };
+        self.sessions_opened.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn session_ended(&self, server: &ServerName, reason: &'static str) {
+        let server = Name(server.clone());
+        self.sessions_ended
+            .get_or_create(&EndLabels { server, reason })
+            .inc();
+    }
+
+    /// All numbers as text; what is counted elsewhere is asked for now.
+    pub(crate) fn scrape(&self, shared: &Shared) -> String {
+        let in_use = shared
+            .limits
+            .streams
+            .saturating_sub(shared.streams.available_permits());
+        self.streams.set(i64::try_from(in_use).unwrap_or(i64::MAX));
+        self.sessions.clear();
+        self.endpoint_up.clear();
+        self.endpoint_sessions.clear();
+        let count = |sessions| i64::try_from(sessions).unwrap_or(i64::MAX);
+        for upstream in shared.routes.all().values() {
+            let server = Name(upstream.name.clone());
+            self.sessions
+                .get_or_create(&ServerLabel {
+                    server: server.clone(),
+                })
+                .set(count(upstream.sessions()));
+            for endpoint in upstream.endpoints.all().iter() {
+                let labels = EndpointLabels {
+                    server: server.clone(),
+                    endpoint: endpoint.origin.to_string(),
+                };
+                self.endpoint_up
+                    .get_or_create(&labels)
+                    .set(endpoint.takes_sessions().into());
+                self.endpoint_sessions
+                    .get_or_create(&labels)
+                    .set(count(endpoint.sessions()));
+            }
+        }
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl prometheus_client::encoding::EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let name: &str = self.0.as_ref();
+        prometheus_client::encoding::EncodeLabelValue::encode(&name, encoder)
+    }
+}

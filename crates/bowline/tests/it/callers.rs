@@ -1,0 +1,232 @@
+//! Where callers have keys nothing is served without one, and a session is its caller's alone.
+
+use std::collections::BTreeMap;
+
+use bowline::Gateway;
+use bowline::config::{Caller, CallerName, KeyHash};
+use bowline_testbed::scripted::{Asked, Scripted};
+use http::HeaderValue;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::client::{Answer, Client, call, config, gateway, initialize_message, read};
+
+/// `ann` and `bob`, whose keys are `k-ann` and `k-bob`.
+fn callers() -> BTreeMap<CallerName, Caller> {
+    let caller = |name: &str, hash: [u64; 4]| {
+        let mut bytes = [0; 32];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(hash) {
+            part.copy_from_slice(&word.to_be_bytes());
+        }
+        (
+            name.parse().unwrap(),
+            Caller {
+                key: KeyHash(bytes),
+            },
+        )
+    };
+    BTreeMap::from([caller("ann", ANN), caller("bob", BOB)])
+}
+
+/// What `printf k-ann | sha256sum` prints.
+const ANN: [u64; 4] = [
+    0x02b7_57a4_29d8_8596,
+    0xe65e_b131_7986_428e,
+    0x02d1_2cc2_7ca0_5d91,
+    0x6d84_5903_2372_8ded,
+];
+const BOB: [u64; 4] = [
+    0xdc3b_2e6c_977d_eebe,
+    0xa495_ebfe_cc09_fd03,
+    0x6765_694a_5270_2a8c,
+    0xc423_0f24_6380_a281,
+];
+
+async fn guarded(server: &Scripted) -> Gateway {
+    let mut config = config(&[("s", server.url())]);
+    config.callers = callers();
+    Gateway::start(config).await.unwrap()
+}
+
+fn client_with(gateway: &Gateway, key: &'static str) -> Client {
+    let mut client = Client::new(gateway);
+    client.key = Some(key);
+    client
+}
+
+async fn sent(request: reqwest::RequestBuilder) -> Answer {
+    read(request.send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn without_a_good_key_nothing_is_served() {
+    let mut server = Scripted::start().await;
+    let gateway = guarded(&server).await;
+    let opened = client_with(&gateway, "k-ann")
+        .opened(&mut server, "u")
+        .await;
+    let mut client = opened.clone();
+    client.key = None;
+    let with = |headers: &[&str]| {
+        let requests = [
+            client.post(&initialize_message()),
+            client.post(&call(1)),
+            client.post_text("not even JSON"),
+            client.get(),
+            client.delete(),
+            client.request(Method::PUT),
+        ];
+        let add = |request: reqwest::RequestBuilder| {
+            let values = headers.iter();
+            values.fold(request, |request, value| {
+                request.header("authorization", *value)
+            })
+        };
+        requests.map(add)
+    };
+    let mut bodies = Vec::new();
+    for headers in [
+        &[][..],
+        &["k-ann"],
+        &["Bearer"],
+        &["Bearer "],
+        &["Bearer wrong"],
+        &["Bearer k-ann2"],
+        &["Basic ay1hbm46"],
+        &["Token k-ann"],
+        &["Bearer k-ann", "Bearer k-ann"],
+        &["Bearer k-ann", "Bearer k-bob"],
+    ] {
+        for request in with(headers) {
+            let answer = sent(request).await;
+            assert_eq!(answer.status, 401, "{headers:?}");
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+            assert_eq!(answer.headers["content-type"], "application/json");
+            bodies.push(answer.text);
+        }
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1, "one text for missing, malformed and wrong");
+    let body: serde_json::Value = serde_json::from_str(&bodies[0]).unwrap();
+    assert_eq!(body["error"]["code"], -32600);
+    assert_eq!(body["error"]["data"]["reason"], "unauthorized");
+    assert!(body.get("id").is_none());
+    // And the session that they named is none the worse.
+    let check = |asked: Asked| {
+        assert_eq!(asked.header("authorization"), "", "the key stays here");
+        asked.result(&json!({}));
+    };
+    let answer = opened.send_to(&mut server, &call(2), check).await;
+    assert_eq!(answer.status, 200);
+    server.finish();
+}
+
+#[tokio::test]
+async fn the_scheme_is_bearer_in_any_letters() {
+    let mut server = Scripted::start().await;
+    let gateway = guarded(&server).await;
+    let mut client = client_with(&gateway, "k-ann")
+        .opened(&mut server, "u")
+        .await;
+    client.key = None;
+    for value in ["Bearer k-ann", "bearer k-ann", "BEARER  k-ann"] {
+        let request = client.post(&call(1)).header("authorization", value);
+        let (answer, ()) = tokio::join!(sent(request), async {
+            server.next().await.result(&json!({}));
+        });
+        assert_eq!(answer.status, 200, "{value}");
+    }
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_strangers_session_is_unknown_to_the_byte() {
+    let mut server = Scripted::start().await;
+    let gateway = guarded(&server).await;
+    let ann = client_with(&gateway, "k-ann")
+        .opened(&mut server, "u")
+        .await;
+    let bob = client_with(&gateway, "k-bob")
+        .opened(&mut server, "v")
+        .await;
+    let mut thief = bob.clone();
+    thief.session = ann.session.clone();
+    let mut nobody = bob.clone();
+    nobody.session = Some(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+    let requests = |client: &Client| {
+        [
+            client.post(&call(1)),
+            client.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})),
+            client
+                .post(&call(1))
+                .header("mcp-protocol-version", "nonsense"),
+            client.get(),
+            client.get().header("last-event-id", "AAAA"),
+            client.delete(),
+        ]
+    };
+    for (stolen, unknown) in requests(&thief).into_iter().zip(requests(&nobody)) {
+        let (stolen, unknown) = (sent(stolen).await, sent(unknown).await);
+        assert_eq!((stolen.status.as_u16(), stolen.code()), (404, -32001));
+        assert_eq!((stolen.status, stolen.text), (unknown.status, unknown.text));
+        let names = |answer: &http::HeaderMap| {
+            let names: Vec<_> = answer.keys().cloned().collect();
+            names
+        };
+        assert_eq!(names(&stolen.headers), names(&unknown.headers));
+    }
+    for (client, own) in [(&ann, "u"), (&bob, "v")] {
+        let check = |asked: Asked| {
+            assert_eq!(asked.header("mcp-session-id"), own);
+            asked.result(&json!({}));
+        };
+        let answer = client.send_to(&mut server, &call(1), check).await;
+        assert_eq!(answer.status, 200, "its own caller still has it");
+    }
+    server.finish();
+}
+
+#[tokio::test]
+async fn where_a_page_may_not_speak_no_key_is_looked_at() {
+    let server = Scripted::start().await;
+    let gateway = guarded(&server).await;
+    for client in [Client::new(&gateway), client_with(&gateway, "k-ann")] {
+        let answer = sent(
+            client
+                .post(&call(1))
+                .header("origin", "https://evil.example"),
+        )
+        .await;
+        assert_eq!(answer.status, 403);
+    }
+    let at = |path: &str| Client::at(format!("http://{}{path}", gateway.listen()));
+    assert_eq!(
+        sent(at("/.well-known/oauth-protected-resource").get())
+            .await
+            .status,
+        404
+    );
+    for path in ["/mcp", "/mcp/s", "/mcp/other", "/elsewhere"] {
+        assert_eq!(
+            sent(at(path).get()).await.status,
+            401,
+            "no names are told at {path}"
+        );
+    }
+    server.finish();
+}
+
+#[tokio::test]
+async fn without_callers_a_key_means_nothing() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let mut client = client_with(&gateway, "anything")
+        .opened(&mut server, "u")
+        .await;
+    client.key = None;
+    let answer = client
+        .send_to(&mut server, &call(1), |asked| asked.result(&json!({})))
+        .await;
+    assert_eq!(answer.status, 200);
+    server.finish();
+}
