@@ -77,6 +77,11 @@ class Process:
         except subprocess.TimeoutExpired:
             raise Failure(f"{self.name}: still running after {timeout} s") from None
 
+    def kill(self):
+        """Ends it without a warning."""
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+
     def _signal_group(self, number):
         try:
             os.killpg(self._process.pid, number)
@@ -122,8 +127,10 @@ def url_of(process, path):
     return process.wait_for_line(rf"http://127\.0\.0\.1:\d+{re.escape(path)}(?![\w/])").group()
 
 
-def fixture_server():
-    return Process("fixture-server", [binary("fixture-server"), "--listen", "127.0.0.1:0"])
+def fixture_server(name):
+    """A replica of the fixture server; its tool `whoami` answers `name`."""
+    options = ["--listen", "127.0.0.1:0", "--name", name]
+    return Process(f"fixture-server {name}", [binary("fixture-server"), *options])
 
 
 def everything_server():
@@ -135,7 +142,10 @@ def everything_server():
 
 
 def gateway(name, upstream):
-    """The gateway in front of one server; its endpoint is /mcp/`name`."""
+    """The gateway in front of one server, whose replicas' URLs are separated by commas.
+
+    Its endpoint is /mcp/`name`.
+    """
     options = ["--listen", "127.0.0.1:0", "--admin", "off", "--server", f"{name}={upstream}"]
     return Process("bowline", [binary("bowline"), "serve", *options])
 
