@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from functools import cache
 from pathlib import Path
 
@@ -128,9 +129,9 @@ def url_of(process, path):
 
 
 def fixture_server(name):
-    """A replica of the fixture server; its tool `whoami` answers `name`."""
-    options = ["--listen", "127.0.0.1:0", "--name", name]
-    return Process(f"fixture-server {name}", [binary("fixture-server"), *options])
+    """A replica of the fixture server; its tool `whoami` answers `name`. It logs its sessions."""
+    command = [binary("fixture-server"), "--listen", "127.0.0.1:0", "--name", name]
+    return Process(f"fixture-server {name}", command, env={"RUST_LOG": "info"})
 
 
 def everything_server():
@@ -146,8 +147,15 @@ def gateway(name, upstream):
 
     Its endpoint is /mcp/`name`.
     """
-    options = ["--listen", "127.0.0.1:0", "--admin", "off", "--server", f"{name}={upstream}"]
+    options = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    options += ["--server", f"{name}={upstream}"]
     return Process("bowline", [binary("bowline"), "serve", *options])
+
+
+def endpoints(gateway, name):
+    """What the gateway's operator is told of a server's endpoints."""
+    with urllib.request.urlopen(url_of(gateway, "/health"), timeout=10) as response:
+        return json.load(response)["servers"][name]["endpoints"]
 
 
 def client_run(scenario):

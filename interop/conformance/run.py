@@ -67,19 +67,28 @@ def compare(title, direct, url):
     return code == 0 and direct == through
 
 
+def opened(server):
+    """How many sessions a fixture server has opened so far."""
+    return sum("create new session" in line for line in server.lines)
+
+
 def run():
     with harness.fixture_server("first") as first, harness.fixture_server("second") as second:
         first_url, second_url = (harness.url_of(server, "/mcp") for server in (first, second))
         direct_code, direct = run_suite("direct", first_url)
-        passed = direct_code == 0
         ways = {
             "through the gateway": first_url,
             "through the gateway to two replicas": f"{first_url},{second_url}",
         }
+        passed = direct_code == 0
         for title, upstream in ways.items():
+            before = opened(first)
             with harness.gateway("fixture", upstream) as gateway:
                 passed &= compare(title, direct, harness.url_of(gateway, "/mcp/fixture"))
-    return 0 if passed else 1
+        # Only the last way leads to the second.
+        shares = (opened(first) - before, opened(second))
+        print(f"sessions by replica: {shares[0]} and {shares[1]}")
+        return 0 if passed and all(shares) else 1
 
 
 if __name__ == "__main__":

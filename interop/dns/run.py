@@ -111,20 +111,18 @@ class Gateway:
         command = [harness.binary("bowline"), "serve", *options]
         process = stack.enter_context(harness.Process("bowline", command))
         self.url = harness.url_of(process, "/mcp/replicas")
-        self.health_url = harness.url_of(process, "/health")
+        self._process = process
 
     def open(self, count):
         return [Session(self.url) for _ in range(count)]
 
     def health(self):
         """The endpoints' status by address."""
-        with urllib.request.urlopen(self.health_url, timeout=10) as response:
-            server = json.load(response)["servers"]["replicas"]
-        endpoints = {}
-        for endpoint in server["endpoints"]:
+        status = {}
+        for endpoint in harness.endpoints(self._process, "replicas"):
             [address] = [one for one in (FIRST, SECOND, THIRD) if one in endpoint["address"]]
-            endpoints[address] = endpoint["status"]
-        return endpoints
+            status[address] = endpoint["status"]
+        return status
 
     def wait_for(self, expected, timeout=PATIENCE):
         started = time.monotonic()
