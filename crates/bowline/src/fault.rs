@@ -72,6 +72,12 @@ pub(crate) enum Fault {
     BodyBroken,
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    #[error("the batch is empty: there is nothing to answer")]
+    EmptyBatch,
+    #[error("`initialize` must come alone, not in a batch")]
+    InitializeInBatch,
+    #[error("the batch has more than {limit} messages")]
+    BatchTooLarge { limit: usize },
     #[error(
         "Mcp-Session-Id is missing: send `initialize` first and repeat the id that its answer carries"
     )]
@@ -166,6 +172,15 @@ impl Fault {
             }
             Self::Malformed(Malformed::NotJsonRpc(_)) => {
                 row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "not_json_rpc")
+            }
+            Self::EmptyBatch => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "empty_batch"),
+            Self::InitializeInBatch => row(
+                StatusCode::BAD_REQUEST,
+                INVALID_REQUEST,
+                "initialize_in_batch",
+            ),
+            Self::BatchTooLarge { .. } => {
+                row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "batch_too_large")
             }
             Self::SessionRequired => {
                 row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "session_required")

@@ -4,6 +4,7 @@
 //! them on everything that it sends. It rewrites what must carry the leg's mark on its way to the
 //! client, and nothing else.
 
+mod array;
 mod listen;
 mod open;
 mod overtime;
@@ -13,8 +14,8 @@ mod send;
 
 pub(crate) use listen::listen;
 pub(crate) use open::{First, open};
-pub(crate) use relay::{Relay, StreamError};
-pub(crate) use send::{Reply, notify, request};
+pub(crate) use relay::{MAX_EVENT, Relay, StreamError};
+pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 
 use crate::egress::Jar;
-use crate::upstream::{Carried, Link, Pin, Upstream};
+use crate::fault::Fault;
+use crate::upstream::{Carried, Link, Pin, Upstream, UpstreamError};
 
 /// One session's conversation with one upstream.
 #[derive(Debug)]
@@ -54,6 +56,15 @@ impl Leg {
     /// Whether the upstream issued an id, so that there is something to end.
     pub(crate) fn has_upstream_session(&self) -> bool {
         self.session_id.is_some()
+    }
+
+    /// What a failure on this leg is to the client.
+    pub(crate) fn fault(&self, error: UpstreamError) -> Fault {
+        Fault::Upstream {
+            server: self.upstream.name.clone(),
+            generation: self.at.generation,
+            error,
+        }
     }
 
     /// What ties a request to the upstream's session.

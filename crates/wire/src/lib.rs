@@ -3,6 +3,7 @@
 //! Everything here is a pure function of bytes: no sockets, no clock, no tasks. The gateway peeks
 //! at what passes with these types and hands the same bytes on; it never re-serialises a message.
 
+pub mod batch;
 pub mod id;
 pub mod media;
 pub mod message;

@@ -12,6 +12,8 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::batch::is_batch;
+
 /// A message as it came, with its envelope peeked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -89,7 +91,7 @@ fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>,
 impl Message {
     /// Peeks at one message. A repeated envelope key is refused: two readers could differ on it.
     pub fn parse(raw: Bytes) -> Result<Self, Malformed> {
-        if raw.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        if is_batch(&raw) {
             return Err(Malformed::Batch);
         }
         let fields: Fields<'_> = serde_json::from_slice(&raw).map_err(|error| malformed(&error))?;

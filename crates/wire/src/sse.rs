@@ -184,6 +184,33 @@ impl Event {
         out.freeze()
     }
 
+    /// The event as several, one for each of `parts` of its data.
+    ///
+    /// All have its type. The last has everything else, and so the id: whoever resumes after it
+    /// has had them all, and whoever resumes before it gets them all.
+    pub fn split(&self, id: Option<&str>, parts: &[Bytes]) -> Bytes {
+        let Some((last, others)) = parts.split_last() else {
+            return self.rewritten(id, None);
+        };
+        let last = self.rewritten(id, Some(last));
+        let mark_len = if self.has_byte_order_mark {
+            BYTE_ORDER_MARK.len()
+        } else {
+            0
+        };
+        let kind = self.lines().filter(|line| line.name == b"event").last();
+        let mut out = BytesMut::with_capacity(self.raw.len() + last.len());
+        out.extend_from_slice(&last[..mark_len]);
+        for part in others {
+            if let Some(kind) = &kind {
+                push_field(&mut out, b"event", kind.value, b"\n");
+            }
+            push_data(&mut out, part);
+        }
+        out.extend_from_slice(&last[mark_len..]);
+        out.freeze()
+    }
+
     fn lines(&self) -> Lines<'_> {
         let mut rest = &self.raw[..];
         if self.has_byte_order_mark {
@@ -191,6 +218,21 @@ impl Event {
         }
         Lines { rest }
     }
+}
+
+/// An event that has this data and nothing else.
+pub fn event_of(data: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(data.len() + 16);
+    push_data(&mut out, data);
+    out.freeze()
+}
+
+/// Data to the event's end. Any line ending starts another line: in JSON all are but spaces.
+fn push_data(out: &mut BytesMut, data: &[u8]) {
+    for line in data.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        push_field(out, b"data", line, b"\n");
+    }
+    out.extend_from_slice(b"\n");
 }
 
 fn split_lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -13,12 +13,12 @@ use crate::body::Sent;
 use crate::detach::see_through;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
-use crate::leg::{self, LegRef, Relay, Reply};
+use crate::leg::{self, Relay, Reply};
 use crate::session::{Born, InUse, LiveStream, Session, Source, StreamKey};
-use crate::upstream::{Carried, Upstream, UpstreamError};
+use crate::upstream::{Carried, UpstreamError};
 
 /// A session that was found, and what its messages are sent with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     pub(super) id: SessionId,
@@ -83,14 +83,6 @@ pub(super) fn stream_key(message: &Message) -> StreamKey {
     Born::Request(message.id().unwrap_or_default().into())
 }
 
-pub(super) fn fault_of(upstream: &Upstream, leg: LegRef, error: UpstreamError) -> Fault {
-    Fault::Upstream {
-        server: upstream.name.clone(),
-        generation: leg.generation,
-        error,
-    }
-}
-
 /// What a failure within a session means for the client, and for the session.
 pub(super) fn failed(
     shared: &Shared,
@@ -101,7 +93,7 @@ pub(super) fn failed(
     if matches!(error, UpstreamError::SessionLost) {
         shared.end_session(id, Ending::Lost, Carried::default());
     }
-    fault_of(&session.leg.upstream, session.leg.at, error)
+    session.leg.fault(error)
 }
 
 /// A reply as a response.

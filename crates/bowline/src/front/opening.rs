@@ -10,7 +10,7 @@ use bowline_wire::message::Message;
 use http::{HeaderValue, Response, StatusCode};
 
 use super::arrival::Arrival;
-use super::exchange::{fault_of, respond, stream_key, stream_permit};
+use super::exchange::{respond, stream_key, stream_permit};
 use super::reply::{self, ReplyBody};
 use crate::body::Sent;
 use crate::detach::see_through;
@@ -88,8 +88,11 @@ async fn open(
     let opening = leg::open(upstream, message, &arrival.carried, &seal, sent);
     let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
     let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
-    let First { leg, reply } =
-        opened.map_err(|error| fault_of(&arrival.upstream, LegRef::FIRST, error))?;
+    let First { leg, reply } = opened.map_err(|error| Fault::Upstream {
+        server: arrival.upstream.name.clone(),
+        generation: LegRef::FIRST.generation,
+        error,
+    })?;
     let Some(leg) = leg else {
         return Ok(Opening::Declined(reply));
     };

@@ -8,11 +8,12 @@ use std::time::Duration;
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
+use super::joined::Joined;
 use crate::detach::Abandoned;
 use crate::fault::Fault;
 use crate::leg::StreamError;
@@ -28,6 +29,7 @@ const HEARTBEAT_COMMENT: &[u8] = b": keep-alive\n\n";
 pub(crate) enum ReplyBody {
     Whole(Option<Bytes>),
     Stream(Box<StreamBody>),
+    Joined(Box<Joined>),
 }
 
 /// A live stream as a body. Dropping it is the client's disconnect.
@@ -42,7 +44,7 @@ pub(crate) struct StreamBody {
 }
 
 #[derive(Debug)]
-struct Heartbeat {
+pub(super) struct Heartbeat {
     timer: Pin<Box<Sleep>>,
     /// Moved with every event; the timer is only moved when it fires, which is rarer.
     next: Instant,
@@ -63,7 +65,7 @@ pub(crate) fn whole(
 }
 
 /// A response with JSON of our own.
-pub(crate) fn json(status: StatusCode, body: String) -> Response<ReplyBody> {
+pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<ReplyBody> {
     whole(
         status,
         Some(HeaderValue::from_static(media::JSON)),
@@ -112,13 +114,25 @@ pub(crate) fn stream(
         headers.insert(CONTENT_TYPE, content_type);
     }
     if is_events {
-        headers.insert(
-            CACHE_CONTROL,
-            HeaderValue::from_static("no-cache, no-transform"),
-        );
-        headers.insert(mcp::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        hold_nothing_back(headers);
     }
     response
+}
+
+/// Several answers as one stream.
+pub(super) fn joined(body: Joined) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Joined(Box::new(body)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENT_STREAM));
+    hold_nothing_back(headers);
+    response
+}
+
+/// Tells what stands between us and the client to pass events on as they come.
+fn hold_nothing_back(headers: &mut HeaderMap) {
+    let directives = HeaderValue::from_static("no-cache, no-transform");
+    headers.insert(CACHE_CONTROL, directives);
+    headers.insert(mcp::ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 // === impl StreamBody ===
@@ -145,11 +159,7 @@ impl StreamBody {
 
     /// Shows signs of life between events.
     pub(crate) fn with_heartbeat(mut self) -> Self {
-        let next = Instant::now() + HEARTBEAT;
-        self.heartbeat = Some(Heartbeat {
-            timer: Box::pin(tokio::time::sleep_until(next)),
-            next,
-        });
+        self.heartbeat = Some(Heartbeat::new());
         self
     }
 }
@@ -176,11 +186,21 @@ impl Drop for StreamBody {
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    fn put_off(&mut self) {
+    pub(super) fn new() -> Self {
+        let next = Instant::now() + HEARTBEAT;
+        Self {
+            timer: Box::pin(tokio::time::sleep_until(next)),
+            next,
+        }
+    }
+
+    /// Something was said.
+    pub(super) fn put_off(&mut self) {
         self.next = Instant::now() + HEARTBEAT;
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// A comment, when it is time for one.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let due = self.next <= Instant::now();
             if due {
@@ -188,7 +208,7 @@ impl Heartbeat {
             }
             self.timer.as_mut().reset(self.next);
             if due {
-                return Poll::Ready(());
+                return Poll::Ready(Bytes::from_static(HEARTBEAT_COMMENT));
             }
         }
         Poll::Pending
@@ -210,6 +230,9 @@ impl Body for ReplyBody {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
             Self::Stream(body) => body,
+            Self::Joined(body) => {
+                return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
+            }
         };
         match (body.stream.poll_next(cx), &mut body.heartbeat) {
             (Poll::Ready(next), heartbeat) => {
@@ -219,8 +242,8 @@ impl Body for ReplyBody {
                 Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
             }
             (Poll::Pending, Some(heartbeat)) => {
-                let comment = || Some(Ok(Frame::data(Bytes::from_static(HEARTBEAT_COMMENT))));
-                heartbeat.poll(cx).map(|()| comment())
+                let comment = heartbeat.poll(cx);
+                comment.map(|comment| Some(Ok(Frame::data(comment))))
             }
             (Poll::Pending, None) => Poll::Pending,
         }
@@ -235,7 +258,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Stream(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Joined(_) => SizeHint::default(),
         }
     }
 }

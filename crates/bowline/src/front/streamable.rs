@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_wire::batch::is_batch;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::arrival::Arrival;
+use super::batch;
 use super::exchange::{Exchange, failed, stream_permit};
 use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
@@ -83,6 +85,9 @@ fn no_id(fault: Fault) -> Refused {
 
 async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refused> {
     let body = read_body(&arrival, body).await.map_err(no_id)?;
+    if is_batch(&body) {
+        return batch::serve(arrival, body).await.map_err(no_id);
+    }
     let message = Message::parse(body).map_err(|malformed| no_id(malformed.into()))?;
     let echo: Option<Box<str>> = match message.kind() {
         Kind::Request => message.id().map(Into::into),

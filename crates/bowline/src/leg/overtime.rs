@@ -10,7 +10,6 @@ use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use crate::body::Sent;
-use crate::fault::Fault;
 use crate::session::Session;
 use crate::upstream::{Carried, UpstreamError};
 
@@ -58,11 +57,7 @@ impl Overtime {
     /// The event that tells the client, on a stream that has begun.
     pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
         let session = self.session.upgrade()?;
-        let fault = Fault::Upstream {
-            server: session.leg.upstream.name.clone(),
-            generation: session.leg.at.generation,
-            error,
-        };
+        let fault = session.leg.fault(error);
         Some(format!("event: message\ndata: {}\n\n", fault.body(Some(&self.id))).into())
     }
 }

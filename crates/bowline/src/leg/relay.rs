@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bowline_wire::batch::BadBatch;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::{Decoder, Event, EventTooLarge};
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use http_body::Body as _;
 use thiserror::Error;
 
 use super::overtime::Overtime;
-use super::rewrite::Rewrite;
+use super::rewrite::{Content, Rewrite};
 use super::send::MAX_HELD_ANSWER;
 use crate::egress::UpstreamBody;
 use crate::session::Born;
@@ -33,6 +34,8 @@ pub(crate) enum Relay {
 /// A body that is not events.
 #[derive(Debug)]
 pub(crate) struct FrameRelay {
+    /// What was read already, to see what it is.
+    first: Option<Bytes>,
     body: UpstreamBody,
     overtime: Option<Overtime>,
 }
@@ -51,8 +54,8 @@ pub(crate) struct EventRelay {
     is_over: bool,
 }
 
-/// An event as the client sees it, and the message in it as it came.
-type Shown = (Bytes, Option<Message>);
+/// An event as the client sees it, and what is in it as it came.
+type Shown = (Bytes, Content);
 
 /// Why a stream broke off.
 #[derive(Debug, Error)]
@@ -63,6 +66,8 @@ pub(crate) enum StreamError {
     Cut,
     #[error(transparent)]
     EventTooLarge(#[from] EventTooLarge),
+    #[error("the server sent {0}")]
+    Batch(#[from] BadBatch),
     #[error("an id could not be sealed")]
     Seal,
     #[error("the server's stream ended without the answer")]
@@ -103,7 +108,7 @@ impl Relay {
             Self::Events(events) => {
                 matches!(events.rewrite.born(), Born::Request(_)) && !events.saw_event_id
             }
-            Self::Frames(_) => true,
+            Self::Frames { .. } => true,
         }
     }
 }
@@ -111,11 +116,22 @@ impl Relay {
 // === impl FrameRelay ===
 
 impl FrameRelay {
-    pub(crate) fn new(body: UpstreamBody, overtime: Option<Overtime>) -> Self {
-        Self { body, overtime }
+    pub(crate) fn new(
+        first: Option<Bytes>,
+        body: UpstreamBody,
+        overtime: Option<Overtime>,
+    ) -> Self {
+        Self {
+            first,
+            body,
+            overtime,
+        }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
         match (poll_data(&mut self.body, cx), &mut self.overtime) {
             (Poll::Ready(data), overtime) => {
                 overtime.iter_mut().for_each(Overtime::put_off);
@@ -154,7 +170,7 @@ impl EventRelay {
     pub(crate) async fn until_answer(&mut self, id: &str) -> Result<Message, StreamError> {
         let mut held = 0;
         loop {
-            let (shown, message) = poll_fn(|cx| self.poll_event(cx))
+            let (shown, content) = poll_fn(|cx| self.poll_event(cx))
                 .await
                 .ok_or(StreamError::NoAnswer)??;
             held += shown.len();
@@ -162,11 +178,10 @@ impl EventRelay {
                 return Err(StreamError::TooMuchBefore(MAX_HELD_ANSWER));
             }
             self.ready.push_back(shown);
-            if let Some(message) = message
-                && message.kind() == Kind::Response
-                && message.id() == Some(id)
-            {
-                return Ok(message);
+            let answers =
+                |message: &Message| message.kind() == Kind::Response && message.id() == Some(id);
+            if let Some(answer) = content.find(answers) {
+                return Ok(answer);
             }
         }
     }
@@ -179,7 +194,7 @@ impl EventRelay {
         Poll::Ready(next.map(|event| event.map(|(shown, _)| shown)))
     }
 
-    /// The next event as the client sees it, and the message in it.
+    /// The next event as the client sees it, and what is in it.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
             if let Some(event) = self.decoder.next_event()? {
@@ -197,24 +212,20 @@ impl EventRelay {
         }
     }
 
-    /// An event as the client sees it, and the message in it.
+    /// An event as the client sees it, and what is in it.
     fn show(&mut self, event: &Event) -> Result<Shown, StreamError> {
         self.saw_event_id |= event.id().is_some_and(|id| !id.is_empty());
-        let data = event.data().filter(|data| !data.is_empty());
-        let message = data.and_then(|data| {
+        let content = match event.data().filter(|data| !data.is_empty()) {
             // A slice of the event's own bytes unless the data spans lines.
-            let bytes = match &data {
-                Cow::Borrowed(part) => event.raw().slice_ref(part),
-                Cow::Owned(joined) => Bytes::copy_from_slice(joined),
-            };
-            Message::parse(bytes).ok()
-        });
-        let is_progress = |message: &Message| message.method() == Some("notifications/progress");
-        if message.as_ref().is_some_and(is_progress) {
+            Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
+            Some(Cow::Owned(joined)) => Content::of(joined.into())?,
+            None => Content::Other,
+        };
+        if content.is_progress() {
             self.overtime.iter_mut().for_each(Overtime::put_off);
         }
-        let shown = self.rewrite.event(event, message.as_ref());
-        Ok((shown.ok_or(StreamError::Seal)?, message))
+        let shown = self.rewrite.event(event, &content);
+        Ok((shown.ok_or(StreamError::Seal)?, content))
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
@@ -233,12 +244,12 @@ impl EventRelay {
         let event = overtime.event(error);
         self.overtime = None;
         self.is_over = true;
-        Poll::Ready(event.map(|event| Ok((event, None))))
+        Poll::Ready(event.map(|event| Ok((event, Content::Other))))
     }
 }
 
 /// The next bytes of a body; trailers mean nothing here.
-fn poll_data(
+pub(super) fn poll_data(
     body: &mut UpstreamBody,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes, hyper::Error>>> {

@@ -1,14 +1,29 @@
 //! Events on their way to the client: the few places where bytes change.
 //!
 //! An event's id becomes a mark (an empty one stays empty), and so does the id of a server's
-//! request, also where the server cancels it. Everything else passes as it came.
+//! request, also where the server cancels it. A batch is split, so that none of its messages is
+//! shown without its mark. Everything else passes as it came.
 
+use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use super::LegRef;
 use crate::session::{Born, EventMark, Seal};
+
+/// The most messages of one batch of a server's.
+pub(super) const MAX_BATCH: usize = 10_000;
+
+/// What an event's data holds.
+#[derive(Debug)]
+pub(super) enum Content {
+    Message(Message),
+    /// The members of a batch; at least one.
+    Batch(Vec<Bytes>),
+    /// Nothing that is known.
+    Other,
+}
 
 /// Rewrites the events of one stream.
 #[derive(Debug)]
@@ -29,7 +44,7 @@ impl Rewrite {
     }
 
     /// The event as the client may see it; `None` if it cannot be shown.
-    pub(crate) fn event(&self, event: &Event, message: Option<&Message>) -> Option<Bytes> {
+    pub(super) fn event(&self, event: &Event, content: &Content) -> Option<Bytes> {
         let id = event.id().filter(|id| !id.is_empty());
         let id = match id {
             Some(id) => Some(self.seal.event(&EventMark {
@@ -39,14 +54,26 @@ impl Rewrite {
             })?),
             None => None,
         };
-        let data = match message {
-            Some(message) => self.message(message)?,
-            None => None,
+        let data = match content {
+            Content::Message(message) => self.message(message)?,
+            Content::Batch(members) => {
+                let members: Option<Vec<_>> = members.iter().map(|raw| self.member(raw)).collect();
+                return Some(event.split(id.as_deref(), &members?));
+            }
+            Content::Other => None,
         };
         if id.is_none() && data.is_none() {
             return Some(event.raw().clone());
         }
         Some(event.rewritten(id.as_deref(), data.as_deref()))
+    }
+
+    /// A member of a batch as the client may see it.
+    pub(super) fn member(&self, raw: &Bytes) -> Option<Bytes> {
+        match Message::parse(raw.clone()) {
+            Ok(message) => Some(self.message(&message)?.unwrap_or_else(|| raw.clone())),
+            Err(_) => Some(raw.clone()),
+        }
     }
 
     /// The message with its mark, if it must carry one.
@@ -62,6 +89,52 @@ impl Rewrite {
     }
 }
 
+// === impl Content ===
+
+impl Content {
+    /// Looks into an event's data. What cannot be read is not refused: it may be the client's to
+    /// know. A batch that is too large to look into is.
+    pub(super) fn of(data: Bytes) -> Result<Self, BadBatch> {
+        if !batch::is_batch(&data) {
+            return Ok(Message::parse(data).map_or(Self::Other, Self::Message));
+        }
+        match batch::split(&data, MAX_BATCH) {
+            Ok(members) if !members.is_empty() => Ok(Self::Batch(members)),
+            Ok(_) | Err(BadBatch::NotJson(_)) => Ok(Self::Other),
+            Err(error @ BadBatch::TooMany { .. }) => Err(error),
+        }
+    }
+
+    /// Whether this says that a request goes on.
+    pub(super) fn is_progress(&self) -> bool {
+        let says_so = |message: &Message| message.method() == Some("notifications/progress");
+        match self {
+            Self::Message(message) => says_so(message),
+            Self::Batch(members) => {
+                let mut messages = members
+                    .iter()
+                    .filter_map(|raw| Message::parse(raw.clone()).ok());
+                messages.any(|message| says_so(&message))
+            }
+            Self::Other => false,
+        }
+    }
+
+    /// The message that passes the test, alone or among others.
+    pub(super) fn find(self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
+        match self {
+            Self::Message(message) => Some(message).filter(is_it),
+            Self::Batch(members) => {
+                let mut messages = members
+                    .into_iter()
+                    .filter_map(|raw| Message::parse(raw).ok());
+                messages.find(is_it)
+            }
+            Self::Other => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bowline_wire::sse::Decoder;
@@ -73,8 +146,8 @@ mod tests {
         decoder.push(Bytes::copy_from_slice(text.as_bytes()));
         let event = decoder.next_event().unwrap().unwrap();
         let data = event.data().map(|data| Bytes::copy_from_slice(&data));
-        let message = data.and_then(|data| Message::parse(data).ok());
-        let shown = rewrite.event(&event, message.as_ref()).unwrap();
+        let content = data.map_or(Content::Other, |data| Content::of(data).unwrap());
+        let shown = rewrite.event(&event, &content).unwrap();
         String::from_utf8(shown.to_vec()).unwrap()
     }
 
@@ -128,6 +201,39 @@ mod tests {
             cancelled.contains(&format!("\"requestId\":{mark}")),
             "{cancelled}"
         );
+    }
+
+    #[test]
+    fn a_batch_becomes_single_messages_each_with_its_mark() {
+        let rewrite = rewrite();
+        let mark = rewrite.seal.request(LegRef::FIRST, "42").unwrap();
+        let shown = show(
+            &rewrite,
+            "event: message\nid: 7\ndata: [{\"jsonrpc\":\"2.0\", \"id\":42,\"method\":\"roots/list\"} , 1.0,{\"jsonrpc\":\"2.0\",\"id\":42,\"result\":{}}]\n\n",
+        );
+        let asked = format!(
+            "event: message\ndata: {{\"jsonrpc\":\"2.0\", \"id\":{mark},\"method\":\"roots/list\"}}\n\nevent: message\ndata: 1.0\n\nevent: message\nid: "
+        );
+        let rest = shown.strip_prefix(&asked).expect(&shown);
+        let (id, rest) = rest.split_once('\n').unwrap();
+        assert_eq!(*rewrite.seal.open_event(id.as_bytes()).unwrap().id, *b"7");
+        assert_eq!(
+            rest,
+            "data: {\"jsonrpc\":\"2.0\",\"id\":42,\"result\":{}}\n\n"
+        );
+        for other in ["data: []\n\n", "data: [\n\n"] {
+            assert_eq!(show(&rewrite, other), other);
+        }
+    }
+
+    #[test]
+    fn a_batch_too_large_to_look_into_is_refused() {
+        let array = |members| Bytes::from(format!("[{}1]", "1,".repeat(members - 1)));
+        assert!(matches!(
+            Content::of(array(MAX_BATCH)),
+            Ok(Content::Batch(_))
+        ));
+        assert!(Content::of(array(MAX_BATCH + 1)).is_err());
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use bowline_wire::media;
 use bowline_wire::message::Message;
+use bowline_wire::{media, version};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
+use super::array;
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
 use super::rewrite::Rewrite;
@@ -75,9 +76,10 @@ pub(crate) async fn request(
 }
 
 /// What came back for a request: read already, or still to be read.
-enum Answered {
+pub(super) enum Answered {
     Read(Reply),
-    Arriving(Answer),
+    /// What is left of it, and what was read to see what it is.
+    Arriving(Answer, Option<Bytes>),
 }
 
 async fn answer(
@@ -96,10 +98,20 @@ async fn answer(
     }
     let length = answer.body.size_hint().exact();
     let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
-    if answer.status == StatusCode::OK && answer.is(media::JSON) && is_small {
+    let is_json = answer.status == StatusCode::OK && answer.is(media::JSON);
+    let may_be_array = is_json && version::has_batches(leg.version());
+    if may_be_array {
+        return array::look_into(answer, &rewrite(session, message)).await;
+    }
+    if is_json && is_small {
         return Reply::whole(answer).await.map(Answered::Read);
     }
-    Ok(Answered::Arriving(answer))
+    Ok(Answered::Arriving(answer, None))
+}
+
+fn rewrite(session: &Session, request: &Message) -> Rewrite {
+    let born = Born::Request(request.id().unwrap_or_default().into());
+    Rewrite::new(session.seal.clone(), session.leg.at, born)
 }
 
 fn finish(
@@ -108,17 +120,16 @@ fn finish(
     answered: Answered,
     overtime: Option<Overtime>,
 ) -> Result<Reply, UpstreamError> {
-    let answer = match answered {
+    let (answer, first) = match answered {
         Answered::Read(reply) => return Ok(reply),
-        Answered::Arriving(answer) => answer,
+        Answered::Arriving(answer, first) => (answer, first),
     };
     if answer.status == StatusCode::ACCEPTED {
         return Ok(Reply::Accepted);
     }
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
-        let born = Born::Request(message.id().unwrap_or_default().into());
-        let rewrite = Rewrite::new(session.seal.clone(), session.leg.at, born);
-        let events = EventRelay::new(answer.body, rewrite).with_overtime(overtime);
+        let events = EventRelay::new(answer.body, rewrite(session, message));
+        let events = events.with_overtime(overtime);
         return Ok(Reply::events(events));
     }
     if !answer.is(media::JSON) {
@@ -127,7 +138,7 @@ fn finish(
     Ok(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Box::new(Relay::Frames(FrameRelay::new(answer.body, overtime))),
+        relay: Box::new(Relay::Frames(FrameRelay::new(first, answer.body, overtime))),
     })
 }
 

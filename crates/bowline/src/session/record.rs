@@ -163,6 +163,12 @@ impl InUse {
     }
 }
 
+impl Clone for InUse {
+    fn clone(&self) -> Self {
+        self.0.begin_use()
+    }
+}
+
 impl Drop for InUse {
     fn drop(&mut self) {
         let since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);

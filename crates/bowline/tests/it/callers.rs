@@ -160,6 +160,7 @@ async fn a_strangers_session_is_unknown_to_the_byte() {
             client
                 .post(&call(1))
                 .header("mcp-protocol-version", "nonsense"),
+            client.post(&json!([call(1)])),
             client.get(),
             client.get().header("last-event-id", "AAAA"),
             client.delete(),

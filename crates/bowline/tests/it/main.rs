@@ -7,6 +7,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod arrays;
+mod batches;
 mod callers;
 mod client;
 mod cookies;

@@ -169,6 +169,51 @@ fn cut<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
         .collect()
 }
 
+#[test]
+fn an_event_is_split_and_the_last_part_keeps_the_rest() {
+    let split = |text: &str, id: Option<&str>, parts: &[&str]| {
+        let parts: Vec<Bytes> = parts
+            .iter()
+            .map(|part| Bytes::copy_from_slice(part.as_bytes()))
+            .collect();
+        let split = one(text).split(id, &parts);
+        String::from_utf8(split.to_vec()).unwrap()
+    };
+    assert_eq!(
+        split(
+            "event: message\r\nid: 7\r\nretry: 5\r\ndata: [1,2]\r\n\r\n",
+            Some("m"),
+            &["1", "2"]
+        ),
+        "event: message\ndata: 1\n\nevent: message\r\nid: m\r\nretry: 5\r\ndata: 2\r\n\r\n"
+    );
+    assert_eq!(split("data: [1]\n\n", None, &["1"]), "data: 1\n\n");
+    assert_eq!(split("data: []\n\n", None, &[]), "data: []\n\n");
+    assert_eq!(
+        split("data: [1,\ndata: {\ndata: }]\n\n", None, &["1", "{\n}"]),
+        "data: 1\n\ndata: {\ndata: }\n\n"
+    );
+    assert_eq!(
+        split("\u{feff}data: [1,2]\n\n", None, &["1", "2"]),
+        "\u{feff}data: 1\n\ndata: 2\n\n"
+    );
+}
+
+#[test]
+fn an_event_of_data_reads_back() {
+    for (data, read) in [
+        ("{}", "{}"),
+        ("{\r\n}", "{\n\n}"),
+        ("{\r}\n", "{\n}\n"),
+        ("", ""),
+    ] {
+        let event = event_of(data.as_bytes());
+        let event = one(std::str::from_utf8(&event).unwrap());
+        assert_eq!(event.data().unwrap(), read.as_bytes());
+        assert_eq!(event.id(), None);
+    }
+}
+
 proptest! {
     #[test]
     fn chunk_boundaries_never_change_events(stream in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {

@@ -1,0 +1,146 @@
+//! A client's batch (revision 2025-03-26 only): every member is an exchange of its own, and the
+//! answers are joined again.
+//!
+//! Requests run side by side, as JSON-RPC allows. What nobody answers is sent before what follows
+//! it, because a server may rely on that (`notifications/initialized`). The answers make one JSON
+//! array, or, as soon as one of them streams, one stream of events.
+
+use std::sync::Arc;
+
+use bowline_wire::batch::{self, BadBatch};
+use bowline_wire::header as mcp;
+use bowline_wire::message::{Kind, Malformed, Message};
+use bowline_wire::version;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use tokio::sync::mpsc;
+
+use super::arrival::Arrival;
+use super::exchange::Exchange;
+use super::joined::Joined;
+use super::member;
+use super::reply::{self, ReplyBody};
+use crate::fault::Fault;
+use crate::upstream::UpstreamError;
+
+/// The most messages of one batch.
+const MAX_MEMBERS: usize = 100;
+
+/// What comes of the members, in the order in which it comes.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// A message for the client.
+    Message(Bytes),
+    /// A member streams, so the client gets a stream.
+    Streams,
+    /// A member failed that has no id to answer to.
+    Failed(Fault),
+}
+
+/// Where parts go. It is closed when the client has left.
+pub(super) type Parts = mpsc::Sender<Part>;
+
+/// Serves an array.
+pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fault> {
+    if !arrival.headers.contains_key(mcp::SESSION_ID) {
+        // Not even an `initialize` in it could be served.
+        return Err(Malformed::Batch.into());
+    }
+    let (id, in_use) = arrival.find()?;
+    if !version::has_batches(in_use.session().leg.version()) {
+        return Err(Malformed::Batch.into());
+    }
+    let members = read(&array)?;
+    let shared = arrival.shared;
+    let exchange = Exchange {
+        shared: Arc::clone(&shared),
+        id,
+        in_use,
+        carried: arrival.carried,
+    };
+    // One at a time: a client that does not read holds the servers back, not memory.
+    let (parts, mut answers) = mpsc::channel(1);
+    shared.tracker.spawn(send(exchange, members, parts));
+    let (mut held, mut failed) = (Vec::new(), None);
+    while let Some(part) = answers.recv().await {
+        match part {
+            Part::Message(message) => held.push(message),
+            Part::Streams => return Ok(reply::joined(Joined::new(held, answers))),
+            Part::Failed(fault) => {
+                failed.get_or_insert(fault);
+            }
+        }
+    }
+    match failed {
+        _ if !held.is_empty() => {
+            let array = [&b"["[..], &held.join(&b","[..]), b"]"].concat();
+            Ok(reply::json(StatusCode::OK, array))
+        }
+        // Nothing in it had an answer to come, so the status is the only way to say so.
+        Some(fault) => Err(fault),
+        None => Ok(reply::empty(StatusCode::ACCEPTED)),
+    }
+}
+
+type Member = Result<Message, Malformed>;
+
+/// The members, if the batch as a whole may be sent.
+fn read(array: &Bytes) -> Result<Vec<Member>, Fault> {
+    let members = batch::split(array, MAX_MEMBERS).map_err(|bad| match bad {
+        BadBatch::NotJson(why) => Fault::Malformed(Malformed::NotJson(why)),
+        BadBatch::TooMany { max } => Fault::BatchTooLarge { limit: max },
+    })?;
+    if members.is_empty() {
+        return Err(Fault::EmptyBatch);
+    }
+    let members: Vec<Member> = members.into_iter().map(Message::parse).collect();
+    let opens = |member: &Member| {
+        let method = member.as_ref().ok().and_then(Message::method);
+        method == Some("initialize")
+    };
+    if members.iter().any(opens) {
+        return Err(Fault::InitializeInBatch);
+    }
+    Ok(members)
+}
+
+/// Sends the members in their order, until the client leaves.
+async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
+    for member in members {
+        if parts.is_closed() {
+            return;
+        }
+        let exchange = exchange.clone();
+        match member {
+            Ok(message) if message.kind() == Kind::Request => {
+                let tracker = exchange.shared.tracker.clone();
+                tracker.spawn(member::ask(exchange, message, parts.clone()));
+            }
+            Ok(message) => tell(exchange, message, &parts).await,
+            Err(malformed) => {
+                let body = Fault::Malformed(malformed).body(Some("null"));
+                // A client that left needs no answer.
+                drop(parts.send(Part::Message(body.into())).await);
+            }
+        }
+    }
+}
+
+/// Sends what nobody answers.
+async fn tell(exchange: Exchange, message: Message, parts: &Parts) {
+    let session = Arc::clone(exchange.in_use.session());
+    let told = tokio::select! {
+        told = exchange.serve(message) => told,
+        () = parts.closed() => return,
+    };
+    let fault = match told {
+        Ok(response) if response.status().is_success() => return,
+        Ok(response) => session.leg.fault(UpstreamError::NotMcp(response.status())),
+        Err(fault) => fault,
+    };
+    tracing::debug!(
+        reason = fault.telling().reason,
+        "a member of a batch failed"
+    );
+    drop(parts.send(Part::Failed(fault)).await);
+}
