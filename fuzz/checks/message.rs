@@ -1,8 +1,9 @@
-//! What must hold of any bytes that are read as a message: the peek agrees with a full parse, and
-//! a splice changes one value and nothing else.
+//! What must hold of any bytes that are read as a message or a batch: the peek agrees with a full
+//! parse, a splice changes one value and nothing else, and a batch's members are its values.
 
 use std::fmt;
 
+use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Malformed, Message};
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -10,8 +11,38 @@ use serde_json::Value;
 
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
+/// Small, so that short inputs pass it.
+const MAX_BATCH: usize = 3;
+
 /// Panics where the input shows a bug.
 pub(crate) fn check(input: &[u8]) {
+    alone(input);
+    if batch::is_batch(input) {
+        together(input);
+    }
+}
+
+/// What is read as a batch.
+fn together(input: &[u8]) {
+    let full = serde_json::from_slice::<Vec<Value>>(input).ok();
+    match batch::split(&Bytes::copy_from_slice(input), MAX_BATCH) {
+        Err(BadBatch::NotJson(_)) => assert_eq!(full, None, "this is JSON"),
+        Err(BadBatch::TooMany { max }) => {
+            assert!(full.is_none_or(|full| full.len() > max));
+        }
+        Ok(members) => {
+            assert!(members.len() <= MAX_BATCH);
+            members.iter().for_each(|member| alone(member));
+            let read = members.iter().map(|member| serde_json::from_slice(member));
+            if let Some(full) = full {
+                assert_eq!(read.collect::<Result<Vec<Value>, _>>().ok(), Some(full));
+            }
+        }
+    }
+}
+
+/// What is read as one message.
+fn alone(input: &[u8]) {
     let parsed = Message::parse(Bytes::copy_from_slice(input));
     // A full parse is stricter in what a gateway only passes on: numbers out of range, nesting,
     // lone surrogates. Where it refuses, there is nothing to compare with.
@@ -33,10 +64,7 @@ fn refused(input: &[u8], malformed: &Malformed, full: Option<&Value>) {
     assert!(!malformed.to_string().is_empty());
     match malformed {
         Malformed::NotJson(_) => assert_eq!(full, None, "this is JSON"),
-        Malformed::Batch => {
-            let first = input.iter().find(|byte| !byte.is_ascii_whitespace());
-            assert_eq!(first, Some(&b'['));
-        }
+        Malformed::Batch => assert!(full.is_none_or(Value::is_array)),
         Malformed::NotJsonRpc(_) => {
             if let Some(full) = full {
                 assert_eq!(kind_of(full, input), None, "this is a JSON-RPC message");

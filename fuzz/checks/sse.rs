@@ -3,7 +3,7 @@
 //!
 //! The input is the number of cuts, a cap, a byte for each cut, and the stream.
 
-use bowline_wire::sse::{Decoder, Event};
+use bowline_wire::sse::{self, Decoder, Event};
 use bytes::Bytes;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -24,6 +24,12 @@ pub(crate) fn check(input: &[u8]) {
     for (nth, event) in whole.iter().enumerate() {
         rewrite(event, nth == 0);
     }
+    let made = decode(&[&sse::event_of(stream)]);
+    let data: Vec<u8> = stream
+        .iter()
+        .map(|byte| if *byte == b'\r' { b'\n' } else { *byte })
+        .collect();
+    assert_eq!(meanings(&made), [(None, Some(data))], "made of data");
 }
 
 fn cut<'a>(stream: &'a [u8], cuts: &[u8]) -> Vec<&'a [u8]> {
@@ -118,8 +124,16 @@ fn rewrite(event: &Event, first: bool) {
         assert_eq!(again(&same), [expected], "written as it was");
     }
 
+    let id = id.map(|_| b"new".to_vec());
+    if data.is_some() {
+        let parts = [b"1".as_slice(), b"", b"{\n}"].map(Bytes::from_static);
+        let split = event.split(Some("new"), &parts);
+        let [first, second, last] = parts.map(|part| Some(part.to_vec()));
+        let expected = [(None, first), (None, second), (id.clone(), last)];
+        assert_eq!(again(&split), expected, "written as several");
+    }
     let changed = event.rewritten(Some("new"), Some(b"{\n}"));
-    let expected = (id.map(|_| b"new".to_vec()), data.map(|_| b"{\n}".to_vec()));
+    let expected = (id, data.map(|_| b"{\n}".to_vec()));
     let expected = Some(expected).filter(|meaning| *meaning != (None, None));
     assert_eq!(again(&changed), Vec::from_iter(expected), "written anew");
 }
