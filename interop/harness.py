@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from functools import cache
 from pathlib import Path
 
@@ -77,6 +78,11 @@ class Process:
         except subprocess.TimeoutExpired:
             raise Failure(f"{self.name}: still running after {timeout} s") from None
 
+    def kill(self):
+        """Ends it without a warning."""
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+
     def _signal_group(self, number):
         try:
             os.killpg(self._process.pid, number)
@@ -122,8 +128,10 @@ def url_of(process, path):
     return process.wait_for_line(rf"http://127\.0\.0\.1:\d+{re.escape(path)}(?![\w/])").group()
 
 
-def fixture_server():
-    return Process("fixture-server", [binary("fixture-server"), "--listen", "127.0.0.1:0"])
+def fixture_server(name):
+    """A replica of the fixture server; its tool `whoami` answers `name`. It logs its sessions."""
+    command = [binary("fixture-server"), "--listen", "127.0.0.1:0", "--name", name]
+    return Process(f"fixture-server {name}", command, env={"RUST_LOG": "info"})
 
 
 def everything_server():
@@ -135,9 +143,37 @@ def everything_server():
 
 
 def gateway(name, upstream):
-    """The gateway in front of one server; its endpoint is /mcp/`name`."""
-    options = ["--listen", "127.0.0.1:0", "--admin", "off", "--server", f"{name}={upstream}"]
+    """The gateway in front of one server, whose replicas' URLs are separated by commas.
+
+    Its endpoint is /mcp/`name`.
+    """
+    options = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    options += ["--server", f"{name}={upstream}"]
     return Process("bowline", [binary("bowline"), "serve", *options])
+
+
+def endpoints(gateway, name):
+    """What the gateway's operator is told of a server's endpoints."""
+    with urllib.request.urlopen(url_of(gateway, "/health"), timeout=10) as response:
+        return json.load(response)["servers"][name]["endpoints"]
+
+
+def client_run(scenario):
+    """A client's scenario on server-everything, direct and, unless told not to, through the gateway.
+
+    `scenario` takes a URL and the status that an ended session has there.
+    """
+    with everything_server() as server:
+        url = url_of(server, "/mcp")
+        print("direct", flush=True)
+        # server-everything answers 400 where the specification wants 404.
+        scenario(url, 400)
+        if "--direct" in sys.argv[1:]:
+            return 0
+        with gateway("everything", url) as through:
+            print("through the gateway", flush=True)
+            scenario(url_of(through, "/mcp/everything"), 404)
+    return 0
 
 
 def main(run):

@@ -1,6 +1,7 @@
 """Runs the MCP conformance suite against the fixture server, direct and through the gateway.
 
-The gateway passes when it changes nothing: each check must have the same status both ways.
+Through the gateway it runs twice: with one server behind it, and with two replicas. The gateway
+passes when it changes nothing: each check must have the same status every way.
 """
 
 import json
@@ -57,20 +58,37 @@ def print_differences(direct, through):
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def compare(direct_url, gateway_url):
-    direct_code, direct = run_suite("direct", direct_url)
-    through_code, through = run_suite("through the gateway", gateway_url)
+def compare(title, direct, url):
+    """Whether the suite passes here, with the results that it had directly."""
+    code, through = run_suite(title, url)
     if direct != through:
-        print("the gateway changes these results (number of times each came up):")
+        print(f"{title}: other results than direct (number of times each came up):")
         print_differences(direct, through)
-    return 1 if direct_code or through_code or direct != through else 0
+    return code == 0 and direct == through
+
+
+def opened(server):
+    """How many sessions a fixture server has opened so far."""
+    return sum("create new session" in line for line in server.lines)
 
 
 def run():
-    with harness.fixture_server() as fixture:
-        direct_url = harness.url_of(fixture, "/mcp")
-        with harness.gateway("fixture", direct_url) as gateway:
-            return compare(direct_url, harness.url_of(gateway, "/mcp/fixture"))
+    with harness.fixture_server("first") as first, harness.fixture_server("second") as second:
+        first_url, second_url = (harness.url_of(server, "/mcp") for server in (first, second))
+        direct_code, direct = run_suite("direct", first_url)
+        ways = {
+            "through the gateway": first_url,
+            "through the gateway to two replicas": f"{first_url},{second_url}",
+        }
+        passed = direct_code == 0
+        for title, upstream in ways.items():
+            before = opened(first)
+            with harness.gateway("fixture", upstream) as gateway:
+                passed &= compare(title, direct, harness.url_of(gateway, "/mcp/fixture"))
+        # Only the last way leads to the second.
+        shares = (opened(first) - before, opened(second))
+        print(f"sessions by replica: {shares[0]} and {shares[1]}")
+        return 0 if passed and all(shares) else 1
 
 
 if __name__ == "__main__":
