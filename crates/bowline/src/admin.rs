@@ -20,7 +20,7 @@ pub(crate) fn serve(
     guard: Guard,
     request: &Request<Incoming>,
 ) -> Response<ReplyBody> {
-    if let Err(fault) = guard.check(request.uri(), request.headers()) {
+    if let Err(fault) = guard.check(request.uri(), request.headers(), shared.api_token.is_some()) {
         return refuse(&fault, None);
     }
     let path = request.uri().path();

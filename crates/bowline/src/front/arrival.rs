@@ -26,7 +26,8 @@ impl Arrival {
     /// Lets a request in, or says why not: Host and Origin first, then who asks, then for what.
     /// A stranger learns nothing of the servers, not even their names.
     pub(super) fn admit(shared: Arc<Shared>, head: Parts) -> Result<Self, Fault> {
-        shared.guard.check(&head.uri, &head.headers)?;
+        let keyed = shared.callers.are_asked_for_keys();
+        shared.guard.check(&head.uri, &head.headers, keyed)?;
         let path = head.uri.path();
         // Clients look for metadata before they have a key, and there is none to protect.
         if path.starts_with("/.well-known/") {

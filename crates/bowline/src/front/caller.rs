@@ -51,6 +51,11 @@ impl Callers {
         Ok(Caller::Named(name.clone()))
     }
 
+    /// Whether requests need a key.
+    pub(crate) fn are_asked_for_keys(&self) -> bool {
+        !self.0.read().is_empty()
+    }
+
     /// Whether anybody on the network may use a gateway that listens here.
     pub(crate) fn let_everybody_in(&self, listen: SocketAddr) -> bool {
         self.0.read().is_empty() && !is_loopback_address(listen.ip())

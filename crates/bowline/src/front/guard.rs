@@ -2,7 +2,9 @@
 //!
 //! A page on the web can make a browser send requests to a loopback address, and by rebinding its
 //! own name even read the answers. So on a loopback listener `Host` must be a loopback name, and
-//! everywhere an `Origin`, which only browsers send, must be the gateway's own.
+//! everywhere an `Origin`, which only browsers send, must be the gateway's own. A page whose name was
+//! rebound to the gateway is its own origin, too, so a name is believed only where requests need a
+//! key, which that page does not have.
 
 use std::net::IpAddr;
 
@@ -19,8 +21,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Refuses what a browser was tricked into sending.
-    pub(crate) fn check(self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+    /// Refuses what a browser was tricked into sending. `keyed`: requests need a key as well.
+    pub(crate) fn check(self, uri: &Uri, headers: &HeaderMap, keyed: bool) -> Result<(), Fault> {
         let host = headers
             .get(header::HOST)
             .map(|value| value.to_str().unwrap_or_default());
@@ -35,17 +37,17 @@ impl Guard {
         }
         match headers.get(header::ORIGIN) {
             None => Ok(()),
-            Some(origin) if self.allows(origin.to_str().unwrap_or_default(), host) => Ok(()),
+            Some(origin) if self.allows(origin.to_str().unwrap_or_default(), host, keyed) => Ok(()),
             Some(_) => Err(Fault::Origin),
         }
     }
 
-    fn allows(self, origin: &str, host: &str) -> bool {
+    fn allows(self, origin: &str, host: &str, keyed: bool) -> bool {
         let Some((scheme, authority)) = origin.split_once("://") else {
             return false;
         };
         let is_web = scheme == "http" || scheme == "https";
-        let is_own = authority.eq_ignore_ascii_case(host);
+        let is_own = authority.eq_ignore_ascii_case(host) && (keyed || is_address(authority));
         is_web && (is_own || (self.loopback && is_loopback(authority)))
     }
 }
@@ -65,6 +67,18 @@ fn is_loopback(authority: &str) -> bool {
     is_loopback && !authority.as_str().contains('@')
 }
 
+/// Whether an authority is an address, which cannot be rebound.
+fn is_address(authority: &str) -> bool {
+    let Ok(authority) = authority.parse::<Authority>() else {
+        return false;
+    };
+    let host = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    host.parse::<IpAddr>().is_ok()
+}
+
 /// Also the loopback addresses of IPv4 as IPv6 writes them.
 pub(crate) fn is_loopback_address(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
@@ -77,13 +91,17 @@ mod tests {
     use super::*;
 
     fn passes(loopback: bool, host: &str, origin: Option<&str>) -> bool {
+        passes_with(loopback, host, origin, false)
+    }
+
+    fn passes_with(loopback: bool, host: &str, origin: Option<&str>, keyed: bool) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, HeaderValue::from_str(origin).unwrap());
         }
         Guard { loopback }
-            .check(&Uri::from_static("/mcp"), &headers)
+            .check(&Uri::from_static("/mcp"), &headers, keyed)
             .is_ok()
     }
 
@@ -115,6 +133,14 @@ mod tests {
     fn a_page_of_another_origin_is_refused() {
         assert!(passes(true, "localhost:1", Some("http://localhost:3000")));
         assert!(passes(true, "localhost:1", Some("https://127.0.0.1")));
+        assert!(passes(true, "127.0.0.2:1", None) && passes(true, "[::ffff:127.0.0.1]:1", None));
+        for bad in [
+            "localhost:x@evil.example",
+            "user@localhost",
+            "[::1]evil.example",
+        ] {
+            assert!(!passes(true, bad, None), "{bad}");
+        }
         for bad in [
             "http://evil.example",
             "null",
@@ -124,11 +150,11 @@ mod tests {
         ] {
             assert!(!passes(true, "localhost:1", Some(bad)), "{bad}");
         }
-        assert!(passes(
-            false,
-            "mcp.example.com",
-            Some("https://mcp.example.com")
-        ));
+        // A rebound name is its own origin; an address cannot be rebound, and a key is not known.
+        let own = Some("https://mcp.example.com");
+        assert!(!passes(false, "mcp.example.com", own));
+        assert!(passes_with(false, "mcp.example.com", own, true));
+        assert!(passes(false, "10.0.0.1:80", Some("http://10.0.0.1:80")));
         assert!(!passes(
             false,
             "mcp.example.com",
@@ -142,6 +168,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost"));
         let uri = Uri::from_static("http://evil.example/mcp");
-        assert!(Guard { loopback: true }.check(&uri, &headers).is_err());
+        assert!(
+            Guard { loopback: true }
+                .check(&uri, &headers, false)
+                .is_err()
+        );
     }
 }
