@@ -8,7 +8,6 @@
 
 use std::net::IpAddr;
 
-use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 
 use crate::fault::Fault;
@@ -54,29 +53,27 @@ impl Guard {
 
 /// Whether `host`, `host:port` or `[address]:port` names this machine and nothing else.
 fn is_loopback(authority: &str) -> bool {
-    let Ok(authority) = authority.parse::<Authority>() else {
-        return false;
-    };
-    let host = authority.host();
-    let address = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse::<IpAddr>();
-    let is_loopback =
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback_address);
-    is_loopback && !authority.as_str().contains('@')
+    host_of(authority).is_some_and(|host| {
+        let address = host.parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback_address)
+    })
 }
 
 /// Whether an authority is an address, which cannot be rebound.
 fn is_address(authority: &str) -> bool {
-    let Ok(authority) = authority.parse::<Authority>() else {
-        return false;
+    host_of(authority).is_some_and(|host| host.parse::<IpAddr>().is_ok())
+}
+
+/// The host in `host`, `host:port` or `[address]:port`, if the text is nothing but that.
+fn host_of(authority: &str) -> Option<&str> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
-    let host = authority
-        .host()
-        .trim_start_matches('[')
-        .trim_end_matches(']');
-    host.parse::<IpAddr>().is_ok()
+    let port = rest.strip_prefix(':').unwrap_or(rest);
+    port.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(host)
 }
 
 /// Also the loopback addresses of IPv4 as IPv6 writes them.
