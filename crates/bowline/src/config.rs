@@ -98,6 +98,8 @@ pub struct Server {
     pub call_timeout: Option<Duration>,
     /// How its endpoints are looked after.
     pub health: Health,
+    /// What happens when it loses a session.
+    pub recovery: Recovery,
 }
 
 /// Where a server is. Paths and queries are as written.
@@ -116,6 +118,54 @@ pub struct Health {
     pub every: Duration,
     /// What to GET; without it a connection is enough.
     pub get: Option<http::uri::PathAndQuery>,
+}
+
+/// What happens when a server loses a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// How long a client may wait for it; everything else about trying again follows from this.
+    pub budget: Duration,
+    /// Whether it is mended at all.
+    pub on_loss: OnLoss,
+    /// What may be sent again when it is not known whether it ran.
+    pub replay: Replay,
+    /// How long an endpoint that is no longer configured keeps its sessions.
+    pub drain_timeout: Duration,
+    /// How this server says that it lost a session, where it does not say so by the protocol.
+    pub fingerprints: Vec<Fingerprint>,
+}
+
+/// What a lost session means to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// Nothing: it is mended.
+    #[default]
+    Recover,
+    /// It is told, with 404: for servers whose memory is the point.
+    Tell,
+}
+
+/// What may be sent again when it is not known whether it ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Replay {
+    /// What the protocol or the tool's own listing says may run twice.
+    #[default]
+    Safe,
+    /// Nothing.
+    Never,
+    /// What is safe, and these tools.
+    Tools(Vec<String>),
+}
+
+/// An answer that means "I do not know this session".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The HTTP status.
+    pub status: http::StatusCode,
+    /// The JSON-RPC error code, if it matters.
+    pub code: Option<i64>,
+    /// Text that the body contains, if it matters.
+    pub text: Option<String>,
 }
 
 /// Somebody who may use the gateway.
@@ -256,6 +306,21 @@ impl Server {
             connect_timeout: Self::CONNECT_TIMEOUT,
             call_timeout: None,
             health: Health::default(),
+            recovery: Recovery::default(),
+        }
+    }
+}
+
+// === impl Recovery ===
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self {
+            budget: Duration::from_secs(30),
+            on_loss: OnLoss::default(),
+            replay: Replay::default(),
+            drain_timeout: Duration::from_secs(10 * 60),
+            fingerprints: Vec::new(),
         }
     }
 }
