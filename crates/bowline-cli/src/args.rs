@@ -70,7 +70,7 @@ pub(crate) struct ConfigArguments {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Serve health here, or nowhere [default: 127.0.0.1:6271]
+    /// Serve health, metrics and the API here, or nowhere [default: 127.0.0.1:6271]
     #[arg(long, value_name = "ADDR|off", value_parser = admin)]
     pub(crate) admin: Option<Admin>,
 

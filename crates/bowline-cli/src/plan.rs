@@ -43,7 +43,8 @@ impl Plan {
                 }
             })?,
         };
-        config.api_token = environment(API_TOKEN).map(|token| KeyHash::of(token.as_bytes()));
+        let token = environment(API_TOKEN).filter(|token| !token.is_empty());
+        config.api_token = token.map(|token| KeyHash::of(token.as_bytes()));
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
         if let Some(listen) = arguments.listen {

@@ -25,7 +25,7 @@ pub(crate) fn serve(
     }
     let path = request.uri().path();
     if path.starts_with("/api/") && !may_use_api(shared, request.headers()) {
-        return refuse(&Fault::Unauthorized, None);
+        return refuse(&Fault::ApiToken, None);
     }
     match (request.method(), path) {
         (&Method::GET | &Method::HEAD, "/health") => health(shared),

@@ -80,8 +80,14 @@ impl Drain {
     }
 }
 
-/// Stops the gateway.
+/// Stops the gateway; the operator can watch until it is over.
 pub(crate) async fn drain(shared: &Shared) {
+    drain_clients(shared).await;
+    shared.admin_drain.begin();
+    shared.admin_drain.close();
+}
+
+async fn drain_clients(shared: &Shared) {
     let deadline = Instant::now() + shared.drain.timeout;
     shared.drain.begin();
     tracing::info!(within = ?shared.drain.timeout, "stopping");

@@ -1,7 +1,7 @@
 //! Every way in which a request is refused or fails, and how the client hears of it.
 //!
-//! This is the one table: blame, HTTP status, JSON-RPC code, the reason's name, whether trying
-//! again may help. No other place turns an error into a status.
+//! This is the one table: HTTP status, JSON-RPC code, the reason's name, whether trying again may
+//! help. No other place turns an error into a status.
 
 use std::fmt::Write as _;
 
@@ -40,6 +40,10 @@ pub(crate) enum Fault {
         "this gateway asks for a key: send `Authorization: Bearer KEY`, with the key of one of its [callers]"
     )]
     Unauthorized,
+    #[error(
+        "the API asks for its token: send `Authorization: Bearer TOKEN`, with BOWLINE_API_TOKEN"
+    )]
+    ApiToken,
     #[error("the query is longer than {limit} bytes")]
     QueryTooLong { limit: usize },
     #[error("nothing is served at this path; sessions live at /mcp/{{server}}")]
@@ -135,6 +139,7 @@ impl Fault {
             Self::Host => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "host_not_allowed"),
             Self::Origin => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "origin_not_allowed"),
             Self::Unauthorized => row(StatusCode::UNAUTHORIZED, INVALID_REQUEST, "unauthorized"),
+            Self::ApiToken => row(StatusCode::UNAUTHORIZED, INVALID_REQUEST, "api_token"),
             Self::QueryTooLong { .. } => {
                 row(StatusCode::URI_TOO_LONG, INVALID_REQUEST, "query_too_long")
             }
@@ -260,7 +265,9 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             bad_gateway(SIGN_IN_NEEDED, "upstream_unauthorized")
         }
         UpstreamError::Refused(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_forbidden"),
-        UpstreamError::Redirected(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_redirected"),
+        UpstreamError::Redirected(_) | UpstreamError::TooManyRedirects(_) => {
+            bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_redirected")
+        }
         // No Retry-After where the outcome is unknown: it would invite a second run.
         UpstreamError::NotMcp(
             status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT),

@@ -97,6 +97,8 @@ pub(crate) struct Shared {
     tls: Tls,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
+    /// The operator's listener goes on until everything else has ended.
+    pub(crate) admin_drain: Drain,
 }
 
 // === impl Gateway ===
@@ -133,6 +135,12 @@ impl Gateway {
                 "anybody who can reach this address can use every configured server: add [callers], or listen on 127.0.0.1"
             );
         }
+        if let Some((_, admin)) = &admin_listener
+            && config.api_token.is_none()
+            && !is_loopback_address(admin.ip())
+        {
+            tracing::warn!(%admin, "anybody who can reach this address can list sessions: set BOWLINE_API_TOKEN, or listen on 127.0.0.1");
+        }
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let upstreams = config.servers.into_iter().map(|(name, server)| {
@@ -156,6 +164,7 @@ impl Gateway {
             tls: tls.clone(),
             tracker,
             drain: Drain::new(config.stop_timeout),
+            admin_drain: Drain::new(Duration::ZERO),
         });
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         shared.serve_clients(client_listener);
@@ -200,8 +209,10 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.shared.drain.begin();
-        self.shared.drain.close();
+        for drain in [&self.shared.drain, &self.shared.admin_drain] {
+            drain.begin();
+            drain.close();
+        }
         drain::end_streams(&self.shared);
     }
 }
@@ -323,8 +334,8 @@ impl Shared {
             loopback: is_loopback_address(address.ip()),
         };
         let serve = move |request| std::future::ready(admin::serve(&shared, guard, &request));
-        let accept = listener::accept(listener, self.drain.clone(), serve);
-        self.tracker.spawn(accept);
+        let accept = listener::accept(listener, self.admin_drain.clone(), serve);
+        self.admin_drain.connections().spawn(accept);
     }
 
     /// Looks after upstreams and lets idle sessions expire.

@@ -73,9 +73,19 @@ impl Routes {
         *named = Arc::new(next);
     }
 
-    /// Does what is due for every upstream.
+    /// Does what is due for every upstream, and forgets those that are gone.
     pub(crate) fn tend(&self) {
-        self.all().values().for_each(Upstream::tend);
+        let all = self.all();
+        all.values().for_each(Upstream::tend);
+        let is_gone = |upstream: &Upstream| upstream.is_retired() && upstream.sessions() == 0;
+        if all.values().any(|upstream| is_gone(upstream)) {
+            let mut named = self.0.write();
+            let left = named.iter().filter(|(_, upstream)| !is_gone(upstream));
+            *named = Arc::new(
+                left.map(|(name, upstream)| (name.clone(), Arc::clone(upstream)))
+                    .collect(),
+            );
+        }
     }
 
     /// Every upstream by name.

@@ -57,9 +57,11 @@ pub(crate) enum UpstreamError {
     #[error("the server answered {0}: it wants credentials that Bowline does not have")]
     Refused(StatusCode),
     #[error(
-        "the server answered {0}: redirects are not followed; configure the address that it redirects to"
+        "the server answered {0}: only redirects within its own origin are followed; configure the address that it redirects to"
     )]
     Redirected(StatusCode),
+    #[error("the server redirected more than {0} times in a row")]
+    TooManyRedirects(usize),
     #[error("the server answered {0} with something that is not MCP")]
     NotMcp(StatusCode),
     #[error("the server answered {0} to `initialize`")]

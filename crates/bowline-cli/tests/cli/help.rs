@@ -73,7 +73,7 @@ Options:
           Serve MCP clients here [default: 127.0.0.1:6270]
 
       --admin <ADDR|off>
-          Serve health here, or nowhere [default: 127.0.0.1:6271]
+          Serve health, metrics and the API here, or nowhere [default: 127.0.0.1:6271]
 
       --server <NAME=URL[,URL...]>
           Add an MCP server, or replace the file's server of that name; may be repeated

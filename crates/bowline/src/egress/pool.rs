@@ -40,7 +40,6 @@ pub(crate) struct Pool(Arc<Inner>);
 struct Inner {
     origin: Origin,
     tls: Tls,
-    connect_timeout: Duration,
     /// Oldest first; `None` once no connection is to be kept.
     idle: Mutex<Option<VecDeque<Idle>>>,
 }
@@ -69,11 +68,10 @@ struct Lease {
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new(origin: Origin, tls: Tls, connect_timeout: Duration) -> Self {
+    pub(crate) fn new(origin: Origin, tls: Tls) -> Self {
         Self(Arc::new(Inner {
             origin,
             tls,
-            connect_timeout,
             idle: Mutex::new(Some(VecDeque::new())),
         }))
     }
@@ -85,6 +83,7 @@ impl Pool {
     pub(crate) async fn send(
         &self,
         mut request: Request<Outgoing>,
+        connect_timeout: Duration,
     ) -> Result<Response<UpstreamBody>, EgressError> {
         while let Some(mut wire) = self.reuse().await {
             match wire.send(request).await {
@@ -95,7 +94,7 @@ impl Pool {
                 },
             }
         }
-        let mut wire = self.connect().await?;
+        let mut wire = self.connect(connect_timeout).await?;
         match wire.send(request).await {
             Ok(response) => Ok(self.lease(wire, response)),
             Err(failed) if failed.message().is_some() => {
@@ -133,9 +132,9 @@ impl Pool {
         }
     }
 
-    async fn connect(&self) -> Result<Wire, EgressError> {
+    async fn connect(&self, limit: Duration) -> Result<Wire, EgressError> {
         let inner = &self.0;
-        let wire = match inner.origin.dial(&inner.tls, inner.connect_timeout).await? {
+        let wire = match inner.origin.dial(&inner.tls, limit).await? {
             Dialled::Plain(stream) => Wire::new(TokioIo::new(stream)).await,
             Dialled::Tls(stream) => Wire::new(TokioIo::new(stream)).await,
         };

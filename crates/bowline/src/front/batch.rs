@@ -128,6 +128,7 @@ async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
 
 /// Sends what nobody answers.
 async fn tell(exchange: Exchange, message: Message, parts: &Parts) {
+    let shared = Arc::clone(&exchange.shared);
     let session = Arc::clone(exchange.in_use.session());
     let told = tokio::select! {
         told = exchange.serve(message) => told,
@@ -138,9 +139,6 @@ async fn tell(exchange: Exchange, message: Message, parts: &Parts) {
         Ok(response) => session.leg.fault(UpstreamError::NotMcp(response.status())),
         Err(fault) => fault,
     };
-    tracing::debug!(
-        reason = fault.telling().reason,
-        "a member of a batch failed"
-    );
+    shared.metrics.refused(fault.telling().reason);
     drop(parts.send(Part::Failed(fault)).await);
 }

@@ -36,6 +36,7 @@ struct Member {
 /// what a client's leaving is for any exchange.
 pub(super) async fn ask(exchange: Exchange, request: Message, parts: Parts) {
     let id: Box<str> = request.id().unwrap_or_default().into();
+    let shared = Arc::clone(&exchange.shared);
     let session = Arc::clone(exchange.in_use.session());
     let mut member = Member {
         id: id.clone(),
@@ -56,6 +57,7 @@ pub(super) async fn ask(exchange: Exchange, request: Message, parts: Parts) {
         () = parts.closed() => return,
     };
     if let Err(fault) = asked {
+        shared.metrics.refused(fault.telling().reason);
         let body = fault.body(Some(&id));
         // A client that left needs no answer.
         drop(parts.send(Part::Message(body.into())).await);

@@ -87,7 +87,7 @@ pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
         Fault::Method { allow } => {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        Fault::Unauthorized => {
+        Fault::Unauthorized | Fault::ApiToken => {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         _ => {}

@@ -161,6 +161,20 @@ impl Endpoints {
         *list = next.into();
     }
 
+    /// Forgets what drains and has no sessions left.
+    pub(crate) fn forget_drained(&self) {
+        let is_drained =
+            |endpoint: &Arc<Endpoint>| endpoint.is_draining() && endpoint.sessions() == 0;
+        if self.list.read().iter().any(is_drained) {
+            let mut list = self.list.write();
+            *list = list
+                .iter()
+                .filter(|endpoint| !is_drained(endpoint))
+                .cloned()
+                .collect();
+        }
+    }
+
     /// What to tell a client that could not be given an endpoint.
     fn why_none(all: &[Arc<Endpoint>]) -> Ailment {
         let ailing = all.iter().filter(|endpoint| !endpoint.is_draining());

@@ -156,7 +156,7 @@ impl Upstream {
                 }
             }
         }
-        Err(UpstreamError::Redirected(StatusCode::LOOP_DETECTED))
+        Err(UpstreamError::TooManyRedirects(MAX_REDIRECTS))
     }
 
     /// Sends one request to one endpoint and notes how the endpoint took it.
@@ -171,9 +171,10 @@ impl Upstream {
         {
             return Err(UpstreamError::Unavailable(ailment));
         }
+        let server = self.server();
         // Behind a balancer's address are several servers: one that fails says nothing of the rest.
-        let is_one_server = matches!(self.server().way, Way::Endpoints(_));
-        match endpoint.pool.send(request).await {
+        let is_one_server = matches!(server.way, Way::Endpoints(_));
+        match endpoint.pool.send(request, server.connect_timeout).await {
             Ok(answer) => {
                 match answer.status() {
                     status @ (StatusCode::BAD_GATEWAY

@@ -66,6 +66,7 @@ impl Upstream {
     /// Does what is due: looks names up, and looks at endpoints.
     pub(crate) fn tend(self: &Arc<Self>) {
         let server = self.server();
+        self.endpoints.forget_drained();
         for endpoint in self.endpoints.all().iter() {
             endpoint.pool.drop_stale();
         }
@@ -80,7 +81,11 @@ impl Upstream {
         }
         let regular =
             due && (server.health.get.is_some() || matches!(server.way, Way::Endpoints(_)));
-        let wanted = |endpoint: &Arc<Endpoint>| regular || endpoint.health.wants_look();
+        // One that is left alone is looked at when its rest is over, not before.
+        let wanted = |endpoint: &Arc<Endpoint>| match endpoint.health.ailment() {
+            Some(_) => endpoint.health.wants_look(),
+            None => regular,
+        };
         for endpoint in self
             .endpoints
             .all()
@@ -171,12 +176,11 @@ impl Upstream {
     }
 
     fn set_sites(&self, sites: Vec<Site>) {
-        let limit = self.server().connect_timeout;
         let wanted = sites
             .into_iter()
             .map(|(url, origin)| (Endpoint::id(&url, &origin), (url, origin)));
         self.endpoints.set(wanted.collect(), |(url, origin)| {
-            let pool = Pool::new(origin.clone(), self.tls.clone(), limit);
+            let pool = Pool::new(origin.clone(), self.tls.clone());
             Endpoint::new(&url, origin, pool, Health::default())
         });
         self.tending.resolved.send_replace(true);
@@ -201,7 +205,7 @@ impl Upstream {
                 request
                     .headers_mut()
                     .insert(http::header::HOST, endpoint.host.clone());
-                match tokio::time::timeout(limit, endpoint.pool.send(request)).await {
+                match tokio::time::timeout(limit, endpoint.pool.send(request, limit)).await {
                     Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
                     Ok(Ok(answer)) => Err((
                         false,

@@ -90,6 +90,7 @@ async fn redirects_within_the_origin_are_followed_with_everything_but_not_for_ev
         }
     });
     assert_eq!(answer.status, 502);
+    assert!(answer.text.contains("more than 5 times"), "{}", answer.text);
     server.finish();
 }
 

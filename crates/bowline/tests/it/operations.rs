@@ -289,11 +289,17 @@ async fn a_stopping_gateway_says_so() {
         }
         Err(error) => assert!(error.is_connect(), "{error:?}"),
     }
+    // The operator can still ask, and hears the truth.
     let ready = Client::at(format!("http://{admin}/ready"))
         .request(Method::GET)
         .send()
         .await;
-    assert!(ready.is_err() || ready.unwrap().status() == 503);
+    assert_eq!(ready.unwrap().status(), 503);
+    let health = Client::at(format!("http://{admin}/health"))
+        .request(Method::GET)
+        .send()
+        .await;
+    assert_eq!(read(health.unwrap()).await.json()["status"], "stopping");
     drop(pen);
     events.ends_cleanly().await;
     stopping.join_all().await;
