@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use bowline::config::{Config, Server, StoreKind, Way};
+use bowline::config::{Config, Fingerprint, OnLoss, Recovery, Replay, Server, StoreKind, Way};
 use http::Uri;
 
 use crate::plan::Plan;
@@ -26,6 +26,10 @@ impl fmt::Display for Summary<'_> {
         for (name, one) in &config.servers {
             writeln!(f, "\n[servers.{}]", key(name.as_ref()))?;
             server(f, one)?;
+            for lost in &one.recovery.fingerprints {
+                writeln!(f, "\n[[servers.{}.session_lost]]", key(name.as_ref()))?;
+                fingerprint(f, lost)?;
+            }
         }
         if *demo {
             writeln!(
@@ -90,11 +94,41 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
     }
     let every = duration(server.health.every);
     match &server.health.get {
-        None => writeln!(f, "health = {{ every = {every} }}"),
+        None => writeln!(f, "health = {{ every = {every} }}")?,
         Some(get) => {
             let get = masked_path(get.path(), get.query());
-            writeln!(f, "health = {{ every = {every}, get = \"{get}\" }}")
+            writeln!(f, "health = {{ every = {every}, get = \"{get}\" }}")?;
         }
+    }
+    recovery(f, &server.recovery)
+}
+
+fn recovery(f: &mut fmt::Formatter<'_>, recovery: &Recovery) -> fmt::Result {
+    writeln!(f, "recovery_budget = {}", duration(recovery.budget))?;
+    let on_loss = match recovery.on_loss {
+        OnLoss::Recover => "recover",
+        OnLoss::Tell => "tell",
+    };
+    writeln!(f, "on_session_loss = \"{on_loss}\"")?;
+    match &recovery.replay {
+        Replay::Safe => writeln!(f, "replay = \"safe\"")?,
+        Replay::Never => writeln!(f, "replay = \"never\"")?,
+        Replay::Tools(tools) => {
+            let tools: Vec<_> = tools.iter().map(|tool| string(tool)).collect();
+            writeln!(f, "replay = [{}]", tools.join(", "))?;
+        }
+    }
+    writeln!(f, "drain_timeout = {}", duration(recovery.drain_timeout))
+}
+
+fn fingerprint(f: &mut fmt::Formatter<'_>, fingerprint: &Fingerprint) -> fmt::Result {
+    writeln!(f, "status = {}", fingerprint.status.as_u16())?;
+    if let Some(code) = fingerprint.code {
+        writeln!(f, "code = {code}")?;
+    }
+    match &fingerprint.text {
+        Some(text) => writeln!(f, "text = {}", string(text)),
+        None => Ok(()),
     }
 }
 
@@ -105,6 +139,20 @@ fn key(name: &str) -> String {
     } else {
         name.to_owned()
     }
+}
+
+/// A string of TOML; nothing in it can steer a terminal.
+fn string(text: &str) -> String {
+    let mut string = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => string.extend(['\\', c]),
+            _ if c.is_control() => string.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => string.push(c),
+        }
+    }
+    string.push('"');
+    string
 }
 
 fn duration(duration: Duration) -> String {

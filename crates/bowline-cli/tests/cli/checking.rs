@@ -23,6 +23,16 @@ fn a_file_as_it_is_understood() {
         forward_headers = ["X-Tenant"]
         call_timeout = "60s"
         health = { every = "2s", get = "/healthz" }
+        recovery_budget = "90s"
+        on_session_loss = "tell"
+        replay = ["search", "read"]
+        drain_timeout = "1h"
+        [[servers.files.session_lost]]
+        status = 400
+        [[servers.files.session_lost]]
+        status = 200
+        code = -32000
+        text = 'no session'
         [callers.alice]
         key = "s3cret-s3cret-s3cret"
     "#;
@@ -61,12 +71,28 @@ forward_headers = ["x-tenant"]
 connect_timeout = "10s"
 call_timeout = "1m"
 health = { every = "2s", get = "/healthz" }
+recovery_budget = "1m 30s"
+on_session_loss = "tell"
+replay = ["search", "read"]
+drain_timeout = "1h"
+
+[[servers.files.session_lost]]
+status = 400
+
+[[servers.files.session_lost]]
+status = 200
+code = -32000
+text = "no session"
 
 [servers."v1.0"]
 url = "https://mcp.example.com/****"
 connect_timeout = "10s"
 # no call_timeout: calls may take for ever
 health = { every = "5s" }
+recovery_budget = "30s"
+on_session_loss = "recover"
+replay = "safe"
+drain_timeout = "10m"
 
 [callers.alice]
 key = "****"
@@ -75,6 +101,30 @@ ok
 
 "#]]
     );
+}
+
+/// Apart from the masks, what is printed can be read again; and it cannot steer a terminal.
+#[test]
+fn strings_are_written_as_toml() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [
+        r#"replay = ["say \"hi\"", "\u001b[31m\u009b"]"#,
+        r#"text = "a\\b\u000ac é""#,
+    ];
+    let text = format!(
+        "[servers.a]\nurl = \"http://h/\"\n{}\n[[servers.a.session_lost]]\nstatus = 400\n{}\n",
+        lines[0], lines[1]
+    );
+    std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
+    let (code, first, _) = check(folder.path(), &["-c", "bowline.toml"]);
+    assert_eq!(code, Some(0));
+    for line in lines {
+        assert!(first.lines().any(|printed| printed == line), "{first}");
+    }
+    let again = first.trim_end().trim_end_matches("ok");
+    std::fs::write(folder.path().join("bowline.toml"), again).unwrap();
+    let (_, second, stderr) = check(folder.path(), &["-c", "bowline.toml"]);
+    assert_eq!((second, stderr.as_str()), (first, ""));
 }
 
 #[test]

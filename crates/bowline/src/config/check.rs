@@ -5,6 +5,7 @@
 
 mod caller;
 mod headers;
+mod recovery;
 mod server;
 mod value;
 

@@ -5,7 +5,7 @@
 
 use toml::Spanned;
 
-use super::file::{File, Health, Server};
+use super::file::{File, Health, Recovery, Server};
 use super::keys;
 use super::read::Table;
 use super::report::Findings;
@@ -80,6 +80,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         connect_timeout: None,
         call_timeout: None,
         health: Health::default(),
+        recovery: Recovery::default(),
     };
     table.ignore(&IGNORED);
     table.finish();

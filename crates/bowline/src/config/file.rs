@@ -3,10 +3,12 @@
 //! The first of two stages. It knows which keys there are ([`keys`] declares them)
 //! and nothing of what the values mean; that is for [`check`](super::check).
 
+use std::ops::Range;
+
 use toml::Spanned;
 
 use super::keys;
-use super::read::{Secret, Table, Texts};
+use super::read::{OneOrMany, Secret, Table, Texts};
 use super::report::Findings;
 use super::tree::Node;
 
@@ -44,6 +46,7 @@ pub(super) struct Server {
     pub(super) connect_timeout: Text,
     pub(super) call_timeout: Text,
     pub(super) health: Health,
+    pub(super) recovery: Recovery,
 }
 
 /// The table `health` of a server.
@@ -51,6 +54,25 @@ pub(super) struct Server {
 pub(super) struct Health {
     pub(super) every: Text,
     pub(super) get: Text,
+}
+
+/// What a server's table says about lost sessions.
+#[derive(Default)]
+pub(super) struct Recovery {
+    pub(super) budget: Text,
+    pub(super) on_loss: Text,
+    pub(super) replay: Option<OneOrMany>,
+    pub(super) drain_timeout: Text,
+    pub(super) fingerprints: Vec<Fingerprint>,
+}
+
+/// A table in `session_lost` of a server.
+pub(super) struct Fingerprint {
+    pub(super) status: Option<Spanned<i128>>,
+    pub(super) code: Option<Spanned<i128>>,
+    pub(super) text: Text,
+    /// Whether `code` or `text` is there, usable or not.
+    pub(super) narrowed: bool,
 }
 
 /// A table in `callers`; there is no `Debug`, because the key is secret.
@@ -99,6 +121,13 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         connect_timeout: table.text("connect_timeout"),
         call_timeout: table.text("call_timeout"),
         health: Health::default(),
+        recovery: Recovery {
+            budget: table.text("recovery_budget"),
+            on_loss: table.text("on_session_loss"),
+            replay: table.text_or_texts("replay"),
+            drain_timeout: table.text("drain_timeout"),
+            fingerprints: table.list("session_lost", read_fingerprint),
+        },
     };
     if let Some(mut health) = table.table("health") {
         server.health = Health {
@@ -109,6 +138,18 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
     }
     table.finish();
     Some(server)
+}
+
+fn read_fingerprint(place: Range<usize>, mut table: Table<'_, '_>) -> Fingerprint {
+    table.exactly_one(place);
+    let fingerprint = Fingerprint {
+        narrowed: table.find("code").or(table.find("text")).is_some(),
+        status: table.integer("status"),
+        code: table.integer("code"),
+        text: table.text("text"),
+    };
+    table.finish();
+    fingerprint
 }
 
 fn read_caller(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Caller> {

@@ -7,7 +7,7 @@
 
 mod declared;
 
-pub(super) use self::declared::{EDITOR, FILE, SMALLEST_BODY, known};
+pub(super) use self::declared::{EDITOR, FILE, SMALLEST_BODY, STATUSES, known};
 
 /// A table: its keys, and of which exactly one must be there.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(super) enum Kind {
     Text,
     /// One of these strings.
     Choice(&'static [&'static str]),
+    /// One of these strings, or a list of others, at least one.
+    ChoiceOrTexts(&'static [&'static str]),
     /// A URL, of which only scheme, host and port may be shown.
     Url,
     /// URLs, at least one.
@@ -49,6 +51,10 @@ pub(super) enum Kind {
     Texts,
     /// A whole number, at least this.
     Integer(u32),
+    /// A whole number from here to there.
+    Within(u32, u32),
+    /// A whole number, negative ones included.
+    Signed,
     /// `true` or `false`.
     Flag,
     /// Names with a secret each.
@@ -57,6 +63,8 @@ pub(super) enum Kind {
     Table(&'static Shape),
     /// Names with a table each.
     Named(&'static Shape),
+    /// Tables without names, one after another.
+    List(&'static Shape),
 }
 
 // === impl Shape ===

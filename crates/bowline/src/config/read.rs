@@ -36,6 +36,12 @@ pub(super) struct Secret {
 /// A list of strings, each with its place.
 pub(super) type Texts = Spanned<Vec<Spanned<String>>>;
 
+/// A string, or a list of them.
+pub(super) enum OneOrMany {
+    One(Spanned<String>),
+    Many(Texts),
+}
+
 // === impl Table ===
 
 impl<'t, 'f> Table<'t, 'f> {
@@ -74,16 +80,34 @@ impl<'t, 'f> Table<'t, 'f> {
     pub(super) fn texts(&mut self, name: &'static str) -> Option<Texts> {
         let (key, member) = self.take(name)?;
         self.reveal(key, &member.node);
-        let Value::Array(items) = &member.node.value else {
-            return self.wrong_type(key, member, "an array of strings");
-        };
+        match &member.node.value {
+            Value::Array(items) => self.strings(key, member, items),
+            _ => self.wrong_type(key, member, "an array of strings"),
+        }
+    }
+
+    /// A string, or a list of strings.
+    pub(super) fn text_or_texts(&mut self, name: &'static str) -> Option<OneOrMany> {
+        let (key, member) = self.take(name)?;
+        self.reveal(key, &member.node);
+        match &member.node.value {
+            Value::Text(text) => {
+                let text = Spanned::new(member.node.span.clone(), text.clone());
+                Some(OneOrMany::One(text))
+            }
+            Value::Array(items) => self.strings(key, member, items).map(OneOrMany::Many),
+            _ => self.wrong_type(key, member, "a string or an array of strings"),
+        }
+    }
+
+    fn strings(&mut self, key: &'static Key, member: &Member, items: &[Node]) -> Option<Texts> {
         let mut texts = Vec::new();
         for item in items {
             match &item.value {
                 Value::Text(text) => texts.push(Spanned::new(item.span.clone(), text.clone())),
                 Value::Broken => {}
                 _ => {
-                    let message = format!("`{name}` has {} in it", item.kind());
+                    let message = format!("`{}` has {} in it", key.name, item.kind());
                     self.findings.add(
                         member.key.clone(),
                         message,
@@ -179,6 +203,35 @@ impl<'t, 'f> Table<'t, 'f> {
             let path = join(key.name, &one.name);
             let table = self.inside(key, one, path, shape);
             all.extend(table.and_then(|table| read(name, table)));
+        }
+        all
+    }
+
+    /// Tables without names, each with its place.
+    pub(super) fn list<T>(
+        &mut self,
+        name: &'static str,
+        mut read: impl FnMut(Range<usize>, Table<'t, '_>) -> T,
+    ) -> Vec<T> {
+        let Some((key, member)) = self.take(name) else {
+            return Vec::new();
+        };
+        let (Kind::List(shape), Value::Array(items)) = (&key.kind, &member.node.value) else {
+            self.wrong_list(key, member);
+            return Vec::new();
+        };
+        let path = join(&self.path, name);
+        let mut all = Vec::new();
+        for item in items {
+            let Value::Table(_) = item.value else {
+                self.wrong_item(key, member, item);
+                continue;
+            };
+            let table = Table {
+                path: path.clone(),
+                ..Table::top(item, shape, self.text, self.findings)
+            };
+            all.push(read(item.span.clone(), table));
         }
         all
     }

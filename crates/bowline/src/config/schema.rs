@@ -43,17 +43,19 @@ fn table(shape: &Shape) -> Map<String, Value> {
 fn property(key: &Key) -> Map<String, Value> {
     let mut schema = match &key.kind {
         Kind::Text | Kind::Url => object(json!({ "type": "string" })),
-        Kind::Choice(choices) => object(json!({
-            "type": "string",
-            "anyOf": [{ "enum": choices }, { "pattern": r"\$\{" }],
-        })),
-        Kind::Urls => object(
-            json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "uniqueItems": true }),
-        ),
+        Kind::Choice(choices) => choice(choices),
+        Kind::ChoiceOrTexts(choices) => {
+            object(json!({ "anyOf": [choice(choices), some_strings()] }))
+        }
+        Kind::Urls => some_strings(),
         Kind::Texts => {
             object(json!({ "type": "array", "items": { "type": "string" }, "uniqueItems": true }))
         }
         Kind::Integer(least) => object(json!({ "type": "integer", "minimum": least })),
+        Kind::Within(from, to) => {
+            object(json!({ "type": "integer", "minimum": from, "maximum": to }))
+        }
+        Kind::Signed => object(json!({ "type": "integer" })),
         Kind::Flag => object(json!({ "type": "boolean" })),
         Kind::Secrets => {
             object(json!({ "type": "object", "additionalProperties": { "type": "string" } }))
@@ -64,6 +66,7 @@ fn property(key: &Key) -> Map<String, Value> {
             "propertyNames": { "pattern": NAME },
             "additionalProperties": table(shape),
         })),
+        Kind::List(shape) => object(json!({ "type": "array", "items": table(shape) })),
     };
     schema.insert("description".to_owned(), key.about.into());
     if let Some(default) = key.default.and_then(literal) {
@@ -73,6 +76,24 @@ fn property(key: &Key) -> Map<String, Value> {
         schema.insert("examples".to_owned(), json!([example]));
     }
     schema
+}
+
+/// One of these, or what a variable makes of it.
+fn choice(choices: &[&str]) -> Map<String, Value> {
+    object(json!({
+        "type": "string",
+        "anyOf": [{ "enum": choices }, { "pattern": r"\$\{" }],
+    }))
+}
+
+/// Strings, at least one and each once.
+fn some_strings() -> Map<String, Value> {
+    object(json!({
+        "type": "array",
+        "items": { "type": "string" },
+        "minItems": 1,
+        "uniqueItems": true,
+    }))
 }
 
 /// A value that TOML and JSON write alike.

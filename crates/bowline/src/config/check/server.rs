@@ -4,7 +4,7 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use toml::Spanned;
 
-use super::{headers, value};
+use super::{headers, recovery, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
 use crate::config::{Health, Server, ServerName, UrlProblem, Way, file, url};
@@ -36,12 +36,14 @@ pub(super) fn check(
     let call_timeout = written.call_timeout.as_ref();
     let call_timeout = value::optional_duration("call_timeout", call_timeout, findings);
     let health = health(&written.health, findings);
+    let recovery = recovery::check(written.recovery, findings);
     let server = Server {
         headers,
         forward_headers,
         connect_timeout,
         call_timeout,
         health,
+        recovery,
         ..Server::at(way?)
     };
     Some((name.ok()?, server))

@@ -5,6 +5,9 @@ use super::{Key, Kind, Shape};
 /// The smallest `body_bytes` with which a client can still start a session.
 pub(in crate::config) const SMALLEST_BODY: u32 = 1024;
 
+/// The statuses that an answer of a server can have.
+pub(in crate::config) const STATUSES: (u32, u32) = (200, 599);
+
 /// The file itself.
 pub(in crate::config) static FILE: Shape = Shape::new(&[
     Key::new(
@@ -104,6 +107,20 @@ static SERVER: Shape = Shape::new(&[
         .open(),
     Key::new("health", Kind::Table(&HEALTH), "How the server's endpoints are looked after.")
         .example(r#"{ every = "5s", get = "/healthz" }"#),
+    Key::new("recovery_budget", Kind::Text, "How long a client may wait while a lost session is mended; at least `1s`.")
+        .default(r#""30s""#)
+        .open(),
+    Key::new("on_session_loss", Kind::Choice(&["recover", "tell"]), "`recover`: a lost session is mended, and the client does not notice; `tell`: the client gets a 404.")
+        .default(r#""recover""#)
+        .open(),
+    Key::new("replay", Kind::ChoiceOrTexts(&["safe", "never"]), "What is sent again when it is not known whether it ran: `safe`: what may run twice by the protocol or by the tool's own hints; `never`: nothing; names of tools: what is safe, and these.")
+        .default(r#""safe""#)
+        .example(r#"["search"]"#)
+        .open(),
+    Key::new("drain_timeout", Kind::Text, "How long an endpoint that is no longer configured keeps its sessions.")
+        .default(r#""10m""#)
+        .open(),
+    Key::new("session_lost", Kind::List(&SESSION_LOST), "Answers by which this server says that it lost a session, besides the protocol's 404."),
 ])
 .one_of(&["url", "endpoints"]);
 
@@ -123,6 +140,32 @@ static HEALTH: Shape = Shape::new(&[
     )
     .example(r#""/healthz""#),
 ]);
+
+static SESSION_LOST: Shape = Shape::new(&[
+    Key::new(
+        "status",
+        Kind::Within(STATUSES.0, STATUSES.1),
+        "The HTTP status of the answer; not 404, which always means a lost session.",
+    )
+    .example("400")
+    .open(),
+    Key::new(
+        "code",
+        Kind::Signed,
+        "The JSON-RPC error code in the answer; any when left out.",
+    )
+    .example("-32000")
+    .open(),
+    // Servers say it to everybody, so it is no secret.
+    Key::new(
+        "text",
+        Kind::Text,
+        "Text that the answer's body contains; any when left out.",
+    )
+    .example(r#""No valid session ID provided""#)
+    .open(),
+])
+.one_of(&["status"]);
 
 static CALLER: Shape = Shape::new(&[
     Key::new(
@@ -163,6 +206,14 @@ static EDITOR_SERVER: Shape = Shape::json(&[
 
 /// A key of this name in some table of the TOML file, if there is one.
 pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {
-    let shapes = [&FILE, &STORE, &LIMITS, &SERVER, &HEALTH, &CALLER];
+    let shapes = [
+        &FILE,
+        &STORE,
+        &LIMITS,
+        &SERVER,
+        &HEALTH,
+        &SESSION_LOST,
+        &CALLER,
+    ];
     shapes.iter().find_map(|shape| shape.key(name))
 }

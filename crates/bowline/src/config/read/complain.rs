@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Table;
 use crate::config::keys::Key;
 use crate::config::suggest;
-use crate::config::tree::{Member, Value, join};
+use crate::config::tree::{Member, Node, Value, join};
 
 impl Table<'_, '_> {
     /// Reports unless exactly one of the keys is there that must be; before any is asked for.
@@ -70,6 +70,33 @@ impl Table<'_, '_> {
     pub(super) fn wrong_table(&mut self, key: &Key, member: &Member) {
         let what = format!("`{}`", join(&self.path, key.name));
         self.wrong(key, member, &what, "a table");
+    }
+
+    /// Something that is not a list of tables.
+    pub(super) fn wrong_list(&mut self, key: &Key, member: &Member) {
+        if matches!(member.node.value, Value::Broken) {
+            return;
+        }
+        let path = join(&self.path, key.name);
+        let kind = member.node.kind();
+        self.findings.add(
+            member.key.clone(),
+            format!("`{path}` must be an array of tables, not {kind}"),
+            format!("write `[[{path}]]` above each"),
+        );
+    }
+
+    /// Something in a list of tables that is not one.
+    pub(super) fn wrong_item(&mut self, key: &Key, member: &Member, item: &Node) {
+        if matches!(item.value, Value::Broken) {
+            return;
+        }
+        let path = join(&self.path, key.name);
+        self.findings.add(
+            member.key.clone(),
+            format!("`{path}` has {} in it", item.kind()),
+            format!("write `[[{path}]]` above each"),
+        );
     }
 
     /// A value of another type than wanted.

@@ -57,6 +57,21 @@ fn what_is_not_supported_yet_is_said() {
 }
 
 #[test]
+fn keys_that_only_toml_has() {
+    for (key, value) in [
+        ("recovery_budget", "\"30s\""),
+        ("on_session_loss", "\"tell\""),
+        ("replay", "\"never\""),
+        ("drain_timeout", "\"10m\""),
+        ("session_lost", "[{\"status\": 400}]"),
+    ] {
+        let members = format!("\"url\": \"http://h\", \"{key}\": {value}");
+        let message = format!("unknown key `{key}` in `mcpServers.a`");
+        assert_eq!(wrong(&in_server(&members)).2, message);
+    }
+}
+
+#[test]
 fn all_problems_at_once_with_their_places() {
     let text = r#"{
   "mcpServers": {

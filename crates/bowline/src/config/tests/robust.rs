@@ -17,6 +17,11 @@ headers = { Authorization = "Bearer x", "X-漢" = '''y''' }
 endpoints = ["http://h", "http://${HOST}/${NONE:-é}"]
 connect_timeout = "10s"
 health = { every = "5s", get = "/x" }
+replay = ["é", "${HOST}"]
+[[servers."b.c".session_lost]]
+status = 200
+code = -32000
+text = "é"
 [callers.x]
 key = "$${é}${TOKEN}"
 "#;

@@ -16,7 +16,7 @@ fn examples(shape: &Shape, path: &str, choice: usize, text: &mut String) {
     };
     let keys = || shape.keys.iter().filter(|key| wanted(key.name));
     for key in keys() {
-        if !matches!(key.kind, Kind::Table(_) | Kind::Named(_)) {
+        if !matches!(key.kind, Kind::Table(_) | Kind::Named(_) | Kind::List(_)) {
             writeln!(text, "{}", shape.line(key)).unwrap();
         }
     }
@@ -24,6 +24,11 @@ fn examples(shape: &Shape, path: &str, choice: usize, text: &mut String) {
         let (below, shape) = match key.kind {
             Kind::Table(shape) => (format!("{path}{}", key.name), shape),
             Kind::Named(shape) => (format!("{path}{}.one", key.name), shape),
+            Kind::List(shape) => {
+                writeln!(text, "[[{path}{}]]", key.name).unwrap();
+                examples(shape, "", 0, text);
+                continue;
+            }
             _ => continue,
         };
         writeln!(text, "[{below}]").unwrap();
@@ -68,12 +73,13 @@ fn every_default_is_the_default() {
     assert_eq!(good(&text), good("[servers.a]\nurl = \"http://h\"\n"));
 }
 
-/// Every key of the schema, as a path; `*` stands for a name.
+/// Every key of the schema, as a path; `*` stands for a name, and `[]` for a place in a list.
 fn paths(schema: &Value, path: &str, found: &mut Vec<String>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         assert!(property["description"].is_string(), "{path}{name}");
         found.push(format!("{path}{name}"));
         paths(property, &format!("{path}{name}."), found);
+        paths(&property["items"], &format!("{path}{name}[]."), found);
         paths(
             &property["additionalProperties"],
             &format!("{path}{name}.*."),
@@ -111,12 +117,20 @@ fn every_key_is_there() {
             "servers",
             "servers.*.call_timeout",
             "servers.*.connect_timeout",
+            "servers.*.drain_timeout",
             "servers.*.endpoints",
             "servers.*.forward_headers",
             "servers.*.headers",
             "servers.*.health",
             "servers.*.health.every",
             "servers.*.health.get",
+            "servers.*.on_session_loss",
+            "servers.*.recovery_budget",
+            "servers.*.replay",
+            "servers.*.session_lost",
+            "servers.*.session_lost[].code",
+            "servers.*.session_lost[].status",
+            "servers.*.session_lost[].text",
             "servers.*.url",
             "stop_timeout",
             "store",
@@ -126,6 +140,17 @@ fn every_key_is_there() {
     let server = &schema["properties"]["servers"]["additionalProperties"];
     assert_eq!(server["oneOf"][1]["required"][0], "endpoints");
     assert_eq!(schema["properties"]["listen"]["default"], "127.0.0.1:6270");
+    let replay = &server["properties"]["replay"];
+    assert_eq!(replay["default"], "safe");
+    assert_eq!(replay["anyOf"][0]["anyOf"][0]["enum"][1], "never");
+    assert_eq!(replay["anyOf"][1]["minItems"], 1);
+    let lost = &server["properties"]["session_lost"]["items"];
+    assert_eq!(lost["oneOf"][0]["required"][0], "status");
+    let status = &lost["properties"]["status"];
+    assert_eq!(
+        (&status["minimum"], &status["maximum"]),
+        (&200.into(), &599.into())
+    );
 }
 
 /// The reader knows a key if and only if the schema has it.
@@ -137,7 +162,11 @@ fn no_other_key_is_accepted() {
         let key = path.replace('*', "a");
         let unknown = |key: &str| {
             // A date is of the wrong type for every key, so each is either that or unknown.
-            let errors = parse(&format!("{key} = 1979-05-27")).unwrap_err();
+            let line = match key.split_once("[].") {
+                Some((list, key)) => format!("[[{list}]]\n{key} = 1979-05-27"),
+                None => format!("{key} = 1979-05-27"),
+            };
+            let errors = parse(&line).unwrap_err();
             errors.to_string().contains("unknown key")
         };
         assert!(!unknown(&key), "{key}");
@@ -161,7 +190,8 @@ fn the_guide_is_complete() {
         let (row, section) = (format!("| `{name}` |"), format!("`[{name}"));
         let explained = guide.contains(&row)
             || guide.contains(&section)
-            || guide.contains(&format!("NAME.{name}]`"));
+            || guide.contains(&format!("NAME.{name}]`"))
+            || guide.contains(&format!("NAME.{name}]]`"));
         assert!(explained, "{path} is not in the guide");
         let used = [
             format!("{name} = "),

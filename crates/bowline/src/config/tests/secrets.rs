@@ -12,6 +12,10 @@ sessions = 5 # s3cret
 url = "https://mcp.example.com/mcp/hunter2?key=k3y"
 headers = { Authorization = "Bearer s3cret", X-A = 'hunter2' } # k3y
 connect_timeout = "10s"
+replay = ["x"]
+[[servers.a.session_lost]]
+status = 400
+text = "gone"
 [servers.a-b.headers]
 X-Key = """
 k3y"""
