@@ -122,7 +122,7 @@ fn sessions(shared: &Shared) -> Response<ReplyBody> {
 }
 
 fn session(session: &Session) -> Value {
-    let leg = &session.leg;
+    let leg = session.leg();
     serde_json::json!({
         "session": session.hash.to_string(),
         "caller": session.caller.name(),

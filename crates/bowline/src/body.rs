@@ -56,12 +56,37 @@ where
 
 /// Whether a request has begun to leave: from then on it may have run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sent(Arc<AtomicBool>);
+pub(crate) struct Sent(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    sent: AtomicBool,
+    client_left: AtomicBool,
+}
 
 impl Sent {
     /// Whether any of it was handed to a connection.
     pub(crate) fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.sent.load(Ordering::Acquire)
+    }
+
+    /// The client that asked is no longer there: what was sent goes on, and nothing else is sent.
+    pub(crate) fn leave(&self) {
+        self.0.client_left.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn client_left(&self) -> bool {
+        self.0.client_left.load(Ordering::Acquire)
+    }
+
+    /// Waits until the client leaves. Nobody is woken for it: a future whose client leaves moves to
+    /// another task, where it is polled anew.
+    pub(crate) async fn left(&self) {
+        std::future::poll_fn(|_| match self.client_left() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 }
 
@@ -97,7 +122,7 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.sent.0.store(true, Ordering::Release);
+        self.sent.0.sent.store(true, Ordering::Release);
         Poll::Ready(self.data.take().map(|data| Ok(Frame::data(data))))
     }
 

@@ -80,6 +80,7 @@ where
         if let Some(future) = self.future.take()
             && self.sent.get()
         {
+            self.sent.leave();
             self.abandoned.see_out(future);
         }
     }

@@ -23,6 +23,8 @@ pub(crate) mod codes {
     pub(crate) const OUTCOME_UNKNOWN: i64 = -31001;
     pub(crate) const UPSTREAM_UNAVAILABLE: i64 = -31002;
     pub(crate) const SIGN_IN_NEEDED: i64 = -31003;
+    /// As in the Language Server Protocol; MCP has none, because nobody waits for it.
+    pub(crate) const CANCELLED: i64 = -32800;
     pub(crate) const DEADLINE: i64 = -31004;
     pub(crate) const OVERLOADED: i64 = -31005;
 }
@@ -257,6 +259,15 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             retry_after: Some(ailment.retry_after()),
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")
         },
+        UpstreamError::NotMended(_) => Telling {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(5),
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "not_recovered")
+        },
+        UpstreamError::OutcomeUnknown(_) | UpstreamError::Fingerprint(_) => {
+            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
+        }
+        UpstreamError::Cancelled => bad_gateway(codes::CANCELLED, "cancelled"),
         UpstreamError::SessionLost => Telling {
             status: StatusCode::NOT_FOUND,
             ..bad_gateway(codes::SESSION_NOT_FOUND, "upstream_session_lost")

@@ -304,14 +304,14 @@ impl Shared {
     }
 
     fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
-        let server = &session.leg.upstream.name;
+        let server = &session.upstream.name;
         self.metrics.session_ended(server, ending.reason());
         tracing::info!(session = %session.hash, %server, reason = ending.reason(), "session ended");
-        if ending == Ending::Lost || !session.leg.has_upstream_session() {
+        if ending == Ending::Lost || !session.leg().has_upstream_session() {
             return;
         }
         self.tracker.spawn(async move {
-            let leg = &session.leg;
+            let leg = session.leg();
             let deleting = leg.upstream.delete(leg.link(&carried));
             match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
                 Ok(Ok(_)) => {}

@@ -4,17 +4,27 @@
 //! them on everything that it sends. It rewrites what must carry the leg's mark on its way to the
 //! client, and nothing else.
 
+mod again;
 mod array;
+mod budget;
+mod judge;
 mod listen;
+mod mend;
 mod open;
+mod outcome;
 mod overtime;
 mod relay;
+mod replay;
+mod rescue;
+mod restore;
 mod rewrite;
 mod send;
 
 pub(crate) use listen::listen;
+pub(crate) use mend::Mending;
 pub(crate) use open::{First, open};
 pub(crate) use relay::{MAX_EVENT, Relay, StreamError};
+pub(crate) use rescue::Rescue;
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 
 use std::sync::Arc;

@@ -6,10 +6,11 @@ mod health;
 mod redirect;
 mod streamable;
 mod tend;
+mod tools;
 
 pub(crate) use carried::{Carried, MAX_QUERY};
 pub(crate) use endpoints::{Endpoint, Pin};
-pub(crate) use health::Ailment;
+pub(crate) use health::{Ailment, random_fraction};
 pub(crate) use streamable::{Answer, Link};
 pub(crate) use tend::TEND_EVERY;
 
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use self::endpoints::Endpoints;
 use self::tend::Tending;
+use self::tools::Tools;
 use crate::body::ReadError;
 use crate::config::{Server, ServerName};
 use crate::egress::{EgressError, Tls};
@@ -38,6 +40,8 @@ pub(crate) struct Upstream {
     server: RwLock<Arc<Server>>,
     /// No longer configured: its sessions go on, new ones are not opened.
     retired: AtomicBool,
+    /// What is known of its tools.
+    pub(crate) tools: Tools,
     tending: Tending,
     tls: Tls,
     tracker: TaskTracker,
@@ -54,6 +58,14 @@ pub(crate) enum UpstreamError {
     Unavailable(Ailment),
     #[error("the server no longer knows the session")]
     SessionLost,
+    #[error("the server answered {0}, which for this server means that it lost the session")]
+    Fingerprint(StatusCode),
+    #[error("the session could not be recovered: {0}")]
+    NotMended(Arc<str>),
+    #[error("it is not known whether the request has run, and it may not run twice: {0}")]
+    OutcomeUnknown(Arc<str>),
+    #[error("the client has cancelled the request")]
+    Cancelled,
     #[error("the server answered {0}: it wants credentials that Bowline does not have")]
     Refused(StatusCode),
     #[error(
@@ -90,6 +102,7 @@ impl Upstream {
             endpoints: Endpoints::default(),
             server: RwLock::new(Arc::new(server)),
             retired: AtomicBool::new(false),
+            tools: Tools::default(),
             tending: Tending::default(),
             tls,
             tracker,

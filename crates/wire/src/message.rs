@@ -5,6 +5,7 @@
 //! rewrite replaces the bytes of one value and no others.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
@@ -148,6 +149,26 @@ impl Message {
         Some(result.protocol_version)
     }
 
+    /// Where a value stands in the params, by its name. Reads them all: not for every message.
+    pub fn param(&self, name: &str) -> Option<Span> {
+        member(&self.raw, self.text(self.params?), name)
+    }
+
+    /// Where a value stands in the result, by its name.
+    pub fn result_member(&self, name: &str) -> Option<Span> {
+        member(&self.raw, self.text(self.result?), name)
+    }
+
+    /// The result as JSON text.
+    pub fn result(&self) -> Option<&str> {
+        self.result.map(|span| self.text(span))
+    }
+
+    /// The error object as JSON text.
+    pub fn error(&self) -> Option<&str> {
+        self.error.map(|span| self.text(span))
+    }
+
     /// The code of an error response.
     pub fn error_code(&self) -> Option<i64> {
         #[derive(Deserialize)]
@@ -215,6 +236,11 @@ impl Fields<'_> {
             (false, _, _) => wrong("`result` cannot stand beside `error`"),
         }
     }
+}
+
+fn member(raw: &Bytes, object: &str, name: &str) -> Option<Span> {
+    let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object).ok()?;
+    members.get(name).map(|value| Span::of(raw, value))
 }
 
 fn malformed(error: &serde_json::Error) -> Malformed {

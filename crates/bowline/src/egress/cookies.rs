@@ -15,7 +15,7 @@ const MAX_COOKIES: usize = 32;
 const MAX_COOKIE_BYTES: usize = 4096;
 
 /// The cookies of one leg.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Jar {
     /// Oldest first.
     cookies: Vec<Kept>,
@@ -29,6 +29,7 @@ pub(crate) struct Place<'a> {
     pub(crate) path: &'a str,
 }
 
+#[derive(Clone)]
 struct Kept {
     name: Box<str>,
     value: Box<str>,

@@ -64,13 +64,14 @@ impl Arrival {
         let named = self.headers.get(mcp::PROTOCOL_VERSION);
         match named.map(|version| version.to_str()) {
             None => {}
-            Some(Ok(named)) if version::is_supported(named) || named == session.leg.version() => {}
+            Some(Ok(named)) if version::is_supported(named) || named == session.leg().version() => {
+            }
             Some(_) => return Err(Fault::ProtocolVersion),
         }
         Ok((id, in_use))
     }
 
     fn may_use(&self, session: &Session) -> bool {
-        session.caller == self.caller && Arc::ptr_eq(&session.leg.upstream, &self.upstream)
+        session.caller == self.caller && Arc::ptr_eq(&session.upstream, &self.upstream)
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<Rep
         return Err(Malformed::Batch.into());
     }
     let (id, in_use) = arrival.find()?;
-    if !version::has_batches(in_use.session().leg.version()) {
+    if !version::has_batches(in_use.session().leg().version()) {
         return Err(Malformed::Batch.into());
     }
     let members = read(&array)?;
@@ -136,7 +136,9 @@ async fn tell(exchange: Exchange, message: Message, parts: &Parts) {
     };
     let fault = match told {
         Ok(response) if response.status().is_success() => return,
-        Ok(response) => session.leg.fault(UpstreamError::NotMcp(response.status())),
+        Ok(response) => session
+            .leg()
+            .fault(UpstreamError::NotMcp(response.status())),
         Err(fault) => fault,
     };
     shared.metrics.refused(fault.telling().reason);

@@ -52,9 +52,11 @@ impl Exchange {
                 permit = stream_permit(&shared)?;
                 leg::request(own, message, &carried, sent).await
             }
-            Kind::Notification => leg::notify(own, message.raw().clone(), &carried, sent).await,
+            Kind::Notification => {
+                leg::notify(own, &message, message.raw().clone(), &carried, sent).await
+            }
             Kind::Response => match restore(session, &message)? {
-                Some(answer) => leg::notify(own, answer, &carried, sent).await,
+                Some(answer) => leg::notify(own, &message, answer, &carried, sent).await,
                 None => return Ok(reply::empty(StatusCode::ACCEPTED)),
             },
         };
@@ -70,7 +72,7 @@ fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> 
         .seal
         .open_request(answer.text(span))
         .ok_or(Fault::StrayAnswer)?;
-    Ok((at == session.leg.at).then(|| answer.splice(span, &id)))
+    Ok((at == session.leg().at).then(|| answer.splice(span, &id)))
 }
 
 /// A place among the streams: whether an answer will stream is known only after the request ran.
@@ -93,7 +95,7 @@ pub(super) fn failed(
     if matches!(error, UpstreamError::SessionLost) {
         shared.end_session(id, Ending::Lost, Carried::default());
     }
-    session.leg.fault(error)
+    session.leg().fault(error)
 }
 
 /// A reply as a response.
@@ -115,9 +117,10 @@ pub(super) fn respond(
             status,
             content_type,
             relay,
+            rescue,
         } => {
             let is_events = matches!(*relay, Relay::Events(_));
-            let stream = Arc::new(LiveStream::new(Source::Relay(relay)));
+            let stream = Arc::new(LiveStream::new(Source::Relay(relay), rescue));
             // If the session ended meanwhile the answer is still the answer: the request ran.
             session.attach(key, Arc::clone(&stream));
             let mut body = StreamBody::new(stream, session.begin_use(), shared.abandoned(), permit);

@@ -48,7 +48,7 @@ pub(super) async fn ask(exchange: Exchange, request: Message, parts: Parts) {
         let handed_on = member.hand_on(response).await;
         match handed_on {
             // A second answer to one request would be worse than a fault untold.
-            Err(Stopped::Failed(error)) if !member.answered => Err(session.leg.fault(error)),
+            Err(Stopped::Failed(error)) if !member.answered => Err(session.leg().fault(error)),
             _ => Ok(()),
         }
     };

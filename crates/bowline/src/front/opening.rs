@@ -17,7 +17,7 @@ use crate::detach::see_through;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, First, LegRef, Reply};
-use crate::session::{Seal, Session, Vacancy};
+use crate::session::{Believed, Seal, Session, Vacancy};
 use crate::upstream::{Carried, UpstreamError};
 
 /// How long a server may take to answer `initialize`: longer than any sane start, and bounded
@@ -59,7 +59,7 @@ pub(super) async fn initialize(
         Opening::Declined(reply) => Ok(declined(reply)),
         Opening::Opened(newborn, reply) => {
             let mut response = respond(&shared, &newborn.session, key, reply, permit);
-            let leg = &newborn.session.leg;
+            let leg = newborn.session.leg();
             let (session, server) = (newborn.session.hash, &leg.upstream.name);
             shared.metrics.session_opened(server);
             tracing::info!(
@@ -84,11 +84,15 @@ async fn open(
     sent: Sent,
 ) -> Result<Opening, Fault> {
     let seal = Seal::generate().map_err(|_| Fault::Random)?;
-    let upstream = Arc::clone(&arrival.upstream);
+    let (upstream, initialize) = (Arc::clone(&arrival.upstream), message.raw().clone());
     let opening = leg::open(upstream, message, &arrival.carried, &seal, sent);
     let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
     let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
-    let First { leg, reply } = opened.map_err(|error| Fault::Upstream {
+    let First {
+        leg,
+        offered,
+        reply,
+    } = opened.map_err(|error| Fault::Upstream {
         server: arrival.upstream.name.clone(),
         generation: LegRef::FIRST.generation,
         error,
@@ -96,8 +100,9 @@ async fn open(
     let Some(leg) = leg else {
         return Ok(Opening::Declined(reply));
     };
+    let believed = Believed::new(&initialize, offered);
     let (id, session) = vacancy
-        .fill(|id| Session::new(id, arrival.caller, seal, leg))
+        .fill(|id| Session::new(id, arrival.caller, seal, leg, believed))
         .map_err(|_| Fault::Random)?;
     let newborn = Newborn {
         shared: arrival.shared,

@@ -21,8 +21,9 @@ use crate::body::{ReadError, read_limited};
 use crate::config::ServerName;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
-use crate::leg;
+use crate::leg::{self, Rescue};
 use crate::session::{Born, LiveStream, Session, Source};
+use crate::upstream::UpstreamError;
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -144,17 +145,45 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     }
     let session = in_use.session();
     let permit = stream_permit(shared)?;
-    let (born, last) = match arrival
+    let mark = arrival
         .headers
         .get(mcp::LAST_EVENT_ID)
-        .filter(|id| !id.is_empty())
-    {
-        Some(mark) => resumed(session, mark).ok_or(Fault::LastEventId)?,
-        None => (Born::Standalone, None),
+        .filter(|id| !id.is_empty());
+    let (born, source) = match mark.map(|mark| resumed(session, mark)) {
+        None => {
+            let opening = leg::listen(
+                Arc::clone(session),
+                Born::Standalone,
+                None,
+                arrival.carried.clone(),
+            );
+            (Born::Standalone, Source::Opening(Box::pin(opening)))
+        }
+        Some(None) => return Err(Fault::LastEventId),
+        Some(Some(Resumed::At(born, last))) => {
+            let opening = leg::listen(
+                Arc::clone(session),
+                born.clone(),
+                last,
+                arrival.carried.clone(),
+            );
+            (born, Source::Opening(Box::pin(opening)))
+        }
+        Some(Some(Resumed::Lost(id))) => {
+            let told = session
+                .leg()
+                .fault(UpstreamError::OutcomeUnknown(
+                    "its session was lost meanwhile".into(),
+                ))
+                .body(Some(&id));
+            let told = format!("event: message\ndata: {told}\n\n");
+            (Born::Request(id), Source::Last(told.into()))
+        }
     };
+    let rescue =
+        (born == Born::Standalone).then(|| Box::new(Rescue::standalone(session, arrival.carried)));
     // The older stream is closed before the newer is asked for, so that the server sees one.
-    let opening = leg::listen(Arc::clone(session), born.clone(), last, arrival.carried);
-    let stream = Arc::new(LiveStream::new(Source::Opening(Box::pin(opening))));
+    let stream = Arc::new(LiveStream::new(source, rescue));
     if !session.attach(born, Arc::clone(&stream)) {
         return Err(Fault::UnknownSession);
     }
@@ -167,13 +196,24 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     Ok(reply::stream(StatusCode::OK, Some(content_type), body))
 }
 
-/// Which stream a client wants to go on with, and after which of the server's own event ids.
-fn resumed(session: &Session, mark: &HeaderValue) -> Option<(Born, Option<HeaderValue>)> {
+/// What a client's `Last-Event-ID` leads to.
+enum Resumed {
+    /// A stream, after one of the server's own event ids.
+    At(Born, Option<HeaderValue>),
+    /// The answer to this request (JSON text) went with the generation that it was asked of.
+    Lost(Box<str>),
+}
+
+fn resumed(session: &Session, mark: &HeaderValue) -> Option<Resumed> {
     let mark = session.seal.open_event(mark.as_bytes())?;
-    if mark.leg != session.leg.at {
-        return None;
+    if mark.leg == session.leg().at {
+        let last = HeaderValue::from_bytes(&mark.id).ok()?;
+        return Some(Resumed::At(mark.born, Some(last)));
     }
-    Some((mark.born, Some(HeaderValue::from_bytes(&mark.id).ok()?)))
+    Some(match mark.born {
+        Born::Standalone => Resumed::At(Born::Standalone, None),
+        Born::Request(id) => Resumed::Lost(id),
+    })
 }
 
 // === DELETE ===

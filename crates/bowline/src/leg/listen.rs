@@ -7,31 +7,67 @@ use bowline_wire::media;
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 
+use super::Leg;
+use super::mend::{Cause, mend};
+use super::outcome::{Known, outcome};
 use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
-use super::send::is_alive;
+use super::send::{Pulse, ping};
 use crate::session::{Born, Session, Source};
 use crate::upstream::{Carried, UpstreamError};
+
+/// How often a stream that breaks at once is opened.
+const MAX_TRIES: u32 = 5;
 
 /// How long an upstream may go on refusing a stream because it has not noticed yet that the last
 /// one was closed.
 const CONFLICT_BUDGET: Duration = Duration::from_secs(5);
 const FIRST_CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
-/// Opens the upstream's side of a GET for the stream `born`, after the event `last`.
+/// Opens the upstream's side of a GET for the stream `born`, after the event `last`; where that
+/// meets a broken session, it is mended first.
 ///
 /// A standalone stream is served even over an upstream that offers none; it is silent then.
 pub(crate) async fn listen(
     session: Arc<Session>,
     born: Born,
-    last: Option<HeaderValue>,
+    mut last: Option<HeaderValue>,
     carried: Carried,
 ) -> Result<Source, UpstreamError> {
-    let leg = &session.leg;
+    let mut leg = session.leg();
+    for _ in 0..MAX_TRIES {
+        let error = match open(&session, &leg, &born, last.as_ref(), &carried).await {
+            Ok(source) => return Ok(source),
+            Err(error) => error,
+        };
+        let cause = match outcome(&error).1 {
+            Known::Alive => return Err(error),
+            Known::Lost => Cause::Lost,
+            Known::Unproven => Cause::Unproven,
+        };
+        let mended = mend(&session, &leg, cause).await?;
+        if mended.at != leg.at {
+            // An event id means something to the generation that issued it, and to no other.
+            last = None;
+        }
+        leg = mended;
+    }
+    Err(UpstreamError::NotMended(
+        "its stream broke off again and again".into(),
+    ))
+}
+
+pub(super) async fn open(
+    session: &Arc<Session>,
+    leg: &Leg,
+    born: &Born,
+    last: Option<&HeaderValue>,
+    carried: &Carried,
+) -> Result<Source, UpstreamError> {
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
     let answer = loop {
-        let answer = leg.upstream.get(leg.link(&carried), last.as_ref()).await?;
+        let answer = leg.upstream.get(leg.link(carried), last).await?;
         if answer.status != StatusCode::CONFLICT || started.elapsed() + delay > CONFLICT_BUDGET {
             break answer;
         }
@@ -39,17 +75,24 @@ pub(crate) async fn listen(
         delay *= 2;
     };
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
-        let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-        let events = EventRelay::new(answer.body, rewrite);
-        return Ok(Source::Relay(Box::new(Relay::Events(events))));
+        let rewrite = Rewrite::new(session.seal.clone(), leg.at, born.clone());
+        let events = EventRelay::new(answer.body, rewrite).of(session);
+        return Ok(Source::Relay(Box::new(Relay::Events(Box::new(events)))));
+    }
+    let status = answer.status;
+    if status.is_server_error() {
+        return Err(UpstreamError::NotMcp(status));
     }
     // A server without a route for GET says 404 as one does that lost the session.
-    if answer.denies_session() && !is_alive(&session).await {
+    let is_silent =
+        *born == Born::Standalone && status.is_client_error() && status != StatusCode::CONFLICT;
+    if matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
+        && matches!(ping(leg, carried).await, Pulse::Lost)
+    {
         return Err(UpstreamError::SessionLost);
     }
-    let offers_none = answer.status.is_client_error() && answer.status != StatusCode::CONFLICT;
-    if born == Born::Standalone && offers_none {
+    if is_silent {
         return Ok(Source::Silent);
     }
-    Err(UpstreamError::NotOpened(answer.status))
+    Err(UpstreamError::NotOpened(status))
 }

@@ -15,7 +15,7 @@ use super::send::{MAX_HELD_ANSWER, Reply};
 use super::{Leg, LegRef};
 use crate::body::{Sent, read_limited};
 use crate::egress::Jar;
-use crate::session::{Born, Seal};
+use crate::session::{Born, Offered, Seal};
 use crate::upstream::{Answer, Carried, Link, Upstream, UpstreamError};
 
 /// What came of `initialize`.
@@ -23,6 +23,8 @@ use crate::upstream::{Answer, Carried, Link, Upstream, UpstreamError};
 pub(crate) struct First {
     /// The leg, unless the server declined.
     pub(crate) leg: Option<Leg>,
+    /// What the server offers.
+    pub(crate) offered: Offered,
     /// The server's answer, for the client.
     pub(crate) reply: Reply,
 }
@@ -59,13 +61,12 @@ pub(crate) async fn open(
         let status = answer.status;
         let reply = Reply::whole(answer).await;
         let reply = reply.map_err(|_| UpstreamError::NotOpened(status))?;
-        return Ok(First { leg: None, reply });
+        return Ok(First::declined(reply));
     }
     let issued = issued_id(&answer.headers);
     let (initialized, reply) = read_result(answer, &message, seal).await?;
     let Some(version) = initialized.negotiated_version() else {
-        let reply = reply.into_held();
-        return Ok(First { leg: None, reply });
+        return Ok(First::declined(reply.into_held()));
     };
     let version = match version::SUPPORTED.iter().find(|known| **known == version) {
         Some(known) => HeaderValue::from_static(known),
@@ -82,12 +83,23 @@ pub(crate) async fn open(
     };
     Ok(First {
         leg: Some(leg),
+        offered: Offered::of(&initialized),
         reply,
     })
 }
 
+impl First {
+    fn declined(reply: Reply) -> Self {
+        Self {
+            leg: None,
+            offered: Offered::default(),
+            reply,
+        }
+    }
+}
+
 /// The id that the server issued, if it did; two of them would be two servers' word for one thing.
-fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>, UpstreamError> {
+pub(super) fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>, UpstreamError> {
     let mut ids = headers.get_all(header::SESSION_ID).iter();
     match (ids.next(), ids.next()) {
         (None, _) => Ok(None),
@@ -96,19 +108,33 @@ fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>, UpstreamE
     }
 }
 
+/// The answer to an `initialize` of our own.
+pub(super) async fn initialized(answer: Answer, id: &str) -> Result<Message, UpstreamError> {
+    let seal = Seal::generate().map_err(|_| UpstreamError::BadInitialize)?;
+    let (message, _) = read_answer(answer, id, &seal).await?;
+    Ok(message)
+}
+
 /// Reads up to the answer, which may come as one message or among events.
 async fn read_result(
     answer: Answer,
     request: &Message,
     seal: &Seal,
 ) -> Result<(Message, Reply), UpstreamError> {
-    let id = request.id().unwrap_or_default();
+    read_answer(answer, request.id().unwrap_or_default(), seal).await
+}
+
+async fn read_answer(
+    answer: Answer,
+    id: &str,
+    seal: &Seal,
+) -> Result<(Message, Reply), UpstreamError> {
     if answer.is(media::EVENT_STREAM) {
         let born = Born::Request(id.into());
         let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
         let mut events = EventRelay::new(answer.body, rewrite);
         let message = events.until_answer(id).await?;
-        return Ok((message, Reply::events(events)));
+        return Ok((message, Reply::events(events, None)));
     }
     let content_type = answer.content_type().cloned();
     let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;

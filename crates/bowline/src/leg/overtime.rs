@@ -30,7 +30,7 @@ pub(crate) struct Overtime {
 impl Overtime {
     /// The patience that the configuration allows a call, if it sets a limit.
     pub(crate) fn of(session: &Arc<Session>, request: &Message) -> Option<Self> {
-        let limit = session.leg.upstream.server().call_timeout?;
+        let limit = session.upstream.server().call_timeout?;
         Some(Self {
             limit,
             timer: Box::pin(tokio::time::sleep(limit)),
@@ -57,7 +57,7 @@ impl Overtime {
     /// The event that tells the client, on a stream that has begun.
     pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
         let session = self.session.upgrade()?;
-        let fault = session.leg.fault(error);
+        let fault = session.leg().fault(error);
         Some(format!("event: message\ndata: {}\n\n", fault.body(Some(&self.id))).into())
     }
 }
@@ -67,9 +67,9 @@ fn cancel(session: Arc<Session>, id: &str) {
     let cancelled = format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no answer in time"}}}}"#
     );
-    let tracker = session.leg.upstream.tracker().clone();
+    let tracker = session.upstream.tracker().clone();
     tracker.spawn(tokio::time::timeout(CANCEL_TIMEOUT, async move {
-        let leg = &session.leg;
+        let leg = session.leg();
         leg.upstream
             .post(
                 leg.link(&Carried::default()),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bowline_wire::batch::BadBatch;
@@ -14,10 +15,11 @@ use http_body::Body as _;
 use thiserror::Error;
 
 use super::overtime::Overtime;
+use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
-use super::send::MAX_HELD_ANSWER;
+use super::send::{MAX_HELD_ANSWER, learn};
 use crate::egress::UpstreamBody;
-use crate::session::Born;
+use crate::session::{Born, Session};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -26,7 +28,7 @@ pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) enum Relay {
     /// Events, rewritten one by one.
-    Events(EventRelay),
+    Events(Box<EventRelay>),
     /// Anything else, frame by frame as it came.
     Frames(FrameRelay),
 }
@@ -50,6 +52,17 @@ pub(crate) struct EventRelay {
     ready: VecDeque<Bytes>,
     saw_event_id: bool,
     overtime: Option<Overtime>,
+    /// Whose stream it is; weak, because the session holds its streams.
+    session: Weak<Session>,
+    /// The answer lists the server's tools.
+    lists_tools: bool,
+    /// A request waits for its answer, so an end without one is a cut.
+    must_answer: bool,
+    answered: bool,
+    /// The server's last event id.
+    last_event_id: Option<Bytes>,
+    /// An event with this id has been passed on already.
+    skip: Option<Bytes>,
     /// Nothing more is read: the request was given up.
     is_over: bool,
 }
@@ -156,6 +169,12 @@ impl EventRelay {
             ready: VecDeque::new(),
             saw_event_id: false,
             overtime: None,
+            session: Weak::new(),
+            lists_tools: false,
+            must_answer: false,
+            answered: false,
+            last_event_id: None,
+            skip: None,
             is_over: false,
         }
     }
@@ -164,6 +183,38 @@ impl EventRelay {
     pub(crate) fn with_overtime(mut self, overtime: Option<Overtime>) -> Self {
         self.overtime = overtime;
         self
+    }
+
+    /// This is a stream of that session.
+    pub(crate) fn of(mut self, session: &Arc<Session>) -> Self {
+        self.session = Arc::downgrade(session);
+        self
+    }
+
+    /// The stream answers a request, which may have listed the server's tools.
+    pub(crate) fn answering(mut self, lists_tools: bool) -> Self {
+        self.must_answer = true;
+        self.lists_tools = lists_tools;
+        self
+    }
+
+    /// The server may begin with the event of this id, which has been passed on already.
+    pub(crate) fn after(mut self, last: Option<Bytes>) -> Self {
+        self.skip = last;
+        self
+    }
+
+    /// Where the stream is, in case that it breaks.
+    pub(crate) fn broken(&self) -> Broken {
+        Broken {
+            at: self.rewrite.leg(),
+            last: self.last_event_id.clone(),
+        }
+    }
+
+    /// Whether the request of the stream has its answer.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Reads up to the answer to the request with this id; everything read is still passed on.
@@ -198,11 +249,23 @@ impl EventRelay {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
             if let Some(event) = self.decoder.next_event()? {
+                if self.is_repeated(&event) {
+                    continue;
+                }
                 let shown = self.show(&event)?;
                 return Poll::Ready(Some(Ok(shown)));
             }
             match self.poll_data(cx) {
                 Poll::Ready(Some(data)) => self.decoder.push(data?),
+                // With an event id the end is the server's choice: the client may come back for more.
+                Poll::Ready(None)
+                    if self.must_answer
+                        && !self.answered
+                        && !self.saw_event_id
+                        && !self.is_over =>
+                {
+                    return Poll::Ready(Some(Err(StreamError::NoAnswer)));
+                }
                 Poll::Ready(None) if self.is_over || self.decoder.is_between_events() => {
                     return Poll::Ready(None);
                 }
@@ -214,7 +277,10 @@ impl EventRelay {
 
     /// An event as the client sees it, and what is in it.
     fn show(&mut self, event: &Event) -> Result<Shown, StreamError> {
-        self.saw_event_id |= event.id().is_some_and(|id| !id.is_empty());
+        if let Some(id) = event.id().filter(|id| !id.is_empty()) {
+            self.saw_event_id = true;
+            self.last_event_id = Some(Bytes::copy_from_slice(id));
+        }
         let content = match event.data().filter(|data| !data.is_empty()) {
             // A slice of the event's own bytes unless the data spans lines.
             Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
@@ -224,8 +290,33 @@ impl EventRelay {
         if content.is_progress() {
             self.overtime.iter_mut().for_each(Overtime::put_off);
         }
+        if let Content::Message(message) = &content {
+            self.note(message);
+        }
         let shown = self.rewrite.event(event, &content);
         Ok((shown.ok_or(StreamError::Seal)?, content))
+    }
+
+    /// What a message means for later.
+    fn note(&mut self, message: &Message) {
+        if self.rewrite.is_answer(message) {
+            self.answered = true;
+            if self.lists_tools
+                && let Some(session) = self.session.upgrade()
+            {
+                learn(&session, message);
+            }
+        } else if message.method() == Some("notifications/tools/list_changed")
+            && let Some(session) = self.session.upgrade()
+        {
+            session.upstream.tools.forget(&session.caller);
+        }
+    }
+
+    /// Some servers begin a resumed stream with the very event after which it was to begin.
+    fn is_repeated(&mut self, event: &Event) -> bool {
+        let skip = self.skip.take();
+        skip.is_some_and(|skip| event.id() == Some(&skip[..]))
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {

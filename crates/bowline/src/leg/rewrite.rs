@@ -31,11 +31,38 @@ pub(crate) struct Rewrite {
     seal: Seal,
     leg: LegRef,
     born: Born,
+    /// The id under which the request was sent, where that is not the client's.
+    alias: Option<Box<str>>,
 }
 
 impl Rewrite {
     pub(crate) fn new(seal: Seal, leg: LegRef, born: Born) -> Self {
-        Self { seal, leg, born }
+        Self {
+            seal,
+            leg,
+            born,
+            alias: None,
+        }
+    }
+
+    /// Answers to this id (JSON text) are answers to the request of the stream.
+    pub(super) fn with_alias(mut self, ours: &str) -> Self {
+        self.alias = Some(ours.into());
+        self
+    }
+
+    /// Whether a message is the answer that the stream was opened for.
+    pub(super) fn is_answer(&self, message: &Message) -> bool {
+        let Born::Request(id) = &self.born else {
+            return false;
+        };
+        let sent = self.alias.as_deref().unwrap_or(id);
+        message.kind() == Kind::Response && message.id() == Some(sent)
+    }
+
+    /// The generation that the stream is read from.
+    pub(super) fn leg(&self) -> LegRef {
+        self.leg
     }
 
     /// Which stream this is.
@@ -78,6 +105,12 @@ impl Rewrite {
 
     /// The message with its mark, if it must carry one.
     fn message(&self, message: &Message) -> Option<Option<Bytes>> {
+        if let (Some(_), Born::Request(original)) = (&self.alias, &self.born)
+            && self.is_answer(message)
+            && let Some(span) = message.id_span()
+        {
+            return Some(Some(message.splice(span, original)));
+        }
         let span = match message.kind() {
             Kind::Request => message.id_span(),
             Kind::Notification => message.cancelled_request(),

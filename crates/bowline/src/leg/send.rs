@@ -8,12 +8,14 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::array;
+use super::again::Again;
+use super::mend::{Cause, mend, mend_behind};
+use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
 use super::rewrite::Rewrite;
+use super::{Leg, Rescue, array, judge};
 use crate::body::{Sent, read_limited};
-use crate::fault::codes;
 use crate::session::{Born, Session};
 use crate::upstream::{Answer, Carried, UpstreamError};
 
@@ -26,13 +28,6 @@ const SMALL_ANSWER: u64 = 64 * 1024;
 /// The id cannot be a client's by chance, and if one chose it, the answers do not meet: each goes
 /// back on the connection of its own request.
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"bowline/ping","method":"ping"}"#;
-/// How long a server that knows nothing of a session may take to say so.
-const MAX_PING: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// How much of the body of a mere acceptance is read, and for how long.
-const MAX_ACCEPTED_BODY: usize = 4096;
-const MAX_ACCEPTED_WAIT: std::time::Duration = std::time::Duration::from_millis(100);
-
 /// What answers a client's message.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -49,28 +44,133 @@ pub(crate) enum Reply {
         status: StatusCode,
         content_type: Option<HeaderValue>,
         relay: Box<Relay>,
+        /// How to go on if it breaks.
+        rescue: Option<Box<Rescue>>,
     },
 }
 
-/// Sends a request over the session's leg.
+/// Sends a request over the session's leg; where that breaks, the session is mended, and the
+/// request goes again if it may.
 pub(crate) async fn request(
     session: Arc<Session>,
     message: Message,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
-    let mut overtime = Overtime::of(&session, &message);
-    let answering = answer(&session, &message, carried, sent);
-    match &mut overtime {
-        None => finish(&session, &message, answering.await?, None),
-        Some(patience) => {
-            let out_of_patience = std::future::poll_fn(|cx| patience.poll(cx));
-            let answered = tokio::select! {
+    let asked = Asked::first(&message);
+    send_until_answered(&session, session.leg(), message, asked, carried, sent).await
+}
+
+/// Sends a request again whose answer broke off on the leg `old`.
+pub(super) async fn request_again(
+    session: &Arc<Session>,
+    old: &Arc<Leg>,
+    leg: Arc<Leg>,
+    message: Message,
+    carried: &Carried,
+) -> Result<Reply, UpstreamError> {
+    let mut asked = Asked::first(&message);
+    if old.at == leg.at {
+        asked = asked.again(&message);
+    }
+    send_until_answered(session, leg, message, asked, carried, Sent::default()).await
+}
+
+async fn send_until_answered(
+    session: &Arc<Session>,
+    mut leg: Arc<Leg>,
+    message: Message,
+    mut asked: Asked,
+    carried: &Carried,
+    sent: Sent,
+) -> Result<Reply, UpstreamError> {
+    let call = session.calls.begin(message.id().unwrap_or_default());
+    let mut overtime = Overtime::of(session, &message);
+    let mut again = Again::default();
+    loop {
+        let answering = answer(session, &leg, &asked, carried, sent.clone());
+        let answered = match &mut overtime {
+            None => answering.await,
+            Some(patience) => tokio::select! {
                 biased;
-                answered = answering => answered?,
-                error = out_of_patience => return Err(error),
-            };
-            finish(&session, &message, answered, overtime)
+                answered = answering => answered,
+                error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
+            },
+        };
+        let error = match answered {
+            Ok(answered) => {
+                session.believed.note(&message);
+                let rescue = || Box::new(Rescue::request(session, &leg, &message, carried));
+                return finish(session, &leg, &asked, answered, overtime, rescue);
+            }
+            Err(error) => error,
+        };
+        let mended = again
+            .after(session, &leg, &message, (&call, &sent), error)
+            .await?;
+        if mended.at == leg.at {
+            // The upstream may still be at work on the first: two requests, two ids.
+            asked = asked.again(&message);
+        }
+        leg = mended;
+    }
+}
+
+/// A request as it is sent.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) message: Message,
+    /// The client's own id, where the one that is sent is not.
+    original: Option<Box<str>>,
+}
+
+impl Asked {
+    fn first(message: &Message) -> Self {
+        Self {
+            message: message.clone(),
+            original: None,
+        }
+    }
+
+    /// The same request under an id of our own.
+    fn again(&self, original: &Message) -> Self {
+        let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
+            return self.clone();
+        };
+        let text: String = id
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .take(40)
+            .collect();
+        let renamed = original.splice(span, &format!("\"bowline/again/{text}\""));
+        match Message::parse(renamed) {
+            Ok(message) => Self {
+                message,
+                original: Some(id.into()),
+            },
+            Err(_) => self.clone(),
+        }
+    }
+
+    /// The id that the client knows, as JSON text.
+    fn id(&self) -> &str {
+        self.original
+            .as_deref()
+            .or(self.message.id())
+            .unwrap_or_default()
+    }
+
+    /// A whole answer under the client's own id.
+    fn restore(&self, body: Bytes) -> Bytes {
+        let Some(original) = &self.original else {
+            return body;
+        };
+        match Message::parse(body.clone()) {
+            Ok(answer) => match answer.id_span() {
+                Some(span) if answer.id() == self.message.id() => answer.splice(span, original),
+                _ => body,
+            },
+            Err(_) => body,
         }
     }
 }
@@ -84,43 +184,73 @@ pub(super) enum Answered {
 
 async fn answer(
     session: &Session,
-    message: &Message,
+    leg: &Leg,
+    asked: &Asked,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
-    let leg = &session.leg;
+    let message = &asked.message;
     let answer = leg
         .upstream
         .post(leg.link(carried), message.raw().clone(), sent)
         .await?;
-    if answer.denies_session() {
-        return judge_denial(answer, message).await.map(Answered::Read);
+    let recovery = &leg.upstream.server().recovery;
+    let is_suspect = recovery
+        .fingerprints
+        .iter()
+        .any(|print| print.status == answer.status);
+    if is_suspect || judge::wants_judging(&answer) {
+        return judge::judge(answer, message, recovery)
+            .await
+            .map(Answered::Read);
     }
     let length = answer.body.size_hint().exact();
     let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
     let is_json = answer.status == StatusCode::OK && answer.is(media::JSON);
-    let may_be_array = is_json && version::has_batches(leg.version());
-    if may_be_array {
-        return array::look_into(answer, &rewrite(session, message)).await;
+    if is_json && version::has_batches(leg.version()) {
+        return array::look_into(answer, &rewrite(session, leg, asked)).await;
     }
-    if is_json && is_small {
-        return Reply::whole(answer).await.map(Answered::Read);
+    if is_json && (is_small || asked.original.is_some()) {
+        let reply = Reply::whole(answer).await?;
+        return Ok(Answered::Read(reply));
     }
     Ok(Answered::Arriving(answer, None))
 }
 
-fn rewrite(session: &Session, request: &Message) -> Rewrite {
-    let born = Born::Request(request.id().unwrap_or_default().into());
-    Rewrite::new(session.seal.clone(), session.leg.at, born)
+fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
+    let born = Born::Request(asked.id().into());
+    let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
+    match (&asked.original, asked.message.id()) {
+        (Some(_), Some(ours)) => rewrite.with_alias(ours),
+        _ => rewrite,
+    }
 }
 
 fn finish(
-    session: &Session,
-    message: &Message,
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    asked: &Asked,
     answered: Answered,
     overtime: Option<Overtime>,
+    rescue: impl FnOnce() -> Box<Rescue>,
 ) -> Result<Reply, UpstreamError> {
+    let lists_tools = asked.message.method() == Some("tools/list");
     let (answer, first) = match answered {
+        Answered::Read(Reply::Whole {
+            status,
+            content_type,
+            body,
+        }) => {
+            let body = asked.restore(body);
+            if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
+                learn(session, &listing);
+            }
+            return Ok(Reply::Whole {
+                status,
+                content_type,
+                body,
+            });
+        }
         Answered::Read(reply) => return Ok(reply),
         Answered::Arriving(answer, first) => (answer, first),
     };
@@ -128,9 +258,12 @@ fn finish(
         return Ok(Reply::Accepted);
     }
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
-        let events = EventRelay::new(answer.body, rewrite(session, message));
-        let events = events.with_overtime(overtime);
-        return Ok(Reply::events(events));
+        let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
+        let events = events
+            .of(session)
+            .answering(lists_tools)
+            .with_overtime(overtime);
+        return Ok(Reply::events(events, Some(rescue())));
     }
     if !answer.is(media::JSON) {
         return Err(UpstreamError::NotMcp(answer.status));
@@ -139,62 +272,114 @@ fn finish(
         status: answer.status,
         content_type: answer.content_type().cloned(),
         relay: Box::new(Relay::Frames(FrameRelay::new(first, answer.body, overtime))),
+        // Part of it has been passed on, and nothing tells where it stood.
+        rescue: None,
     })
 }
 
-/// Sends what nobody answers: a notification, or the client's answer to a server's request.
+/// Takes what a listing says of the server's tools.
+pub(super) fn learn(session: &Session, listing: &Message) {
+    if let Some(result) = listing.result() {
+        session.upstream.tools.learn(&session.caller, result);
+    }
+}
+
+/// Sends what nobody answers: a notification, or the client's answer to a server's request. One
+/// that meets a loss is taken all the same; what it was about is gone, or is said again by mending.
 pub(crate) async fn notify(
     session: Arc<Session>,
+    message: &Message,
     body: Bytes,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
-    let leg = &session.leg;
+    if let Some(span) = message.cancelled_request() {
+        session.calls.cancel(message.text(span));
+    }
+    let leg = session.leg();
+    let error = match tell(&leg, body.clone(), carried, sent.clone()).await {
+        Ok(reply) => {
+            session.believed.note(message);
+            return Ok(reply);
+        }
+        Err(error) => error,
+    };
+    let (ran, known) = outcome(&error);
+    let cause = match known {
+        Known::Alive => return Err(error),
+        Known::Lost => Cause::Lost,
+        Known::Unproven => Cause::Unproven,
+    };
+    match message.method() {
+        Some("notifications/initialized") => {
+            session.believed.note(message);
+            let mended = mend(&session, &leg, cause).await?;
+            if mended.at == leg.at && ran == Ran::No {
+                return tell(&mended, body, carried, sent).await;
+            }
+        }
+        Some("notifications/roots/list_changed") => {
+            let mended = mend(&session, &leg, cause).await?;
+            return tell(&mended, body, carried, sent).await;
+        }
+        _ => mend_behind(&session, &leg, cause),
+    }
+    Ok(Reply::Accepted)
+}
+
+async fn tell(
+    leg: &Leg,
+    body: Bytes,
+    carried: &Carried,
+    sent: Sent,
+) -> Result<Reply, UpstreamError> {
     let answer = leg.upstream.post(leg.link(carried), body, sent).await?;
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }
     if !answer.status.is_success() {
-        return Reply::whole(answer).await;
+        return judge::judge_notification(answer).await;
     }
-    if !answer.body.is_end_stream() {
-        // An empty body that is not announced as empty: read, so that the connection can be reused.
-        let rest = read_limited(answer.body, MAX_ACCEPTED_BODY);
-        drop(tokio::time::timeout(MAX_ACCEPTED_WAIT, rest).await);
-    }
+    answer.read_out().await;
     Ok(Reply::Accepted)
 }
 
-/// Whether the upstream still knows the session: a ping of our own, whose answer goes to nobody.
-pub(super) async fn is_alive(session: &Session) -> bool {
-    let (leg, carried) = (&session.leg, Carried::default());
-    let pinged = leg.upstream.post(
-        leg.link(&carried),
-        Bytes::from_static(PING),
-        Sent::default(),
-    );
-    let pinged = tokio::time::timeout(MAX_PING, pinged).await;
-    !matches!(pinged, Ok(Ok(answer)) if answer.denies_session())
+/// What a ping of our own showed.
+pub(super) enum Pulse {
+    Alive,
+    Lost,
+    /// It did not get there, or nobody answered well: for this reason.
+    Unproven(Arc<str>),
 }
 
-/// A 404 means that the session is lost, unless its body is the application's own answer to this
-/// very request: then the request ran, and the answer is the client's.
-async fn judge_denial(answer: Answer, request: &Message) -> Result<Reply, UpstreamError> {
-    let (status, content_type) = (answer.status, answer.content_type().cloned());
-    let Ok(body) = read_limited(answer.body, MAX_HELD_ANSWER).await else {
-        return Err(UpstreamError::SessionLost);
+/// Asks the upstream whether it still knows the session. The answer goes to nobody.
+pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
+    let ping = Message::parse(Bytes::from_static(PING));
+    let Ok(ping) = ping else {
+        return Pulse::Alive;
     };
-    let answers_request = Message::parse(body.clone()).is_ok_and(|message| {
-        message.id() == request.id() && message.error_code() != Some(codes::SESSION_NOT_FOUND)
-    });
-    if !answers_request {
-        return Err(UpstreamError::SessionLost);
+    let posted = leg
+        .upstream
+        .post(leg.link(carried), ping.raw().clone(), Sent::default())
+        .await;
+    let judged = match posted {
+        Ok(answer) if judge::wants_judging(&answer) => {
+            judge::judge(answer, &ping, &leg.upstream.server().recovery).await
+        }
+        Ok(answer) => {
+            answer.read_out().await;
+            return Pulse::Alive;
+        }
+        Err(error) => Err(error),
+    };
+    match judged {
+        Ok(_) => Pulse::Alive,
+        Err(error) => match outcome(&error) {
+            (_, Known::Lost) => Pulse::Lost,
+            (_, Known::Alive) => Pulse::Alive,
+            (_, Known::Unproven) => Pulse::Unproven(error.to_string().into()),
+        },
     }
-    Ok(Reply::Whole {
-        status,
-        content_type,
-        body,
-    })
 }
 
 // === impl Reply ===
@@ -219,6 +404,7 @@ impl Reply {
                 status,
                 content_type,
                 relay,
+                ..
             } => Self::Whole {
                 status,
                 content_type,
@@ -229,11 +415,12 @@ impl Reply {
     }
 
     /// A stream of events.
-    pub(crate) fn events(events: EventRelay) -> Self {
+    pub(crate) fn events(events: EventRelay, rescue: Option<Box<Rescue>>) -> Self {
         Self::Stream {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
-            relay: Box::new(Relay::Events(events)),
+            relay: Box::new(Relay::Events(Box::new(events))),
+            rescue,
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{LiveStream, Seal, StreamKey};
+use super::{Believed, Calls, LiveStream, Seal, StreamKey};
 use crate::config::CallerName;
-use crate::leg::Leg;
+use crate::leg::{Leg, Mending};
 use crate::telemetry::SessionHash;
+use crate::upstream::Upstream;
 
 /// What is remembered for one client. Kept small: there are many, and most are idle.
 #[derive(Debug)]
@@ -21,7 +22,12 @@ pub(crate) struct Session {
     /// The only one who may use it.
     pub(crate) caller: Caller,
     pub(crate) seal: Seal,
-    pub(crate) leg: Leg,
+    /// The server, whichever of its endpoints the leg is on.
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) believed: Believed,
+    pub(crate) mending: Mending,
+    pub(crate) calls: Calls,
+    leg: RwLock<Current>,
     opened: Instant,
     /// Milliseconds after `opened`.
     last_used: AtomicU64,
@@ -30,8 +36,16 @@ pub(crate) struct Session {
     streams: Mutex<Streams>,
 }
 
+/// The leg that is used now.
+#[derive(Debug)]
+struct Current {
+    leg: Arc<Leg>,
+    /// The session is over, and stays it.
+    ended: bool,
+}
+
 /// Who speaks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     /// Whoever can reach a listener that asks for no keys.
     Local,
@@ -62,12 +76,25 @@ pub(crate) struct InUse(Arc<Session>);
 // === impl Session ===
 
 impl Session {
-    pub(crate) fn new(id: &SessionId, caller: Caller, seal: Seal, leg: Leg) -> Self {
+    pub(crate) fn new(
+        id: &SessionId,
+        caller: Caller,
+        seal: Seal,
+        leg: Leg,
+        believed: Believed,
+    ) -> Self {
         Self {
             hash: SessionHash::of(id),
             caller,
             seal,
-            leg,
+            upstream: Arc::clone(&leg.upstream),
+            believed,
+            mending: Mending::default(),
+            calls: Calls::default(),
+            leg: RwLock::new(Current {
+                leg: Arc::new(leg),
+                ended: false,
+            }),
             opened: Instant::now(),
             last_used: AtomicU64::new(0),
             uses: AtomicU32::new(0),
@@ -79,6 +106,33 @@ impl Session {
     pub(crate) fn begin_use(self: &Arc<Self>) -> InUse {
         self.uses.fetch_add(1, Ordering::AcqRel);
         InUse(Arc::clone(self))
+    }
+
+    /// The leg that is used now.
+    pub(crate) fn leg(&self) -> Arc<Leg> {
+        Arc::clone(&self.leg.read().leg)
+    }
+
+    /// Goes on with a new generation of the leg. `false`: the session has ended.
+    pub(crate) fn publish(&self, leg: Arc<Leg>) -> bool {
+        let mut current = self.leg.write();
+        if current.ended {
+            return false;
+        }
+        current.leg = leg;
+        drop(current);
+        self.believed.lists_changed();
+        let standalone = self.streams.lock().find(&StreamKey::Standalone);
+        if let Some(stream) = standalone {
+            stream.restart();
+        }
+        true
+    }
+
+    /// Ends the session, whose last leg is the one that it has now.
+    pub(super) fn end(&self) {
+        self.leg.write().ended = true;
+        self.end_streams();
     }
 
     /// How long it has been open.
@@ -149,6 +203,11 @@ impl Session {
 // === impl Streams ===
 
 impl Streams {
+    fn find(&self, key: &StreamKey) -> Option<Arc<LiveStream>> {
+        let found = self.live.iter().find(|(live, _)| live == key)?;
+        Some(Arc::clone(&found.1))
+    }
+
     fn take(&mut self, key: &StreamKey) -> Option<Arc<LiveStream>> {
         let at = self.live.iter().position(|(live, _)| live == key)?;
         Some(self.live.swap_remove(at).1)

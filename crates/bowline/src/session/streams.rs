@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::Born;
-use crate::leg::{Relay, StreamError};
+use crate::leg::{Relay, Rescue, StreamError};
 use crate::upstream::UpstreamError;
 
 /// Streams of a session that are told apart: one of each at a time.
@@ -26,6 +26,8 @@ pub(crate) struct LiveStream(Mutex<State>);
 struct State {
     source: Source,
     reader: Option<Waker>,
+    /// How to go on if the source breaks; gone once nobody is there to go on for.
+    rescue: Option<Box<Rescue>>,
 }
 
 /// Where a stream's bytes come from.
@@ -36,6 +38,8 @@ pub(crate) enum Source {
     Relay(Box<Relay>),
     /// Nobody: the stream is held open for what Bowline itself has to say.
     Silent,
+    /// One more event.
+    Last(Bytes),
     /// Over, at a place where a stream may end.
     Ended,
     /// Over, in the middle of something: the client must not take it for whole.
@@ -48,10 +52,11 @@ pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamErr
 // === impl LiveStream ===
 
 impl LiveStream {
-    pub(crate) fn new(source: Source) -> Self {
+    pub(crate) fn new(source: Source, rescue: Option<Box<Rescue>>) -> Self {
         Self(Mutex::new(State {
             source,
             reader: None,
+            rescue,
         }))
     }
 
@@ -61,13 +66,50 @@ impl LiveStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         let mut state = self.0.lock();
-        let next = state.source.poll_next(cx);
-        match &next {
-            Poll::Pending => state.reader = Some(cx.waker().clone()),
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(None | Some(Err(_))) => state.source = Source::Ended,
+        loop {
+            if let Some(news) = state.rescue.as_ref().and_then(|rescue| rescue.news()) {
+                return Poll::Ready(Some(Ok(news)));
+            }
+            let next = state.source.poll_next(cx);
+            match &next {
+                Poll::Pending => state.reader = Some(cx.waker().clone()),
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(_))) => match state.go_on() {
+                    Some(source) => {
+                        state.source = source;
+                        continue;
+                    }
+                    None => state.source = Source::Ended,
+                },
+                Poll::Ready(None) => state.source = Source::Ended,
+            }
+            return next;
         }
-        next
+    }
+
+    /// Reads the stream of a GET anew, from where the session is now.
+    pub(crate) fn restart(&self) {
+        let (old, reader) = {
+            let mut state = self.0.lock();
+            let opening = match (&state.source, &state.rescue) {
+                (Source::Ended | Source::Cut, _) | (_, None) => None,
+                (_, Some(rescue)) if rescue.is_standalone() => rescue.begin(None),
+                (_, Some(_)) => None,
+            };
+            let Some(opening) = opening else { return };
+            let old = std::mem::replace(&mut state.source, Source::Opening(opening));
+            (old, state.reader.take())
+        };
+        drop(old);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// The client has left: what breaks now stays broken.
+    pub(crate) fn give_up_rescue(&self) {
+        let rescue = self.0.lock().rescue.take();
+        drop(rescue);
     }
 
     /// Waits until the upstream has answered, well or badly.
@@ -108,14 +150,53 @@ impl LiveStream {
     pub(crate) fn must_be_read_out(&self) -> bool {
         match &self.0.lock().source {
             Source::Relay(relay) => relay.must_be_read_out(),
-            Source::Opening(_) | Source::Silent | Source::Ended | Source::Cut => false,
+            Source::Opening(_) | Source::Silent | Source::Last(_) | Source::Ended | Source::Cut => {
+                false
+            }
         }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// What to read instead of a source that broke.
+    fn go_on(&mut self) -> Option<Source> {
+        let broken = match &self.source {
+            Source::Relay(relay) => match &**relay {
+                Relay::Events(events) if events.has_answered() => return Some(Source::Ended),
+                Relay::Events(events) => events.broken(),
+                Relay::Frames(_) => return None,
+            },
+            _ => return None,
+        };
+        let rescue = self.rescue.as_ref()?;
+        let opening = rescue.begin(Some(broken))?;
+        if !rescue.is_standalone() {
+            // Once: what it leads to brings its own.
+            self.rescue = None;
+        }
+        Some(Source::Opening(opening))
     }
 }
 
 // === impl Source ===
 
 impl Source {
+    /// The same, without the event of this id if it begins with it.
+    pub(crate) fn after(self, last: Option<http::HeaderValue>) -> Self {
+        let last = last.map(|last| Bytes::copy_from_slice(last.as_bytes()));
+        match self {
+            Self::Relay(relay) => match *relay {
+                Relay::Events(events) => {
+                    Self::Relay(Box::new(Relay::Events(Box::new(events.after(last)))))
+                }
+                frames => Self::Relay(Box::new(frames)),
+            },
+            other => other,
+        }
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         loop {
             match self {
@@ -125,6 +206,11 @@ impl Source {
                 },
                 Self::Relay(relay) => return relay.poll_next(cx),
                 Self::Silent => return Poll::Pending,
+                Self::Last(event) => {
+                    let event = std::mem::take(event);
+                    *self = Self::Ended;
+                    return Poll::Ready(Some(Ok(event)));
+                }
                 Self::Ended => return Poll::Ready(None),
                 Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
             }
@@ -137,7 +223,9 @@ impl Source {
         match self {
             Self::Relay(relay) if matches!(**relay, Relay::Frames(_)) => Self::Cut,
             Self::Cut => Self::Cut,
-            Self::Relay(_) | Self::Opening(_) | Self::Silent | Self::Ended => Self::Ended,
+            Self::Relay(_) | Self::Opening(_) | Self::Silent | Self::Last(_) | Self::Ended => {
+                Self::Ended
+            }
         }
     }
 }
@@ -148,6 +236,7 @@ impl std::fmt::Debug for Source {
             Self::Opening(_) => "Opening",
             Self::Relay(_) => "Relay",
             Self::Silent => "Silent",
+            Self::Last(_) => "Last",
             Self::Ended => "Ended",
             Self::Cut => "Cut",
         })

@@ -65,7 +65,7 @@ impl Table {
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
         let session = self.shard(id).lock().remove(id)?;
         self.taken.fetch_sub(1, Ordering::AcqRel);
-        session.end_streams();
+        session.end();
         Some(session)
     }
 
@@ -90,7 +90,7 @@ impl Table {
             );
         }
         self.taken.fetch_sub(expired.len(), Ordering::AcqRel);
-        expired.iter().for_each(|session| session.end_streams());
+        expired.iter().for_each(|session| session.end());
         expired
     }
 

@@ -80,6 +80,11 @@ impl Endpoint {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Whether it is left alone at the moment.
+    pub(crate) fn is_ejected(&self) -> bool {
+        self.health.ailment().is_some()
+    }
+
     pub(crate) fn takes_sessions(&self) -> bool {
         !self.is_draining() && self.health.ailment().is_none()
     }
@@ -91,6 +96,13 @@ impl Endpoint {
 }
 
 // === impl Pin ===
+
+impl Pin {
+    /// Another hold on the same endpoint.
+    pub(crate) fn again(&self) -> Self {
+        self.0.pin()
+    }
+}
 
 impl std::ops::Deref for Pin {
     type Target = Endpoint;

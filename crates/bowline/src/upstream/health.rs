@@ -151,9 +151,13 @@ impl Ailment {
 
 /// Between half of a duration and all of it.
 pub(crate) fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(0.5 + random_fraction() / 2.0)
+}
+
+/// A number between 0 and 1 that is hard to foresee.
+pub(crate) fn random_fraction() -> f64 {
     let random = RandomState::new().hash_one(0_u8);
-    let fraction = f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
-    duration.mul_f64(0.5 + fraction / 2.0)
+    f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! cookies, and the protocol's headers. No function here takes a client's headers; what of them
 //! may pass is picked by [`Carried`].
 
+use std::time::Duration;
+
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media, version};
 use bytes::Bytes;
@@ -11,11 +13,12 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Carried, Endpoint, Upstream, UpstreamError, redirect};
-use crate::body::{Outgoing, Sent};
+use crate::body::{Outgoing, Sent, read_limited};
 use crate::config::Way;
 use crate::egress::{Jar, Place, UpstreamBody};
 
@@ -24,6 +27,10 @@ const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
 
 /// A POST may be answered by one message or by a stream.
 const BOTH: &str = "application/json, text/event-stream";
+
+/// How much of a body that nobody wants is read, and for how long.
+const MAX_READ_OUT: usize = 64 * 1024;
+const READ_OUT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -224,6 +231,19 @@ impl Answer {
 
     pub(crate) fn content_type(&self) -> Option<&HeaderValue> {
         self.headers.get(CONTENT_TYPE)
+    }
+
+    /// Reads a small body out, so that the connection can be used again.
+    pub(crate) async fn read_out(self) {
+        if !self.body.is_end_stream() {
+            let rest = read_limited(self.body, MAX_READ_OUT);
+            drop(tokio::time::timeout(READ_OUT_TIMEOUT, rest).await);
+        }
+    }
+
+    /// Whether the request named the upstream's session.
+    pub(crate) fn named_session(&self) -> bool {
+        self.named_session
     }
 
     /// 404 to a request that named the upstream's session: by the protocol, the session is gone.

@@ -4,8 +4,9 @@ use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::client::{Answer, Client, call, gateway};
+use crate::client::{Answer, Client, call, config, gateway};
 use bowline::Gateway;
+use bowline::config::OnLoss;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -16,11 +17,20 @@ async fn opened() -> (Gateway, Scripted, Client) {
     (gateway, server, client)
 }
 
+/// The same, where the client is told of a lost session rather than its being mended.
+async fn opened_and_told() -> (Gateway, Scripted, Client) {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.servers.values_mut().next().unwrap().recovery.on_loss = OnLoss::Tell;
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "upstream-secret").await;
+    (gateway, server, client)
+}
+
 /// What the client hears when the server answers a call like this.
 async fn heard(answer: impl FnOnce(Asked)) -> Answer {
-    let (_gateway, mut server, client) = opened().await;
+    let (_gateway, mut server, client) = opened_and_told().await;
     let heard = client.send_to(&mut server, &call(7), answer).await;
-    server.finish();
     assert!(!heard.text.contains("upstream-secret"), "{}", heard.text);
     heard
 }
@@ -106,7 +116,7 @@ async fn a_compressed_answer_that_nobody_asked_for_is_not_passed_on() {
 
 #[tokio::test]
 async fn a_session_that_the_server_forgot_is_over() {
-    let (_gateway, mut server, client) = opened().await;
+    let (_gateway, mut server, client) = opened_and_told().await;
     let forgot = |asked: Asked| {
         asked.reply(
             404,
@@ -170,8 +180,8 @@ async fn what_is_not_mcp_is_not_passed_on() {
         (400, 502),
         (500, 502),
         (502, 502),
-        (503, 503),
-        (504, 504),
+        (503, 502),
+        (504, 502),
     ] {
         let answer =
             heard(|asked| asked.reply(status, &[("content-type", "text/html")], page)).await;
@@ -270,7 +280,7 @@ async fn a_declined_initialize_on_a_stream_does_not_wait_for_the_streams_end() {
 
 #[tokio::test]
 async fn a_server_without_a_route_for_get_keeps_its_session() {
-    let (_gateway, mut server, client) = opened().await;
+    let (_gateway, mut server, client) = opened_and_told().await;
     let (stream, ()) = tokio::join!(client.get().send(), async {
         server
             .next()

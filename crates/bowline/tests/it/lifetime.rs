@@ -80,9 +80,10 @@ async fn stopping_lets_answers_finish_and_opens_nothing_new() {
     );
     asked.result(&json!({}));
     assert_eq!(whole.join_all().await[0].as_ref().unwrap().status(), 200);
-    pen.write("data: the answer\n\n");
+    let answer = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n";
+    pen.write(answer);
     drop(pen);
-    assert_eq!(events.next().await, "data: the answer\n\n");
+    assert_eq!(events.next().await, answer);
     events.ends_cleanly().await;
     stopping.join_all().await;
 }

@@ -18,6 +18,7 @@ mod ids;
 mod lifetime;
 mod limits;
 mod operations;
+mod recovery;
 mod refusals;
 mod replicas;
 mod sticky;

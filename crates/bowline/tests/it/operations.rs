@@ -278,7 +278,7 @@ async fn a_stopping_gateway_says_so() {
         .unwrap();
     let client = Client::open(&gateway, &mut server, "u").await;
     let admin = gateway.admin().unwrap();
-    let (events, pen) = client.open_stream(&mut server, client.post(&call(1))).await;
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(1))).await;
     // A connection that is open already goes on being served until it is closed.
     let stopping = JoinSet::from_iter([gateway.stop()]);
     let again = client.post(&initialize_message());
@@ -300,7 +300,9 @@ async fn a_stopping_gateway_says_so() {
         .send()
         .await;
     assert_eq!(read(health.unwrap()).await.json()["status"], "stopping");
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
     drop(pen);
+    events.next().await;
     events.ends_cleanly().await;
     stopping.join_all().await;
 }

@@ -217,12 +217,12 @@ async fn with_nobody_there_the_gateway_starts_and_says_so_until_somebody_is() {
     stop.cancel();
 }
 
+/// What only fails takes no new sessions, and those that it had go where they are served.
 #[tokio::test]
-async fn a_replica_that_only_answers_503_takes_no_new_sessions_but_keeps_its_own() {
+async fn a_replica_that_only_answers_503_loses_its_sessions_to_the_others() {
     let (mut one, mut two) = (Scripted::start().await, Scripted::start().await);
-    let gateway = Gateway::start(replicated(&[one.url(), two.url()]))
-        .await
-        .unwrap();
+    let config = replicated(&[one.url(), two.url()]);
+    let gateway = Gateway::start(config).await.unwrap();
     let mut client = Client::new(&gateway);
     let (opened, at_one) = tokio::join!(client.initialize(), async {
         tokio::select! {
@@ -236,19 +236,35 @@ async fn a_replica_that_only_answers_503_takes_no_new_sessions_but_keeps_its_own
     } else {
         (&mut two, &mut one)
     };
-    for id in 0..3 {
-        let answer = client
-            .send_to(ill, &call(id), |asked| asked.reply(503, &[], ""))
-            .await;
-        assert_eq!(answer.status, 503);
+    let fail = async {
+        loop {
+            ill.next().await.reply(503, &[], "");
+        }
+    };
+    let moved = async {
+        let answer = client.send(&call(1)).await;
+        assert_eq!(
+            answer.code(),
+            -31001,
+            "an unsafe call whose outcome is unknown"
+        );
+        let asked = well.next().await;
+        assert_eq!(
+            (asked.rpc_method().as_str(), asked.header("mcp-session-id")),
+            ("initialize", "")
+        );
+        asked.initialized(Some("v"));
+        let message = call(2);
+        let answered = client.send_to(well, &message, |asked| {
+            assert_eq!(asked.header("mcp-session-id"), "v");
+            asked.result(&json!({}));
+        });
+        assert_eq!(answered.await.status, 200);
+    };
+    tokio::select! {
+        () = moved => {}
+        () = fail => {}
     }
-    for id in 0..6 {
-        Client::open(&gateway, well, &format!("v{id}")).await;
-    }
-    let answer = client
-        .send_to(ill, &call(9), |asked| asked.result(&json!({})))
-        .await;
-    assert_eq!(answer.status, 200, "its own session still reaches it");
 }
 
 #[tokio::test]

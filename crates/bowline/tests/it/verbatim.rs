@@ -41,7 +41,10 @@ async fn events_pass_byte_for_byte_unless_they_carry_a_mark() {
     let parts = [
         ": hello\r\n\r\n".to_owned(),
         "retry: 250\nid:\ndata:\n\n".to_owned(),
-        format!("event: message\ndata: {}\n\n", ODD_RESULT.trim()),
+        format!(
+            "event: message\ndata: {}\n\n",
+            ODD_RESULT.trim().replace("7.0", "7")
+        ),
         "event: odd\rdata: not json\r\r".to_owned(),
     ];
     let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(7))).await;

@@ -197,3 +197,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn params_and_results_by_name() {
+    let message =
+        parse(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"uri" : "x"}}"#).unwrap();
+    assert_eq!(message.text(message.param("uri").unwrap()), "\"x\"");
+    assert_eq!(message.param("b"), None);
+    let spliced = message.splice(message.param("uri").unwrap(), "2");
+    assert_eq!(
+        spliced,
+        &br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"uri" : 2}}"#[..]
+    );
+    let answer = parse(r#"{"jsonrpc":"2.0","id":1,"result":{"capabilities":{}}}"#).unwrap();
+    assert_eq!(
+        answer.text(answer.result_member("capabilities").unwrap()),
+        "{}"
+    );
+}

@@ -5,7 +5,7 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::leg::Leg;
-use crate::session::{Caller, Seal, Source};
+use crate::session::{Believed, Caller, Offered, Seal, Source};
 
 const ID: SessionId = SessionId::from_random([1; SessionId::BYTES]);
 
@@ -16,8 +16,9 @@ fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
+        Believed::new(&Bytes::new(), Offered::default()),
     ));
-    let stream = Arc::new(LiveStream::new(Source::Silent));
+    let stream = Arc::new(LiveStream::new(Source::Silent, None));
     let body = StreamBody::new(
         Arc::clone(&stream),
         session.begin_use(),
@@ -61,8 +62,9 @@ async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
+        Believed::new(&Bytes::new(), Offered::default()),
     ));
-    let stream = Arc::new(LiveStream::new(Source::Silent));
+    let stream = Arc::new(LiveStream::new(Source::Silent, None));
     let body = StreamBody::new(
         stream,
         session.begin_use(),

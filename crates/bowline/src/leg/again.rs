@@ -1,0 +1,77 @@
+//! A request that failed: whether it goes again, and on which leg.
+
+use std::sync::Arc;
+
+use bowline_wire::message::Message;
+
+use super::Leg;
+use super::mend::{Cause, mend, mend_behind};
+use super::outcome::{Known, Ran, outcome};
+use super::replay;
+use crate::body::Sent;
+use crate::session::{Session, UnderWay};
+use crate::upstream::UpstreamError;
+
+/// How often one request goes again at the most, whatever happens.
+const MAX_AGAIN: u32 = 8;
+
+/// One request's tries.
+#[derive(Debug, Default)]
+pub(super) struct Again {
+    tries: u32,
+    /// It went again although it may have run, or after a loss: once is enough.
+    replayed: bool,
+}
+
+impl Again {
+    /// The leg on which the request may go again; otherwise what to tell the client. The session
+    /// is mended either way.
+    pub(super) async fn after(
+        &mut self,
+        session: &Arc<Session>,
+        leg: &Arc<Leg>,
+        request: &Message,
+        (call, sent): (&UnderWay<'_>, &Sent),
+        error: UpstreamError,
+    ) -> Result<Arc<Leg>, UpstreamError> {
+        let (ran, known) = outcome(&error);
+        let cause = match known {
+            Known::Alive => return Err(error),
+            Known::Lost => Cause::Lost,
+            Known::Unproven => Cause::Unproven,
+        };
+        self.tries += 1;
+        let counts = ran == Ran::Unknown || known == Known::Lost;
+        let may_go = match ran {
+            Ran::No => true,
+            Ran::Unknown => is_safe(session, request),
+            Ran::Yes => false,
+        };
+        let left = call.is_cancelled() || sent.client_left();
+        if !may_go || left || self.tries > MAX_AGAIN || (counts && self.replayed) {
+            mend_behind(session, leg, cause);
+            return Err(match ran {
+                Ran::Unknown => UpstreamError::OutcomeUnknown(error.to_string().into()),
+                Ran::No if known == Known::Lost => {
+                    UpstreamError::NotMended("it lost the session again at once".into())
+                }
+                Ran::No | Ran::Yes => error,
+            });
+        }
+        self.replayed |= counts;
+        tokio::select! {
+            biased;
+            () = call.cancelled() => Err(UpstreamError::Cancelled),
+            () = sent.left() => Err(UpstreamError::Cancelled),
+            mended = mend(session, leg, cause) => Ok(mended?),
+        }
+    }
+}
+
+fn is_safe(session: &Session, request: &Message) -> bool {
+    let policy = &session.upstream.server().recovery.replay;
+    let tools = &session.upstream.tools;
+    replay::is_safe(request, policy, |tool| {
+        tools.is_harmless(&session.caller, tool)
+    })
+}

@@ -1,0 +1,267 @@
+//! Mending a session: whatever happened behind it, its leg works again or everybody learns why not.
+//!
+//! One flight per leg and generation. Everything that met a failure waits for the same flight and
+//! shares its outcome: the same leg, if the upstream still knows the session; otherwise a new
+//! generation of it, opened where the client would want it and restored to what the client believes
+//! it has; or a reason. A failure that arrives late, when a newer generation exists, gets that one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Leg;
+use super::budget::Budget;
+use super::restore;
+use super::send::{Pulse, ping};
+use crate::config::OnLoss;
+use crate::session::Session;
+use crate::upstream::{Carried, UpstreamError};
+
+/// What is known of the upstream's session when mending begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The upstream said that it does not know it.
+    Lost,
+    /// Nothing: a ping decides.
+    Unproven,
+}
+
+/// Why a session was not mended.
+#[derive(Debug, Clone)]
+pub(crate) enum NotMended {
+    /// Nobody answered well in time.
+    Unavailable(Arc<str>),
+    /// The upstream wants credentials.
+    Refused(http::StatusCode),
+    /// The client has to decide: the session ended, its policy says so, or the server is not what
+    /// it was.
+    TellClient,
+}
+
+/// A session's flight, if there is one, and what flights have cost lately.
+#[derive(Debug, Default)]
+pub(crate) struct Mending {
+    flight: Mutex<Option<Flight>>,
+    spent: Mutex<Spent>,
+}
+
+#[derive(Debug, Clone)]
+struct Flight {
+    generation: u32,
+    outcome: watch::Receiver<Option<Mended>>,
+    waiters: Arc<Waiters>,
+}
+
+type Mended = Result<Arc<Leg>, NotMended>;
+
+/// Who waits for a flight; when nobody is left it stops.
+#[derive(Debug, Default)]
+struct Waiters {
+    count: AtomicUsize,
+    nobody_left: CancellationToken,
+}
+
+/// One who waits.
+struct Waiting(Arc<Waiters>);
+
+/// How much of the budget was used since the session was last well for a while.
+#[derive(Debug, Default)]
+struct Spent {
+    time: Duration,
+    last: Option<Instant>,
+}
+
+/// Mends the session that was met broken on the leg `seen`.
+pub(crate) async fn mend(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
+    let (mut outcome, waiting) = match join(session, seen, cause) {
+        Ok(joined) => joined,
+        Err(newer) => return Ok(newer),
+    };
+    let mended = match outcome.wait_for(Option::is_some).await {
+        Ok(mended) => mended.clone(),
+        Err(_) => None,
+    };
+    drop(waiting);
+    mended.unwrap_or(Err(NotMended::TellClient))
+}
+
+/// Mends without anybody waiting for it: for failures whose client got an answer already.
+pub(crate) fn mend_behind(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) {
+    let (session, seen) = (Arc::clone(session), Arc::clone(seen));
+    let tracker = session.upstream.tracker().clone();
+    tracker.spawn(async move { mend(&session, &seen, cause).await.is_ok() });
+}
+
+/// Joins the flight, or begins it. `Err`: there is a newer leg already.
+fn join(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+) -> Result<(watch::Receiver<Option<Mended>>, Waiting), Arc<Leg>> {
+    let mut flight = session.mending.flight.lock();
+    let current = session.leg();
+    if current.at.generation != seen.at.generation {
+        return Err(current);
+    }
+    if let Some(flight) = &*flight
+        && flight.generation == seen.at.generation
+    {
+        return Ok((flight.outcome.clone(), Waiting::new(&flight.waiters)));
+    }
+    let (sender, outcome) = watch::channel(None);
+    let waiters = Arc::<Waiters>::default();
+    let waiting = Waiting::new(&waiters);
+    *flight = Some(Flight {
+        generation: seen.at.generation,
+        outcome: outcome.clone(),
+        waiters: Arc::clone(&waiters),
+    });
+    drop(flight);
+    let (session, seen) = (Arc::clone(session), Arc::clone(seen));
+    let tracker = session.upstream.tracker().clone();
+    tracker.spawn(async move {
+        let started = Instant::now();
+        let mended = tokio::select! {
+            mended = fly(&session, &seen, cause) => mended,
+            () = waiters.nobody_left.cancelled() => Err(NotMended::Unavailable("nobody waited any more".into())),
+        };
+        tell(&session, &seen, cause, &mended, started.elapsed());
+        session.mending.spent.lock().add(started.elapsed());
+        *session.mending.flight.lock() = None;
+        sender.send_replace(Some(mended));
+    });
+    Ok((outcome, waiting))
+}
+
+async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
+    let server = session.upstream.server();
+    let total = server.recovery.budget;
+    let left = session.mending.spent.lock().left(total);
+    let mut budget = Budget::new(total, left);
+    let mut is_lost = cause == Cause::Lost;
+    let mut reason: Arc<str> = "its budget for recovery is used up".into();
+    let mut failures = 0;
+    let mut asked_for = None;
+    while budget.next_attempt(asked_for.take()).await {
+        if !is_lost {
+            match tokio::time::timeout(budget.attempt(), ping(seen, &Carried::default())).await {
+                Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
+                Ok(Pulse::Lost) => is_lost = true,
+                Ok(Pulse::Unproven(why)) => {
+                    reason = why;
+                    // Where it can be had elsewhere, it is not waited for.
+                    let elsewhere =
+                        seen.endpoint.is_ejected() && session.upstream.has_well_endpoint();
+                    is_lost = elsewhere;
+                }
+                Err(_) => reason = "it did not answer a ping in time".into(),
+            }
+            if !is_lost {
+                continue;
+            }
+        }
+        if server.recovery.on_loss == OnLoss::Tell {
+            return Err(NotMended::TellClient);
+        }
+        let attempt = restore::restore(session, seen, failures);
+        match tokio::time::timeout(budget.attempt(), attempt).await {
+            Ok(Ok(leg)) => return publish(session, leg),
+            Ok(Err(restore::Failed::ForGood(why))) => return Err(why),
+            Ok(Err(restore::Failed::ForNow(why, after))) => {
+                reason = why;
+                asked_for = after;
+            }
+            Err(_) => reason = "it did not answer `initialize` in time".into(),
+        }
+        failures += 1;
+    }
+    Err(NotMended::Unavailable(reason))
+}
+
+/// Nothing of the client's is sent on a generation before it is published; and a session that ended
+/// meanwhile stays ended, and its newborn upstream session goes, too.
+fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
+    let leg = Arc::new(leg);
+    if session.publish(Arc::clone(&leg)) {
+        return Ok(leg);
+    }
+    restore::discard(&leg);
+    Err(NotMended::TellClient)
+}
+
+/// One line per flight.
+fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Duration) {
+    let (hash, server) = (session.hash, &session.upstream.name);
+    let cause = match cause {
+        Cause::Lost => "lost",
+        Cause::Unproven => "unproven",
+    };
+    match mended {
+        Ok(leg) if leg.at == seen.at => {
+            tracing::info!(session = %hash, %server, cause, ?took, "session was still there");
+        }
+        Ok(leg) => tracing::info!(
+            session = %hash,
+            %server,
+            cause,
+            ?took,
+            endpoint = %leg.endpoint.origin,
+            generation = leg.at.generation,
+            "session recovered"
+        ),
+        Err(why) => {
+            tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered")
+        }
+    }
+}
+
+// === impl NotMended ===
+
+impl From<NotMended> for UpstreamError {
+    fn from(why: NotMended) -> Self {
+        match why {
+            NotMended::Unavailable(reason) => Self::NotMended(reason),
+            NotMended::Refused(status) => Self::Refused(status),
+            NotMended::TellClient => Self::SessionLost,
+        }
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    fn new(waiters: &Arc<Waiters>) -> Self {
+        waiters.count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(waiters))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.nobody_left.cancel();
+        }
+    }
+}
+
+// === impl Spent ===
+
+impl Spent {
+    /// What is left of a budget; a session that was well for as long as the budget has all of it.
+    fn left(&mut self, total: Duration) -> Duration {
+        if self.last.is_none_or(|last| last.elapsed() >= total) {
+            self.time = Duration::ZERO;
+        }
+        total.saturating_sub(self.time)
+    }
+
+    fn add(&mut self, time: Duration) {
+        self.time += time;
+        self.last = Some(Instant::now());
+    }
+}

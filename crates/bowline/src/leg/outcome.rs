@@ -1,0 +1,139 @@
+//! What a failed request tells: whether it ran, and whether the upstream still knows the session.
+//!
+//! Two questions, answered separately; `replay` and `mend` act on the answers and on nothing else.
+
+use bowline_wire::message::Message;
+use bytes::Bytes;
+use http::StatusCode;
+
+use crate::config::Fingerprint;
+use crate::egress::EgressError;
+use crate::fault::codes;
+use crate::upstream::UpstreamError;
+
+/// Whether a request ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    No,
+    Unknown,
+    Yes,
+}
+
+/// Whether the upstream still knows the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing speaks against it.
+    Alive,
+    Lost,
+    /// Only asking can tell.
+    Unproven,
+}
+
+/// Both answers.
+pub(super) fn outcome(error: &UpstreamError) -> (Ran, Known) {
+    match error {
+        UpstreamError::SessionLost => (Ran::No, Known::Lost),
+        UpstreamError::Fingerprint(_) => (Ran::Unknown, Known::Lost),
+        UpstreamError::NoAnswer(EgressError::Broken(_)) => (Ran::Unknown, Known::Unproven),
+        UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => (Ran::No, Known::Unproven),
+        UpstreamError::NotMcp(
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,
+        )
+        | UpstreamError::BadBody(_)
+        | UpstreamError::Stream(_) => (Ran::Unknown, Known::Unproven),
+        // Refused, redirected, out of time, cancelled, or an answer that is none: trying again
+        // would not change it.
+        _ => (Ran::Yes, Known::Alive),
+    }
+}
+
+/// Whether a 400 or 410 says, by its code and by its words, that the session is unknown.
+pub(super) fn says_unknown_session(answer: &Message) -> bool {
+    const CODES: [i64; 3] = [-32000, codes::SESSION_NOT_FOUND, codes::INVALID_REQUEST];
+    const WORDS: [&str; 6] = [
+        "not found",
+        "unknown",
+        "no valid",
+        "invalid",
+        "expired",
+        "does not exist",
+    ];
+    let Some(text) = error_text(answer) else {
+        return false;
+    };
+    let text = text.to_ascii_lowercase();
+    answer
+        .error_code()
+        .is_some_and(|code| CODES.contains(&code))
+        && text.contains("session")
+        && WORDS.iter().any(|words| text.contains(words))
+}
+
+fn error_text(answer: &Message) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct ErrorObject {
+        message: String,
+    }
+    let error: ErrorObject = serde_json::from_str(answer.error()?).ok()?;
+    Some(error.message)
+}
+
+/// Whether the operator has said that an answer like this means a lost session.
+pub(super) fn is_fingerprint(
+    fingerprints: &[Fingerprint],
+    status: StatusCode,
+    body: &Bytes,
+) -> bool {
+    let message = Message::parse(body.clone()).ok();
+    let code = message.as_ref().and_then(Message::error_code);
+    let text = String::from_utf8_lossy(body);
+    fingerprints.iter().any(|print| {
+        print.status == status
+            && print.code.is_none_or(|wanted| code == Some(wanted))
+            && print
+                .text
+                .as_ref()
+                .is_none_or(|wanted| text.contains(wanted))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(code: i64, text: &str) -> bool {
+        let body = format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":"{text}"}}}}"#);
+        says_unknown_session(&Message::parse(Bytes::from(body)).unwrap())
+    }
+
+    #[test]
+    fn code_and_words_must_both_say_so() {
+        assert!(says(-32000, "Bad Request: No valid session ID provided"));
+        assert!(says(-32001, "Session not found"));
+        assert!(says(-32600, "unknown session"));
+        assert!(
+            !says(-32602, "Session not found"),
+            "a code that means something else"
+        );
+        assert!(!says(-32000, "no such file"));
+        assert!(!says(-32000, "the session is busy"));
+    }
+
+    #[test]
+    fn a_fingerprint_is_everything_that_it_names() {
+        let print = |code, text: Option<&str>| Fingerprint {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code,
+            text: text.map(str::to_owned),
+        };
+        let body =
+            Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"error":{"code":-7,"message":"gone"}}"#);
+        let is = |print, status| is_fingerprint(&[print], status, &body);
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        assert!(is(print(Some(-7), Some("gone")), status));
+        assert!(is(print(None, Some("gone")), status));
+        assert!(!is(print(Some(-8), Some("gone")), status));
+        assert!(!is(print(Some(-7), Some("lost")), status));
+        assert!(!is(print(Some(-7), None), StatusCode::OK));
+    }
+}

@@ -1,0 +1,185 @@
+//! A new generation of a leg, opened and restored to what the client believes it has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_wire::message::Message;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use parking_lot::Mutex;
+
+use super::mend::NotMended;
+use super::open::{initialized, issued_id};
+use super::{Leg, LegRef};
+use crate::body::Sent;
+use crate::egress::Jar;
+use crate::session::{Offered, Session};
+use crate::upstream::{Carried, Link, Pin, UpstreamError};
+
+/// After so many failures the old cookies are held to lead nowhere.
+const TRUSTED_FAILURES: u32 = 2;
+
+/// How long ending an upstream session that nobody needs may take.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The ids of Bowline's own requests; a client's have no such name.
+const INITIALIZE_ID: &str = "\"bowline/initialize\"";
+const RESTORE_ID: &str = "\"bowline/restore\"";
+
+/// Why an attempt failed.
+pub(super) enum Failed {
+    /// Another attempt may do better, after a time that the server may have asked for.
+    ForNow(Arc<str>, Option<Duration>),
+    /// No other attempt will.
+    ForGood(NotMended),
+}
+
+/// Opens the next generation of a session's leg.
+pub(super) async fn restore(session: &Session, old: &Leg, failures: u32) -> Result<Leg, Failed> {
+    let endpoint = place(session, old)?;
+    let keeps_cookies = endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
+    let jar = if keeps_cookies {
+        old.jar.lock().clone()
+    } else {
+        Jar::default()
+    };
+    let jar = Mutex::new(jar);
+    let carried = Carried::default();
+    let link = Link {
+        endpoint: &endpoint,
+        session_id: None,
+        version: None,
+        jar: &jar,
+        carried: &carried,
+    };
+    let initialize = initialize_of(session, old).ok_or(Failed::ForGood(NotMended::TellClient))?;
+    let answer = session
+        .upstream
+        .post(link, initialize, Sent::default())
+        .await
+        .map_err(for_now)?;
+    if answer.status != StatusCode::OK {
+        let why = format!("it answered `initialize` with {}", answer.status);
+        return Err(Failed::ForNow(why.into(), retry_after(&answer.headers)));
+    }
+    let session_id = issued_id(&answer.headers).map_err(for_now)?;
+    let result = initialized(answer, INITIALIZE_ID).await.map_err(for_now)?;
+    let leg = Leg {
+        upstream: Arc::clone(&session.upstream),
+        endpoint,
+        at: LegRef {
+            generation: old.at.generation + 1,
+            ..old.at
+        },
+        session_id,
+        version: old.version.clone(),
+        jar,
+    };
+    // A server that is not what it was is the client's to judge.
+    let same_version = result
+        .negotiated_version()
+        .is_some_and(|version| version == old.version());
+    if !same_version || !Offered::of(&result).covers(session.believed.offered) {
+        discard(&Arc::new(leg));
+        return Err(Failed::ForGood(NotMended::TellClient));
+    }
+    say_again(session, &leg).await?;
+    Ok(leg)
+}
+
+/// Where the session goes: where it was while that takes sessions, and elsewhere if it does not.
+fn place(session: &Session, old: &Leg) -> Result<Pin, Failed> {
+    if old.endpoint.takes_sessions() {
+        return Ok(old.endpoint.again());
+    }
+    session.upstream.endpoints.pick().map_err(|ailment| {
+        let until = ailment
+            .until
+            .saturating_duration_since(tokio::time::Instant::now());
+        Failed::ForNow(ailment.reason, Some(until))
+    })
+}
+
+/// The client's `initialize` with the version that was agreed on, under an id of our own.
+fn initialize_of(session: &Session, old: &Leg) -> Option<Bytes> {
+    let message = Message::parse(session.believed.initialize.clone()).ok()?;
+    let renamed = Message::parse(message.splice(message.id_span()?, INITIALIZE_ID)).ok()?;
+    let version = format!("\"{}\"", old.version());
+    match renamed.param("protocolVersion") {
+        Some(span) => Some(renamed.splice(span, &version)),
+        None => Some(renamed.raw().clone()),
+    }
+}
+
+/// Says again what the client had said: that it is ready, its log level, its subscriptions.
+async fn say_again(session: &Session, leg: &Leg) -> Result<(), Failed> {
+    if session.believed.is_initialized() {
+        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        say(leg, ready.into()).await?;
+    }
+    let said = session.believed.restorable();
+    if let Some(level) = said.level {
+        say(leg, request("logging/setLevel", "level", &level)).await?;
+    }
+    for uri in said.subscriptions {
+        say(leg, request("resources/subscribe", "uri", &uri)).await?;
+    }
+    Ok(())
+}
+
+fn request(method: &str, name: &str, value: &str) -> Bytes {
+    let params = format!(r#"{{"{name}":{value}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":{RESTORE_ID},"method":"{method}","params":{params}}}"#).into()
+}
+
+/// Sends something of our own; what the server thinks of it is its own affair, as it was before.
+async fn say(leg: &Leg, message: Bytes) -> Result<(), Failed> {
+    let carried = Carried::default();
+    let answer = leg
+        .upstream
+        .post(leg.link(&carried), message, Sent::default())
+        .await;
+    let answer = answer.map_err(for_now)?;
+    if answer.denies_session() || answer.status.is_server_error() {
+        let why = format!(
+            "it answered {} while its session was restored",
+            answer.status
+        );
+        return Err(Failed::ForNow(why.into(), retry_after(&answer.headers)));
+    }
+    answer.read_out().await;
+    Ok(())
+}
+
+fn for_now(error: UpstreamError) -> Failed {
+    match error {
+        UpstreamError::Refused(status) => Failed::ForGood(NotMended::Refused(status)),
+        error => Failed::ForNow(error.to_string().into(), None),
+    }
+}
+
+/// The seconds that a server asks to be left alone.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers
+        .get(header::RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Ends an upstream session that nobody needs, as a courtesy.
+pub(super) fn discard(leg: &Arc<Leg>) {
+    let leg = Arc::clone(leg);
+    if !leg.has_upstream_session() {
+        return;
+    }
+    let tracker = leg.upstream.tracker().clone();
+    tracker.spawn(tokio::time::timeout(DISCARD_TIMEOUT, async move {
+        leg.upstream
+            .delete(leg.link(&Carried::default()))
+            .await
+            .is_ok()
+    }));
+}

@@ -1,0 +1,243 @@
+//! What a client believes it has: what a recovery must restore at a server that forgot.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use bowline_wire::message::Message;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+/// The most subscriptions of one session that are restored.
+const MAX_SUBSCRIPTIONS: usize = 1000;
+
+/// What a client said and was shown.
+#[derive(Debug)]
+pub(crate) struct Believed {
+    /// The client's `initialize`, as it came.
+    pub(crate) initialize: Bytes,
+    /// What the server offered in answer.
+    pub(crate) offered: Offered,
+    /// Whether the client has sent `notifications/initialized`.
+    initialized: AtomicBool,
+    /// Allocated only where there is something to remember.
+    said: Mutex<Option<Box<Said>>>,
+    /// Lists that the client has to be told have changed.
+    changed: AtomicU8,
+}
+
+/// What a client set at its server.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Said {
+    /// The log level, as JSON text.
+    pub(crate) level: Option<Box<str>>,
+    /// Subscribed resources, as JSON text.
+    pub(crate) subscriptions: Vec<Box<str>>,
+}
+
+/// The capabilities of a server, as far as a client may rely on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Offered(u16);
+
+/// Lists whose changes are announced, with the bit that stands for each.
+const LISTS: [(&str, u8); 3] = [("tools", 1), ("prompts", 2), ("resources", 4)];
+
+// === impl Believed ===
+
+impl Believed {
+    pub(crate) fn new(initialize: &Bytes, offered: Offered) -> Self {
+        Self {
+            // Copied: the body is a slice of the connection's read buffer.
+            initialize: Bytes::copy_from_slice(initialize),
+            offered,
+            initialized: AtomicBool::new(false),
+            said: Mutex::default(),
+            changed: AtomicU8::new(0),
+        }
+    }
+
+    /// Notes what a message that the server took means for later.
+    pub(crate) fn note(&self, message: &Message) {
+        let value = |name| {
+            message
+                .param(name)
+                .map(|span| Box::from(message.text(span)))
+        };
+        match message.method() {
+            Some("notifications/initialized") => self.initialized.store(true, Ordering::Release),
+            Some("logging/setLevel") => self.said(|said| said.level = value("level")),
+            Some("resources/subscribe") => {
+                let Some(uri) = value("uri") else { return };
+                self.said(|said| {
+                    let known = said.subscriptions.contains(&uri);
+                    if !known && said.subscriptions.len() < MAX_SUBSCRIPTIONS {
+                        said.subscriptions.push(uri);
+                    }
+                });
+            }
+            Some("resources/unsubscribe") => {
+                let Some(uri) = value("uri") else { return };
+                self.said(|said| said.subscriptions.retain(|known| *known != uri));
+            }
+            _ => {}
+        }
+    }
+
+    fn said(&self, change: impl FnOnce(&mut Said)) {
+        change(self.said.lock().get_or_insert_default());
+    }
+
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::Acquire)
+    }
+
+    /// What the client set, to be set again.
+    pub(crate) fn restorable(&self) -> Said {
+        self.said.lock().as_deref().cloned().unwrap_or_default()
+    }
+
+    /// The client must hear that every list that can change may have changed.
+    pub(crate) fn lists_changed(&self) {
+        self.changed
+            .fetch_or(self.offered.changing(), Ordering::AcqRel);
+    }
+
+    /// The notifications that are due, as events; each is handed out once.
+    pub(crate) fn take_news(&self) -> Option<Bytes> {
+        let due = self.changed.swap(0, Ordering::AcqRel);
+        if due == 0 {
+            return None;
+        }
+        let news: String = LISTS
+            .iter()
+            .filter(|(_, bit)| due & bit != 0)
+            .map(|(list, _)| {
+                let method = format!("notifications/{list}/list_changed");
+                format!("event: message\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"{method}\"}}\n\n")
+            })
+            .collect();
+        Some(news.into())
+    }
+}
+
+// === impl Offered ===
+
+impl Offered {
+    /// Reads the result of `initialize`.
+    pub(crate) fn of(result: &Message) -> Self {
+        #[derive(Deserialize, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        struct List {
+            list_changed: bool,
+            subscribe: bool,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Capabilities {
+            tools: Option<List>,
+            prompts: Option<List>,
+            resources: Option<List>,
+            logging: Option<serde::de::IgnoredAny>,
+            completions: Option<serde::de::IgnoredAny>,
+            tasks: Option<serde::de::IgnoredAny>,
+        }
+        let text = result
+            .result_member("capabilities")
+            .map_or("{}", |span| result.text(span));
+        let offered: Capabilities = serde_json::from_str(text).unwrap_or_default();
+        let changes = |list: &Option<List>| list.as_ref().is_some_and(|list| list.list_changed);
+        let bits = [
+            changes(&offered.tools),
+            changes(&offered.prompts),
+            changes(&offered.resources),
+            offered.tools.is_some(),
+            offered.prompts.is_some(),
+            offered.resources.is_some(),
+            offered
+                .resources
+                .as_ref()
+                .is_some_and(|list| list.subscribe),
+            offered.logging.is_some(),
+            offered.completions.is_some(),
+            offered.tasks.is_some(),
+        ];
+        let bits = bits.into_iter().enumerate();
+        Self(bits.fold(0, |sum, (place, bit)| sum | (u16::from(bit) << place)))
+    }
+
+    /// Whether everything that a client was shown is there.
+    pub(crate) fn covers(self, shown: Self) -> bool {
+        self.0 & shown.0 == shown.0
+    }
+
+    /// The lists that can change.
+    fn changing(self) -> u8 {
+        (self.0 & 0b111) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> Message {
+        Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+    }
+
+    fn offered(capabilities: &str) -> Offered {
+        Offered::of(&message(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"capabilities":{capabilities}}}}}"#
+        )))
+    }
+
+    #[test]
+    fn less_than_was_shown_does_not_cover() {
+        let shown = offered(r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#);
+        assert!(shown.covers(shown));
+        assert!(
+            offered(
+                r#"{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}}"#
+            )
+            .covers(shown)
+        );
+        for less in [
+            "{}",
+            r#"{"tools":{},"resources":{"subscribe":true}}"#,
+            r#"{"tools":{"listChanged":true},"resources":{}}"#,
+        ] {
+            assert!(!offered(less).covers(shown), "{less}");
+        }
+    }
+
+    #[test]
+    fn what_the_client_set_is_remembered() {
+        let believed = Believed::new(&Bytes::new(), offered("{}"));
+        let said = |method: &str, params: &str| {
+            believed.note(&message(&format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
+            )));
+        };
+        said("resources/subscribe", r#"{"uri":"a"}"#);
+        said("resources/subscribe", r#"{"uri":"b"}"#);
+        said("resources/subscribe", r#"{"uri":"a"}"#);
+        said("resources/unsubscribe", r#"{"uri":"b"}"#);
+        said("logging/setLevel", r#"{"level":"debug"}"#);
+        let restorable = believed.restorable();
+        assert_eq!(restorable.subscriptions, [Box::from("\"a\"")]);
+        assert_eq!(restorable.level.as_deref(), Some("\"debug\""));
+        assert!(!believed.is_initialized());
+    }
+
+    #[test]
+    fn news_are_told_once_and_only_of_lists_that_change() {
+        let believed = Believed::new(
+            &Bytes::new(),
+            offered(r#"{"tools":{"listChanged":true},"prompts":{}}"#),
+        );
+        assert_eq!(believed.take_news(), None);
+        believed.lists_changed();
+        believed.lists_changed();
+        let news = believed.take_news().unwrap();
+        assert_eq!(news, &b"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"[..]);
+        assert_eq!(believed.take_news(), None);
+    }
+}

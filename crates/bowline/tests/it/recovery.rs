@@ -1,0 +1,450 @@
+//! A server's restart is not the client's problem, and nothing runs twice.
+
+use std::time::Duration;
+
+use bowline::Gateway;
+use bowline_testbed::scripted::{Asked, Scripted, initialize_result};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::client::{Client, Events, call, gateway, read};
+
+fn list(id: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": "tools/list"})
+}
+
+/// A session whose client has said that it is ready.
+async fn opened() -> (Gateway, Scripted, Client) {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let client = Client::open(&gateway, &mut server, "u1").await;
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let accepted = client
+        .send_to(&mut server, &ready, |asked| asked.reply(202, &[], ""))
+        .await;
+    assert_eq!(accepted.status, 202);
+    (gateway, server, client)
+}
+
+/// Answers the gateway's own `initialize` with a new session, and its `initialized`.
+async fn reopen(server: &mut Scripted, id: &str) {
+    let asked = server.next().await;
+    assert_eq!(
+        (asked.rpc_method().as_str(), asked.header("mcp-session-id")),
+        ("initialize", "")
+    );
+    assert_eq!(asked.json()["params"]["clientInfo"]["name"], "test");
+    assert_eq!(asked.json()["params"]["protocolVersion"], "2025-11-25");
+    asked.initialized(Some(id));
+    let asked = server.next().await;
+    assert_eq!(
+        (asked.rpc_method().as_str(), asked.header("mcp-session-id")),
+        ("notifications/initialized", id)
+    );
+    asked.reply(202, &[], "");
+}
+
+fn forgot(asked: Asked) {
+    asked.reply(404, &[("content-type", "text/plain")], "Session not found");
+}
+
+#[tokio::test]
+async fn a_forgotten_session_is_opened_again_and_the_call_goes_once_more() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        reopen(&mut server, "u2").await;
+        let replayed = server.next().await;
+        assert_eq!(
+            (replayed.json(), replayed.header("mcp-session-id")),
+            (call(7), "u2")
+        );
+        replayed.result(&json!({"ok": true}));
+    });
+    assert_eq!(
+        (answer.status.as_u16(), answer.json()["result"].clone()),
+        (200, json!({"ok": true}))
+    );
+    assert!(
+        !answer.headers.contains_key("mcp-session-id"),
+        "the new id is not shown"
+    );
+    server.finish();
+}
+
+#[tokio::test]
+async fn losses_that_are_not_said_by_404() {
+    let (_gateway, mut server, client) = opened().await;
+    let said = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        server
+            .next()
+            .await
+            .reply(400, &[("content-type", "application/json")], said);
+        reopen(&mut server, "u2").await;
+        server.next().await.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200);
+    server.finish();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_requests_on_a_dead_session_open_it_once() {
+    let (_gateway, mut server, client) = opened().await;
+    let mut calling = JoinSet::new();
+    for id in 0..100 {
+        let client = client.clone();
+        calling.spawn(async move { client.send(&call(id)).await });
+    }
+    let mut opened = 0;
+    let mut answered = 0;
+    while answered < 100 {
+        let asked = server.next().await;
+        match (asked.rpc_method().as_str(), asked.header("mcp-session-id")) {
+            ("initialize", _) => {
+                opened += 1;
+                asked.initialized(Some("u2"));
+            }
+            ("notifications/initialized", "u2") => asked.reply(202, &[], ""),
+            ("tools/call", "u1") => forgot(asked),
+            ("tools/call", "u2") => {
+                answered += 1;
+                asked.result(&json!({}));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    while let Some(answer) = calling.join_next().await {
+        assert_eq!(answer.unwrap().status, 200);
+    }
+    assert_eq!(opened, 1);
+    server.finish();
+}
+
+#[tokio::test]
+async fn what_the_client_had_is_restored_and_it_hears_of_changed_lists() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let mut client = Client::new(&gateway);
+    let mut result = initialize_result();
+    result["capabilities"] = json!({"tools": {"listChanged": true}, "prompts": {}, "logging": {}, "resources": {"subscribe": true}});
+    tokio::join!(client.initialize(), async {
+        server
+            .next()
+            .await
+            .result_with(&[("mcp-session-id", "u1")], &result);
+    });
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    client
+        .send_to(&mut server, &ready, |asked| asked.reply(202, &[], ""))
+        .await;
+    for (method, params) in [
+        ("logging/setLevel", json!({"level": "debug"})),
+        ("resources/subscribe", json!({"uri": "a"})),
+        ("resources/subscribe", json!({"uri": "b"})),
+        ("resources/unsubscribe", json!({"uri": "a"})),
+    ] {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        client
+            .send_to(&mut server, &message, |asked| asked.result(&json!({})))
+            .await;
+    }
+    let (mut events, old) = client.open_stream(&mut server, client.get()).await;
+    let message = call(7);
+    let (answer, mut new) = tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        server
+            .next()
+            .await
+            .result_with(&[("mcp-session-id", "u2")], &result);
+        server.next().await.reply(202, &[], "");
+        for expected in [
+            json!({"method": "logging/setLevel", "params": {"level": "debug"}}),
+            json!({"method": "resources/subscribe", "params": {"uri": "b"}}),
+        ] {
+            let asked = server.next().await;
+            assert_eq!(asked.header("mcp-session-id"), "u2");
+            assert_eq!(
+                (&asked.json()["method"], &asked.json()["params"]),
+                (&expected["method"], &expected["params"])
+            );
+            asked.result(&json!({}));
+        }
+        // The stream of the GET and the call both go on at the new session, in either order.
+        let mut stream = None;
+        for _ in 0..2 {
+            let asked = server.next().await;
+            assert_eq!(asked.header("mcp-session-id"), "u2");
+            match asked.method.as_str() {
+                "GET" => stream = Some(asked.events()),
+                _ => asked.result(&json!({})),
+            }
+        }
+        stream.expect("the stream to be opened again")
+    });
+    assert_eq!(answer.status, 200);
+    old.closed().await;
+    let (_, news) = events.next_message().await;
+    assert_eq!(
+        news["method"], "notifications/tools/list_changed",
+        "the only list that was shown as changing"
+    );
+    new.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\n");
+    assert_eq!(events.next_message().await.1["method"], "n");
+    server.finish();
+}
+
+#[tokio::test]
+async fn an_unsafe_call_is_never_sent_twice() {
+    let (_gateway, mut server, client) = opened().await;
+    let answer = client.send_to(&mut server, &call(7), drop).await;
+    assert_eq!((answer.status.as_u16(), answer.code()), (502, -31001));
+    let data = answer.json()["error"]["data"].clone();
+    assert_eq!(
+        data,
+        json!({"reason": "outcome_unknown", "server": "s", "generation": 1})
+    );
+    // The session is asked after all the same, and mended.
+    let ping = server.next().await;
+    assert_eq!(
+        (ping.rpc_method().as_str(), ping.header("mcp-session-id")),
+        ("ping", "u1")
+    );
+    forgot(ping);
+    reopen(&mut server, "u2").await;
+    let message = call(8);
+    let answered = client.send_to(&mut server, &message, |asked| {
+        assert_eq!(
+            (asked.json()["id"].clone(), asked.header("mcp-session-id")),
+            (json!(8), "u2")
+        );
+        asked.result(&json!({}));
+    });
+    assert_eq!(answered.await.status, 200);
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_safe_request_goes_again_under_another_id_and_is_answered_under_its_own() {
+    for as_events in [false, true] {
+        let (_gateway, mut server, client) = opened().await;
+        let message = list("mine");
+        let (answer, ()) = tokio::join!(client.send(&message), async {
+            drop(server.next().await);
+            let ping = server.next().await;
+            assert_eq!(ping.rpc_method(), "ping");
+            ping.result(&json!({}));
+            let again = server.next().await;
+            assert_eq!(
+                (again.rpc_method().as_str(), again.header("mcp-session-id")),
+                ("tools/list", "u1")
+            );
+            assert_ne!(again.json()["id"], "mine");
+            if as_events {
+                let answer =
+                    json!({"jsonrpc": "2.0", "id": again.json()["id"], "result": {"tools": []}});
+                again.events().write(format!("data: {answer}\n\n"));
+            } else {
+                again.result(&json!({"tools": []}));
+            }
+        });
+        assert_eq!(answer.status, 200);
+        assert!(answer.text.contains(r#""id":"mine""#), "{}", answer.text);
+        server.finish();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_says_it_only_reads_goes_again() {
+    let (_gateway, mut server, client) = opened().await;
+    let tools =
+        json!({"tools": [{"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}]});
+    client
+        .send_to(&mut server, &list(1), |asked| asked.result(&tools))
+        .await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        drop(server.next().await);
+        server.next().await.result(&json!({}));
+        let again = server.next().await;
+        assert_eq!(again.rpc_method(), "tools/call");
+        again.result(&json!({"content": []}));
+    });
+    assert_eq!(
+        (answer.status.as_u16(), answer.json()["id"].clone()),
+        (200, json!(7))
+    );
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_deleted_session_stays_ended_and_so_does_what_was_opened_for_it() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = call(7);
+    let (_, ()) = tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        let opening = server.next().await;
+        assert_eq!(opening.rpc_method(), "initialize");
+        assert_eq!(client.delete().send().await.unwrap().status(), 204);
+        assert_eq!(server.next().await.header("mcp-session-id"), "u1");
+        opening.initialized(Some("newborn"));
+        server.next().await.reply(202, &[], "");
+        let deleted = server.next().await;
+        assert_eq!(
+            (deleted.method.as_str(), deleted.header("mcp-session-id")),
+            ("DELETE", "newborn")
+        );
+    });
+    assert_eq!(client.send(&call(8)).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_is_not_replayed() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = call(7);
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        // The request waits for this; its client does not.
+        let opening = server.next().await;
+        assert_eq!(opening.rpc_method(), "initialize");
+        let cancelled = client.send_to(&mut server, &cancel, |asked| asked.reply(202, &[], ""));
+        assert_eq!(cancelled.await.status, 202);
+        drop(opening);
+    });
+    assert_eq!(answer.code(), -32800);
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_what_it_was_is_the_clients_to_judge() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        let mut other = initialize_result();
+        other["capabilities"] = json!({});
+        server
+            .next()
+            .await
+            .result_with(&[("mcp-session-id", "u2")], &other);
+        let deleted = server.next().await;
+        assert_eq!(
+            (deleted.method.as_str(), deleted.header("mcp-session-id")),
+            ("DELETE", "u2")
+        );
+    });
+    assert_eq!((answer.status.as_u16(), answer.code()), (404, -32001));
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_broken_answer_is_resumed_where_the_server_can() {
+    let (_gateway, mut server, client) = opened().await;
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(7))).await;
+    pen.write("id: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\nid: e2\ndata: ha");
+    assert_eq!(events.next_message().await.1["method"], "one");
+    pen.cut();
+    let resumed = server.next().await;
+    assert_eq!(
+        (resumed.method.as_str(), resumed.header("last-event-id")),
+        ("GET", "e1")
+    );
+    let mut pen = resumed.events();
+    // Some servers begin with the event that was named.
+    pen.write("id: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\n");
+    pen.write("id: e2\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n");
+    drop(pen);
+    assert_eq!(
+        events.next_message().await.1["id"],
+        7,
+        "no event twice, and none lost"
+    );
+    events.ends_cleanly().await;
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_stream_of_a_lost_generation_is_not_silence() {
+    let (_gateway, mut server, client) = opened().await;
+    let (mut events, mut pen) = client
+        .open_stream(&mut server, client.post(&call("old")))
+        .await;
+    pen.write("id: e1\ndata: {}\n\n");
+    let mark = events.next_message().await.0.unwrap();
+    drop(events);
+    pen.closed().await;
+    let message = call(8);
+    tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        reopen(&mut server, "u2").await;
+        server.next().await.result(&json!({}));
+    });
+    let mut resumed = Events::new(
+        client
+            .get()
+            .header("last-event-id", mark)
+            .send()
+            .await
+            .unwrap(),
+    );
+    let (_, told) = resumed.next_message().await;
+    assert_eq!(
+        (&told["id"], &told["error"]["code"]),
+        (&json!("old"), &json!(-31001))
+    );
+    resumed.ends_cleanly().await;
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_client_that_left_has_nothing_replayed() {
+    let (_gateway, mut server, client) = opened().await;
+    let request = client.post(&list(7)).send();
+    let sending = JoinSet::from_iter([request]);
+    let asked = server.next().await;
+    drop(sending);
+    // The gateway has noticed once another exchange has gone through.
+    for id in 0..3 {
+        client
+            .send_to(&mut server, &call(id), |asked| asked.result(&json!({})))
+            .await;
+    }
+    drop(asked);
+    let ping = server.next().await;
+    assert_eq!(ping.rpc_method(), "ping");
+    ping.result(&json!({}));
+    let message = call(8);
+    let answered = client.send_to(&mut server, &message, |asked| {
+        assert_eq!(
+            asked.rpc_method(),
+            "tools/call",
+            "the listing was not sent again"
+        );
+        asked.result(&json!({}));
+    });
+    assert_eq!(answered.await.status, 200);
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_back_is_told_within_the_budget() {
+    let mut server = Scripted::start().await;
+    let mut config = crate::client::config(&[("s", server.url())]);
+    config.servers.values_mut().next().unwrap().recovery.budget = Duration::from_millis(500);
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u1").await;
+    drop(server);
+    let started = tokio::time::Instant::now();
+    let answer = read(client.post(&list(7)).send().await.unwrap()).await;
+    assert_eq!((answer.status.as_u16(), answer.code()), (503, -31002));
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(answer.headers.contains_key("retry-after"));
+}
