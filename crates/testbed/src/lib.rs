@@ -1,5 +1,7 @@
 //! What Bowline is tested against. Development only; nothing here ships.
 
+pub mod client;
+pub mod counting;
 pub mod everything;
 pub mod faulty;
 pub mod haproxy;
