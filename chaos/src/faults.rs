@@ -102,8 +102,8 @@ fn plan(random: &mut Rng, replicas: usize) -> Round {
     let spared = random.usize(..replicas);
     let mut strikes = Vec::new();
     for replica in (0..replicas).filter(|replica| *replica != spared) {
-        // Most are struck, some twice, some not at all.
-        for _ in 0..random.usize(..3) {
+        // Most are struck, some often, some not at all.
+        for _ in 0..random.usize(..5) {
             strikes.push(Strike {
                 replica,
                 after: Duration::from_millis(random.u64(..LAST_STRIKE_MS)),

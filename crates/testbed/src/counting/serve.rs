@@ -172,9 +172,7 @@ fn spawn(life: &Life, running: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn events(stream: Arc<Stream>, from: usize, life: &Life) -> Response<Scroll> {
-    let (body, writing) = stream.body(from);
-    spawn(life, writing);
-    let mut response = Response::new(body);
+    let mut response = Response::new(stream.body(from, life));
     let events = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert("content-type", events);
     response

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
+use super::Life;
 use crate::scripted::Scroll;
 
 /// A stream of events. Whoever listens gets what was written after the place it names.
@@ -63,13 +64,24 @@ impl Stream {
         self.written.borrow().events.len()
     }
 
-    /// A body of all events from this place on, and what must run for it to be written.
-    pub(super) fn body(self: Arc<Self>, from: usize) -> (Scroll, impl Future<Output = ()>) {
+    /// A body of all events from this place on, written by a task of this life.
+    pub(super) fn body(self: Arc<Self>, from: usize, life: &Life) -> Scroll {
         let (parts, body) = mpsc::unbounded_channel();
-        (Scroll::new(body), self.pump(from, parts))
+        let over = life.over.clone();
+        life.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = over.cancelled() => {
+                    // Without this the body would end as if it were whole.
+                    drop(parts.send(Err(io::ErrorKind::ConnectionReset.into())));
+                }
+                () = self.pump(from, &parts) => {}
+            }
+        });
+        Scroll::new(body)
     }
 
-    async fn pump(self: Arc<Self>, from: usize, parts: mpsc::UnboundedSender<io::Result<Bytes>>) {
+    async fn pump(&self, from: usize, parts: &mpsc::UnboundedSender<io::Result<Bytes>>) {
         let mut reader = self.written.subscribe();
         let mut place = from;
         loop {
