@@ -26,14 +26,24 @@ pub(crate) enum Promise {
     NotRefused,
     /// What was answered has run; what was refused has not.
     TruthTold,
+    /// Once all is well, a listening session hears from its server.
+    Heard,
 }
 
 /// A broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) promise: Promise,
-    /// The call that shows it, by its place in the history.
-    pub(crate) call: usize,
+    pub(crate) shown_by: Evidence,
+}
+
+/// What shows that a promise was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// A call, by its place in the history.
+    Call(usize),
+    /// A session.
+    Session(usize),
 }
 
 impl fmt::Display for Promise {
@@ -47,6 +57,7 @@ impl fmt::Display for Promise {
             Self::SafeIsRepeated => "-31001 for a safe call",
             Self::NotRefused => "refused while an endpoint was healthy",
             Self::TruthTold => "the answer is not what happened",
+            Self::Heard => "the notification stream was not restored",
         })
     }
 }
@@ -58,9 +69,13 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         let broken = broken(history, call).into_iter();
         violations.extend(broken.map(|promise| Violation {
             promise,
-            call: place,
+            shown_by: Evidence::Call(place),
         }));
     }
+    violations.extend(history.deaf.iter().map(|session| Violation {
+        promise: Promise::Heard,
+        shown_by: Evidence::Session(*session),
+    }));
     violations
 }
 

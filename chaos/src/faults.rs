@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Arguments;
 use crate::history::Recorder;
+use crate::load::listen;
 use crate::world::{Replica, World};
 
 /// How long one replica is left alone.
@@ -71,6 +72,7 @@ pub(crate) async fn storm(
         for replica in &world.replicas {
             replica.heal()?;
         }
+        listen::speak(world);
     }
     sleep_until(until).await;
     Ok(())

@@ -18,6 +18,8 @@ pub(crate) struct History {
     pub(crate) faults: Vec<Fault>,
     /// How long a call may take.
     pub(crate) limit: Duration,
+    /// Listening sessions that heard nothing when all was well again.
+    pub(crate) deaf: Vec<usize>,
     /// How many upstream sessions were opened.
     pub(crate) initializes: u64,
 }
@@ -44,6 +46,8 @@ pub(crate) enum Kind {
     StreamRead,
     Bump,
     Slow,
+    /// The GET stream: recorded when it ends, or carries what it must not.
+    Listen,
 }
 
 /// How a call ended, as its client saw it.
@@ -94,7 +98,7 @@ pub(crate) struct Recorder {
 // === impl Kind ===
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Ping,
         Self::List,
         Self::Resource,
@@ -102,6 +106,7 @@ impl Kind {
         Self::StreamRead,
         Self::Bump,
         Self::Slow,
+        Self::Listen,
     ];
 
     /// Whether it may run twice.
@@ -116,7 +121,7 @@ impl Kind {
             Self::StreamRead => Some("stream_read"),
             Self::Bump => Some("bump"),
             Self::Slow => Some("slow"),
-            Self::Ping | Self::List | Self::Resource => None,
+            Self::Ping | Self::List | Self::Resource | Self::Listen => None,
         }
     }
 }
@@ -131,6 +136,7 @@ impl fmt::Display for Kind {
             Self::StreamRead => "stream_read",
             Self::Bump => "bump (unsafe)",
             Self::Slow => "slow (unsafe)",
+            Self::Listen => "GET stream",
         })
     }
 }
@@ -186,7 +192,7 @@ impl Recorder {
     }
 
     /// Everything, with what the replicas counted.
-    pub(crate) fn history(&self, world: &World, limit: Duration) -> History {
+    pub(crate) fn history(&self, world: &World, limit: Duration, deaf: Vec<usize>) -> History {
         let all = world.tally.all().into_iter();
         let ran = all.map(|(key, executions)| {
             let ran = executions.into_iter().map(|one| Ran {
@@ -201,6 +207,7 @@ impl Recorder {
             ran: ran.collect(),
             faults: self.faults.lock().clone(),
             limit,
+            deaf,
             initializes: world
                 .replicas
                 .iter()

@@ -1,6 +1,7 @@
 //! The sessions: each calls what may and what may not run twice, and looks at every answer.
 
 mod judge;
+pub(crate) mod listen;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub(crate) async fn open(
 ) -> anyhow::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for session in 0..arguments.sessions {
-        let mut client = Client::new(url)?;
+        let mut client = Client::new(url)?.named(listen::name(session));
         let opened = client.open().await?;
         ensure!(opened.status == 200, "a session was not opened: {opened:?}");
         let mut lane = Lane::new(arguments, session, LANES, client, recorder);
@@ -54,13 +55,13 @@ pub(crate) async fn open(
 /// Calls in all sessions until then, and waits for the last answers.
 pub(crate) async fn call(
     arguments: &Arguments,
-    sessions: Vec<Client>,
+    sessions: &[Client],
     recorder: &Arc<Recorder>,
     until: Instant,
     limit: Duration,
 ) {
     let mut lanes = JoinSet::new();
-    for (session, client) in sessions.into_iter().enumerate() {
+    for (session, client) in sessions.iter().enumerate() {
         for number in 0..LANES {
             let lane = Lane::new(arguments, session, number, client.twin(), recorder);
             lanes.spawn(lane.run(arguments.pause, until, limit));
@@ -166,7 +167,8 @@ impl Lane {
 
     fn message(&mut self, kind: Kind, id: &Value, key: &str) -> Value {
         let (method, parameters) = match kind {
-            Kind::Ping => ("ping", json!({})),
+            // A stream is asked for without a message.
+            Kind::Ping | Kind::Listen => ("ping", json!({})),
             Kind::List => ("tools/list", json!({})),
             Kind::Resource => ("resources/read", json!({"uri": judge::uri(key)})),
             Kind::Read | Kind::Bump => (

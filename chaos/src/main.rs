@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use self::gateway::Gateway;
 use self::history::{History, Recorder};
+use self::load::listen::Listeners;
 use self::world::World;
 
 /// How long after its budget an answer may come on a busy machine.
@@ -92,7 +93,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     let sessions = load::open(arguments, gateway.url(), &recorder).await?;
     let limit = Duration::from_secs(arguments.budget) + MARGIN;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
-    let calling = load::call(arguments, sessions, &recorder, until, limit);
+    let listeners = Listeners::start(&sessions, &recorder);
+    let calling = load::call(arguments, &sessions, &recorder, until, limit);
     let breaking = faults::storm(arguments, &world, &recorder, until);
     let both = async { tokio::join!(calling, breaking) };
     tokio::select! {
@@ -100,6 +102,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
         never = report::progress(&recorder) => match never {},
     }
     tokio::time::sleep(SETTLE).await;
+    let deaf = listeners.deaf(&world).await;
+    drop(listeners);
     gateway.stop().await?;
-    Ok(recorder.history(&world, limit))
+    Ok(recorder.history(&world, limit, deaf))
 }

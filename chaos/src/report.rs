@@ -1,16 +1,16 @@
 //! What people read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::checker::{Promise, Violation};
+use crate::checker::{Evidence, Promise, Violation};
 use crate::history::{Call, History, Kind, Outcome, Recorder};
 
 /// How often progress is told.
 const EVERY: Duration = Duration::from_secs(5);
 /// How many violations of one promise are told in full.
-const IN_FULL: usize = 3;
+const IN_FULL: usize = 8;
 /// How long before a call what was broken may matter to it.
 const BEFORE: Duration = Duration::from_millis(500);
 
@@ -102,15 +102,24 @@ pub(crate) fn table(history: &History) {
 pub(crate) fn violations(history: &History, violations: &[Violation]) {
     let mut by_promise = BTreeMap::<Promise, Vec<&Call>>::new();
     for violation in violations {
-        let call = &history.calls[violation.call];
-        by_promise.entry(violation.promise).or_default().push(call);
+        if let Evidence::Call(place) = violation.shown_by {
+            let call = &history.calls[place];
+            by_promise.entry(violation.promise).or_default().push(call);
+        }
+    }
+    if !history.deaf.is_empty() {
+        let (count, promise) = (history.deaf.len(), Promise::Heard);
+        println!(
+            "VIOLATED {count} times: {promise}: sessions {:?}",
+            history.deaf
+        );
     }
     for (promise, calls) in by_promise {
         println!("VIOLATED {} times: {promise}", calls.len());
         for (outcome, count) in outcomes(&calls) {
             println!("    {count:>6} x {outcome}");
         }
-        for call in calls.iter().take(IN_FULL) {
+        for call in first_of_each(&calls) {
             for line in minimal(history, call) {
                 println!("    {line}");
             }
@@ -122,15 +131,24 @@ pub(crate) fn violations(history: &History, violations: &[Violation]) {
 fn outcomes(calls: &[&Call]) -> BTreeMap<String, usize> {
     let mut outcomes = BTreeMap::new();
     for call in calls {
-        let outcome = match &call.outcome {
-            Outcome::Wrong(_) => "Wrong".to_owned(),
-            other => format!("{other:?}"),
-        };
-        *outcomes
-            .entry(format!("{}: {outcome}", call.kind))
-            .or_default() += 1;
+        *outcomes.entry(sort(call)).or_default() += 1;
     }
     outcomes
+}
+
+/// Kind and outcome, without what differs from call to call.
+fn sort(call: &Call) -> String {
+    match &call.outcome {
+        Outcome::Wrong(_) => format!("{}: Wrong", call.kind),
+        other => format!("{}: {other:?}", call.kind),
+    }
+}
+
+/// The first call of each sort.
+fn first_of_each<'a>(calls: &[&'a Call]) -> Vec<&'a Call> {
+    let mut seen = BTreeSet::new();
+    let firsts = calls.iter().filter(|call| seen.insert(sort(call)));
+    firsts.take(IN_FULL).copied().collect()
 }
 
 /// All that matters to one call, in the order of time.

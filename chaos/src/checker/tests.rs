@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Promise, check};
+use super::{Evidence, Promise, Violation, check};
 use crate::history::{Call, History, Kind, Outcome, Ran};
 
 const LIMIT: Duration = Duration::from_secs(35);
@@ -38,10 +38,15 @@ fn broken(call: Call, times: usize) -> Vec<Promise> {
         calls: vec![other, call],
         faults: Vec::new(),
         limit: LIMIT,
+        deaf: Vec::new(),
         initializes: 1,
     };
     let violations = check(&history);
-    assert!(violations.iter().all(|violation| violation.call == 1));
+    assert!(
+        violations
+            .iter()
+            .all(|violation| violation.shown_by == Evidence::Call(1))
+    );
     violations
         .iter()
         .map(|violation| violation.promise)
@@ -128,4 +133,21 @@ fn a_refusal_fails_and_twice_if_it_ran_all_the_same() {
 fn an_answer_without_an_execution_fails() {
     let found = broken(call(Kind::Bump, Outcome::Answered), 0);
     assert_eq!(found, [Promise::TruthTold]);
+}
+
+#[test]
+fn a_session_that_hears_nothing_fails() {
+    let history = History {
+        ran: HashMap::new(),
+        calls: Vec::new(),
+        faults: Vec::new(),
+        limit: LIMIT,
+        deaf: vec![4],
+        initializes: 1,
+    };
+    let violation = Violation {
+        promise: Promise::Heard,
+        shown_by: Evidence::Session(4),
+    };
+    assert_eq!(check(&history), [violation]);
 }

@@ -60,6 +60,7 @@ fn is_result(kind: Kind, key: &str, result: &Value) -> bool {
             .as_array()
             .is_some_and(|tools| tools.len() == 4),
         Kind::Resource => result["contents"][0]["text"] == uri(key),
+        Kind::Listen => false,
         Kind::Read | Kind::StreamRead | Kind::Bump | Kind::Slow => {
             result["content"][0]["text"] == key && result["structuredContent"]["key"] == key
         }

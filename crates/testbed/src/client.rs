@@ -23,6 +23,8 @@ pub const VERSION: &str = "2025-11-25";
 /// A client with one connection, kept while it lasts.
 #[derive(Debug)]
 pub struct Client {
+    /// What it calls itself in `clientInfo`.
+    name: String,
     address: SocketAddr,
     url: Uri,
     session: Option<HeaderValue>,
@@ -77,6 +79,7 @@ impl Client {
         let url: Uri = url.parse()?;
         let host = url.authority().context("no host")?.as_str();
         Ok(Self {
+            name: "testbed".to_owned(),
             address: host.parse()?,
             url,
             session: None,
@@ -85,10 +88,18 @@ impl Client {
         })
     }
 
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// A client in the same session with a connection of its own.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self {
+            name: self.name.clone(),
             address: self.address,
             url: self.url.clone(),
             session: self.session.clone(),
@@ -111,7 +122,7 @@ impl Client {
     pub async fn open(&mut self) -> anyhow::Result<Answer> {
         self.session = None;
         let initialize = json!({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": {
-            "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "testbed", "version": "1"},
+            "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": self.name, "version": "1"},
         }});
         let answer = self.send(&initialize).await?;
         self.session = answer.headers.get(SESSION_ID).cloned();

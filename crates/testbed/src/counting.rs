@@ -181,6 +181,11 @@ impl Counting {
 
     /// Sends a message on the GET stream of every session.
     pub fn emit(&self, message: &Value) {
+        self.emit_to_each(|_| message.clone());
+    }
+
+    /// Sends every session a message of its own on its GET stream.
+    pub fn emit_to_each(&self, message: impl Fn(&Session) -> Value) {
         self.replica.sessions.emit(message);
     }
 }

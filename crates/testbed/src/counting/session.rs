@@ -82,9 +82,9 @@ impl Sessions {
         known.map(|known| known.session.clone()).collect()
     }
 
-    pub(super) fn emit(&self, message: &Value) {
+    pub(super) fn emit(&self, message: impl Fn(&Session) -> Value) {
         for known in self.0.lock().known.values() {
-            known.streams[&GET].write(message);
+            known.streams[&GET].write(&message(&known.session));
         }
     }
 
