@@ -78,6 +78,14 @@ class Process:
         except subprocess.TimeoutExpired:
             raise Failure(f"{self.name}: still running after {timeout} s") from None
 
+    def stop(self, timeout):
+        """Asks it to end; the exit code, once its last line is here."""
+        self._signal_group(signal.SIGTERM)
+        code = self.wait(timeout)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended, timeout)
+        return code
+
     def kill(self):
         """Ends it without a warning."""
         self._signal_group(signal.SIGKILL)
@@ -134,11 +142,11 @@ def fixture_server(name):
     return Process(f"fixture-server {name}", command, env={"RUST_LOG": "info"})
 
 
-def everything_server():
+def everything_server(port=0):
     return Process(
         "server-everything",
         [NODE, "--require", INTEROP / "loopback.cjs", EVERYTHING, "streamableHttp"],
-        env={"PORT": "0"},
+        env={"PORT": str(port)},
     )
 
 

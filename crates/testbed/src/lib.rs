@@ -1,6 +1,9 @@
 //! What Bowline is tested against. Development only; nothing here ships.
 
+pub mod client;
+pub mod counting;
 pub mod everything;
+pub mod faulty;
 pub mod haproxy;
 pub mod scripted;
 pub mod strict;

@@ -265,6 +265,13 @@ impl Pen {
 
 // === impl Scroll ===
 
+impl Scroll {
+    /// A body of what is sent here; it ends when the sender is dropped.
+    pub(crate) fn new(parts: mpsc::UnboundedReceiver<io::Result<Bytes>>) -> Self {
+        Self { parts }
+    }
+}
+
 impl Body for Scroll {
     type Data = Bytes;
     type Error = io::Error;

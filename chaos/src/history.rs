@@ -1,0 +1,218 @@
+//! What happened, in the order in which it was recorded.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::world::World;
+
+/// All calls, what they ran, and what was broken meanwhile. Times are from the beginning.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) calls: Vec<Call>,
+    /// Executions by key.
+    pub(crate) ran: HashMap<String, Vec<Ran>>,
+    pub(crate) faults: Vec<Fault>,
+    /// How long a call may take.
+    pub(crate) limit: Duration,
+    /// Listening sessions that heard nothing when all was well again.
+    pub(crate) deaf: Vec<usize>,
+    /// How many upstream sessions were opened.
+    pub(crate) initializes: u64,
+}
+
+/// One call of a client.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) session: usize,
+    pub(crate) kind: Kind,
+    /// Unlike any other call's.
+    pub(crate) key: String,
+    pub(crate) began: Duration,
+    pub(crate) ended: Duration,
+    pub(crate) outcome: Outcome,
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Ping,
+    List,
+    Resource,
+    Read,
+    StreamRead,
+    Bump,
+    Slow,
+    /// The GET stream: recorded when it ends, or carries what it must not.
+    Listen,
+}
+
+/// How a call ended, as its client saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With its own result.
+    Answered,
+    /// With -31001.
+    Unknown,
+    /// With another error: its status and code.
+    Refused(u16, Option<i64>),
+    /// With the 404 of a session that is not there.
+    Lost,
+    /// With something that belongs to another call, or not to this one alone.
+    Wrong(String),
+    /// Without an answer: the connection or stream ended.
+    Silent(String),
+    /// Not at all while the client waited.
+    Never,
+}
+
+/// One execution.
+#[derive(Debug, Clone)]
+pub(crate) struct Ran {
+    pub(crate) replica: String,
+    pub(crate) session: String,
+    pub(crate) at: Duration,
+}
+
+/// One thing that was broken.
+#[derive(Debug, Clone)]
+pub(crate) struct Fault {
+    pub(crate) at: Duration,
+    pub(crate) replica: usize,
+    /// Its kind, for counting.
+    pub(crate) kind: &'static str,
+    pub(crate) text: String,
+}
+
+/// Where it is all written down.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    origin: Instant,
+    calls: Mutex<Vec<Call>>,
+    faults: Mutex<Vec<Fault>>,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Ping,
+        Self::List,
+        Self::Resource,
+        Self::Read,
+        Self::StreamRead,
+        Self::Bump,
+        Self::Slow,
+        Self::Listen,
+    ];
+
+    /// Whether it may run twice.
+    pub(crate) fn is_safe(self) -> bool {
+        !matches!(self, Self::Bump | Self::Slow)
+    }
+
+    /// Whether it is a tool, whose executions are counted.
+    pub(crate) fn tool(self) -> Option<&'static str> {
+        match self {
+            Self::Read => Some("read"),
+            Self::StreamRead => Some("stream_read"),
+            Self::Bump => Some("bump"),
+            Self::Slow => Some("slow"),
+            Self::Ping | Self::List | Self::Resource | Self::Listen => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ping => "ping",
+            Self::List => "tools/list",
+            Self::Resource => "resources/read",
+            Self::Read => "read",
+            Self::StreamRead => "stream_read",
+            Self::Bump => "bump (unsafe)",
+            Self::Slow => "slow (unsafe)",
+            Self::Listen => "GET stream",
+        })
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(crate) fn took(&self) -> Duration {
+        self.ended.saturating_sub(self.began)
+    }
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            calls: Mutex::default(),
+            faults: Mutex::default(),
+        }
+    }
+
+    /// The time since the beginning.
+    pub(crate) fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    pub(crate) fn call(&self, call: Call) {
+        self.calls.lock().push(call);
+    }
+
+    pub(crate) fn fault(&self, replica: usize, kind: &'static str, text: String) {
+        let at = self.now();
+        self.faults.lock().push(Fault {
+            at,
+            replica,
+            kind,
+            text,
+        });
+    }
+
+    /// How many faults there were.
+    pub(crate) fn faults(&self) -> usize {
+        self.faults.lock().len()
+    }
+
+    /// Looks at the calls after the first `seen`; how many there are now.
+    pub(crate) fn since(&self, seen: usize, mut look: impl FnMut(&Call)) -> usize {
+        let calls = self.calls.lock();
+        calls[seen..].iter().for_each(&mut look);
+        calls.len()
+    }
+
+    /// Everything, with what the replicas counted.
+    pub(crate) fn history(&self, world: &World, limit: Duration, deaf: Vec<usize>) -> History {
+        let all = world.tally.all().into_iter();
+        let ran = all.map(|(key, executions)| {
+            let ran = executions.into_iter().map(|one| Ran {
+                replica: one.replica,
+                session: one.session,
+                at: one.at.saturating_duration_since(self.origin),
+            });
+            (key, ran.collect())
+        });
+        History {
+            calls: self.calls.lock().clone(),
+            ran: ran.collect(),
+            faults: self.faults.lock().clone(),
+            limit,
+            deaf,
+            initializes: world
+                .replicas
+                .iter()
+                .map(|one| one.server.initializes())
+                .sum(),
+        }
+    }
+}

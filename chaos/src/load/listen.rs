@@ -1,0 +1,149 @@
+//! Sessions that listen on their GET stream all the while.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_testbed::client::Client;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::history::{Call, Kind, Outcome, Recorder};
+use crate::world::World;
+
+/// One session in so many listens.
+const ONE_IN: usize = 4;
+/// How long a restored stream may take to be heard, and how often its server speaks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_millis(200);
+/// How long a client waits before it opens an ended stream again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The sessions that listen. They stop when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    sessions: BTreeSet<usize>,
+    /// Who has heard from its server since all is well.
+    heard: Arc<Mutex<BTreeSet<usize>>>,
+    _tasks: JoinSet<()>,
+}
+
+/// What a session's client calls itself, by which its server knows whom it speaks to.
+pub(super) fn name(session: usize) -> String {
+    format!("chaos {session}")
+}
+
+impl Listeners {
+    /// Has some of these sessions listen.
+    pub(crate) fn start(clients: &[Client], recorder: &Arc<Recorder>) -> Self {
+        let heard = Arc::<Mutex<BTreeSet<usize>>>::default();
+        let mut tasks = JoinSet::new();
+        let mut sessions = BTreeSet::new();
+        for (session, client) in clients.iter().enumerate().step_by(ONE_IN) {
+            sessions.insert(session);
+            let (heard, recorder) = (Arc::clone(&heard), Arc::clone(recorder));
+            tasks.spawn(listen(session, client.twin(), heard, recorder));
+        }
+        Self {
+            sessions,
+            heard,
+            _tasks: tasks,
+        }
+    }
+
+    /// Has every server speak to every session; the listening ones that do not hear it.
+    pub(crate) async fn deaf(&self, world: &World) -> Vec<usize> {
+        self.heard.lock().clear();
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until && *self.heard.lock() != self.sessions {
+            speak(world);
+            sleep(EVERY).await;
+        }
+        let heard = self.heard.lock();
+        self.sessions.difference(&heard).copied().collect()
+    }
+}
+
+/// Every replica tells every session its own name.
+pub(crate) fn speak(world: &World) {
+    for replica in &world.replicas {
+        replica.server.emit_to_each(|session| {
+            let name = &session.parameters["clientInfo"]["name"];
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": name}})
+        });
+    }
+}
+
+/// Listens for ever, on one stream after the other.
+async fn listen(
+    session: usize,
+    client: Client,
+    heard: Arc<Mutex<BTreeSet<usize>>>,
+    recorder: Arc<Recorder>,
+) {
+    let record = |outcome| {
+        let now = recorder.now();
+        recorder.call(Call {
+            session,
+            kind: Kind::Listen,
+            key: format!("s{session}.get"),
+            began: now,
+            ended: now,
+            outcome,
+        });
+    };
+    loop {
+        let mut connection = client.twin();
+        match connection.listen(None).await {
+            Err(error) => record(Outcome::Silent(error.to_string())),
+            Ok(events) if events.head.status == 404 => {
+                record(Outcome::Lost);
+                // Its session stays lost, and the lanes do not share their new ones.
+                return;
+            }
+            Ok(events) if events.head.status != 200 => {
+                record(Outcome::Refused(events.head.status.as_u16(), None));
+            }
+            Ok(mut events) => loop {
+                match events.next().await {
+                    // A clean end is the server's choice.
+                    Ok(None) => break record(Outcome::Answered),
+                    Err(error) => break record(Outcome::Silent(error.to_string())),
+                    Ok(Some(event)) if is_own(session, &event.message) => {
+                        heard.lock().insert(session);
+                    }
+                    Ok(Some(event)) => record(Outcome::Wrong(event.message.to_string())),
+                }
+            },
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// Whether a session may be told this: nothing at all, its own name, or that a list has changed.
+fn is_own(session: usize, message: &Value) -> bool {
+    let method = message["method"].as_str().unwrap_or_default();
+    message.is_null()
+        || message["params"]["data"] == name(session)
+        || method.ends_with("/list_changed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_name_is_a_sessions_to_hear() {
+        let told =
+            |name: &str| json!({"method": "notifications/message", "params": {"data": name}});
+        assert!(is_own(3, &told("chaos 3")));
+        assert!(!is_own(3, &told("chaos 4")));
+        assert!(is_own(
+            3,
+            &json!({"method": "notifications/tools/list_changed"})
+        ));
+        assert!(!is_own(3, &json!({"id": 1, "result": {}})));
+    }
+}

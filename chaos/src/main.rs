@@ -1,0 +1,109 @@
+//! Chaos: replicas that die, forget and stutter under a running gateway, sessions that call all the
+//! while, and a checker that proves from the recorded history what the gateway promises.
+//!
+//! See `docs/reliability.md`.
+
+#![expect(clippy::print_stdout, reason = "this command reports to people")]
+
+mod checker;
+mod faults;
+mod gateway;
+mod history;
+mod load;
+mod report;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::time::Instant;
+
+use self::gateway::Gateway;
+use self::history::{History, Recorder};
+use self::load::listen::Listeners;
+use self::world::World;
+
+/// How long after its budget an answer may come on a busy machine.
+const MARGIN: Duration = Duration::from_secs(5);
+/// How long what is under way in the proxies may take to run.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Breaks everything under a running gateway and checks its promises.
+#[derive(Debug, Clone, Parser)]
+struct Arguments {
+    /// Where all that is random comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long to break things
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The gateway's command; otherwise the `bowline` beside this one
+    #[arg(long)]
+    gateway: Option<PathBuf>,
+    /// Have a gateway that was built with planted bugs replay everything: the checker must notice
+    #[arg(long)]
+    replay_everything: bool,
+    /// How many sessions call
+    #[arg(long, default_value_t = 100)]
+    sessions: usize,
+    /// How many replicas there are
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..))]
+    replicas: u8,
+    /// The longest pause between two calls of a session, in milliseconds
+    #[arg(long, default_value_t = 400)]
+    pause: u64,
+    /// The gateway's budget for a call, in seconds
+    #[arg(long, default_value_t = 30)]
+    budget: u64,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    println!(
+        "chaos: seed {}, {} s, {} sessions, {} replicas",
+        arguments.seed, arguments.seconds, arguments.sessions, arguments.replicas
+    );
+    let history = run(&arguments).await?;
+    let violations = checker::check(&history);
+    report::table(&history);
+    report::violations(&history, &violations);
+    println!(
+        "chaos: seed {}: {} calls, {} faults, {} violations",
+        arguments.seed,
+        history.calls.len(),
+        history.faults.len(),
+        violations.len()
+    );
+    Ok(if violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<History> {
+    let world = World::start(usize::from(arguments.replicas)).await?;
+    let gateway = Gateway::start(arguments, &world.urls()).await?;
+    println!("chaos: the gateway's log is {}", gateway.log().display());
+    let recorder = Arc::new(Recorder::new());
+    let sessions = load::open(arguments, gateway.url(), &recorder).await?;
+    let limit = Duration::from_secs(arguments.budget) + MARGIN;
+    let until = Instant::now() + Duration::from_secs(arguments.seconds);
+    let listeners = Listeners::start(&sessions, &recorder);
+    let calling = load::call(arguments, &sessions, &recorder, until, limit);
+    let breaking = faults::storm(arguments, &world, &recorder, until);
+    let both = async { tokio::join!(calling, breaking) };
+    tokio::select! {
+        (_, broken) = both => broken?,
+        never = report::progress(&recorder) => match never {},
+    }
+    tokio::time::sleep(SETTLE).await;
+    let deaf = listeners.deaf(&world).await;
+    drop(listeners);
+    gateway.stop().await?;
+    Ok(recorder.history(&world, limit, deaf))
+}

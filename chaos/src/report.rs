@@ -1,0 +1,203 @@
+//! What people read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crate::checker::{Evidence, Promise, Violation};
+use crate::history::{Call, History, Kind, Outcome, Recorder};
+
+/// How often progress is told.
+const EVERY: Duration = Duration::from_secs(5);
+/// How many violations of one promise are told in full.
+const IN_FULL: usize = 8;
+/// How long before a call what was broken may matter to it.
+const BEFORE: Duration = Duration::from_millis(500);
+
+/// Calls by how they ended.
+#[derive(Debug, Default)]
+struct Counts {
+    answered: usize,
+    unknown: usize,
+    refused: usize,
+    lost: usize,
+    other: usize,
+}
+
+/// Tells how it goes, for ever.
+pub(crate) async fn progress(recorder: &Recorder) -> Infallible {
+    let mut seen = 0;
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let mut counts = Counts::default();
+        let before = seen;
+        seen = recorder.since(seen, |call| counts.add(call));
+        println!(
+            "{:>5} s  {:>6} calls: {counts}; {} faults so far",
+            recorder.now().as_secs(),
+            seen - before,
+            recorder.faults(),
+        );
+    }
+}
+
+/// The last word on every kind of call.
+pub(crate) fn table(history: &History) {
+    println!();
+    println!(
+        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>7}{:>10}{:>10}{:>10}",
+        "call",
+        "calls",
+        "answered",
+        "-31001",
+        "refused",
+        "lost",
+        "other",
+        "p50 ms",
+        "p99 ms",
+        "max ms"
+    );
+    for kind in Kind::ALL {
+        let calls: Vec<_> = history
+            .calls
+            .iter()
+            .filter(|call| call.kind == kind)
+            .collect();
+        let mut counts = Counts::default();
+        calls.iter().for_each(|call| counts.add(call));
+        let mut times: Vec<_> = calls.iter().map(|call| call.took()).collect();
+        times.sort_unstable();
+        let quantile = |share: f64| {
+            let place = (times.len() as f64 * share) as usize;
+            let time = times.get(place).or(times.last());
+            time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+        };
+        println!(
+            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>7}{:>10.1}{:>10.1}{:>10.1}",
+            calls.len(),
+            counts.answered,
+            counts.unknown,
+            counts.refused,
+            counts.lost,
+            counts.other,
+            quantile(0.5),
+            quantile(0.99),
+            quantile(1.0),
+        );
+    }
+    let mut kinds = BTreeMap::<_, usize>::new();
+    for fault in &history.faults {
+        *kinds.entry(fault.kind).or_default() += 1;
+    }
+    let faults: Vec<_> = kinds
+        .iter()
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
+    println!("faults: {}", faults.join(", "));
+    println!("upstream sessions opened: {}", history.initializes);
+    println!();
+}
+
+/// Which promises were broken how often, and the first of each in full.
+pub(crate) fn violations(history: &History, violations: &[Violation]) {
+    let mut by_promise = BTreeMap::<Promise, Vec<&Call>>::new();
+    for violation in violations {
+        if let Evidence::Call(place) = violation.shown_by {
+            let call = &history.calls[place];
+            by_promise.entry(violation.promise).or_default().push(call);
+        }
+    }
+    if !history.deaf.is_empty() {
+        let (count, promise) = (history.deaf.len(), Promise::Heard);
+        println!(
+            "VIOLATED {count} times: {promise}: sessions {:?}",
+            history.deaf
+        );
+    }
+    for (promise, calls) in by_promise {
+        println!("VIOLATED {} times: {promise}", calls.len());
+        for (outcome, count) in outcomes(&calls) {
+            println!("    {count:>6} x {outcome}");
+        }
+        for call in first_of_each(&calls) {
+            for line in minimal(history, call) {
+                println!("    {line}");
+            }
+            println!();
+        }
+    }
+}
+
+fn outcomes(calls: &[&Call]) -> BTreeMap<String, usize> {
+    let mut outcomes = BTreeMap::new();
+    for call in calls {
+        *outcomes.entry(sort(call)).or_default() += 1;
+    }
+    outcomes
+}
+
+/// Kind and outcome, without what differs from call to call.
+fn sort(call: &Call) -> String {
+    match &call.outcome {
+        Outcome::Wrong(_) => format!("{}: Wrong", call.kind),
+        other => format!("{}: {other:?}", call.kind),
+    }
+}
+
+/// The first call of each sort.
+fn first_of_each<'a>(calls: &[&'a Call]) -> Vec<&'a Call> {
+    let mut seen = BTreeSet::new();
+    let firsts = calls.iter().filter(|call| seen.insert(sort(call)));
+    firsts.take(IN_FULL).copied().collect()
+}
+
+/// All that matters to one call, in the order of time.
+fn minimal(history: &History, call: &Call) -> Vec<String> {
+    let ran = history.ran.get(&call.key).map_or(&[][..], Vec::as_slice);
+    let mut lines = vec![
+        (
+            call.began,
+            format!(
+                "session {} calls {} with key {}",
+                call.session, call.kind, call.key
+            ),
+        ),
+        (call.ended, format!("{:?}", call.outcome)),
+    ];
+    lines.extend(ran.iter().map(|ran| {
+        let text = format!("runs on {} in its session {}", ran.replica, ran.session);
+        (ran.at, text)
+    }));
+    let from = call.began.saturating_sub(BEFORE);
+    let meanwhile = history
+        .faults
+        .iter()
+        .filter(|fault| (from..=call.ended).contains(&fault.at));
+    lines.extend(meanwhile.map(|fault| (fault.at, format!("r{}: {}", fault.replica, fault.text))));
+    lines.sort_by_key(|(at, _)| *at);
+    let told = lines.into_iter();
+    told.map(|(at, text)| format!("{:>9.3} s  {text}", at.as_secs_f64()))
+        .collect()
+}
+
+impl Counts {
+    fn add(&mut self, call: &Call) {
+        match call.outcome {
+            Outcome::Answered => self.answered += 1,
+            Outcome::Unknown => self.unknown += 1,
+            Outcome::Refused(..) => self.refused += 1,
+            Outcome::Lost => self.lost += 1,
+            Outcome::Wrong(_) | Outcome::Silent(_) | Outcome::Never => self.other += 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} answered, {} -31001, {} refused, {} lost, {} other",
+            self.answered, self.unknown, self.refused, self.lost, self.other
+        )
+    }
+}

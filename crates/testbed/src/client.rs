@@ -1,0 +1,375 @@
+//! A client of one MCP session that says exactly what it is told and reads everything that comes.
+//!
+//! It depends on nothing of the gateway's, so it can judge it.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_util::task::TaskTracker;
+
+const SESSION_ID: &str = "mcp-session-id";
+/// The revision that it asks for.
+pub const VERSION: &str = "2025-11-25";
+
+/// A client with one connection, kept while it lasts.
+#[derive(Debug)]
+pub struct Client {
+    /// What it calls itself in `clientInfo`.
+    name: String,
+    address: SocketAddr,
+    url: Uri,
+    session: Option<HeaderValue>,
+    connection: Option<SendRequest<Full<Bytes>>>,
+    tasks: TaskTracker,
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// The messages in it: one, or one for every event.
+    pub messages: Vec<Value>,
+    /// The ids of its events.
+    pub event_ids: Vec<String>,
+    /// Why it ended too early, if it did.
+    pub cut: Option<String>,
+    /// What it said, if that was no message.
+    pub text: String,
+}
+
+/// A stream of events that is being read.
+#[derive(Debug)]
+pub struct Events {
+    /// The answer's head.
+    pub head: http::response::Parts,
+    body: Incoming,
+    pending: String,
+}
+
+/// One event.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Event {
+    /// Its id.
+    pub id: Option<String>,
+    /// Its message; null when it carries none.
+    pub message: Value,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client of this URL, whose host must be an address.
+    ///
+    /// # Errors
+    ///
+    /// When it is not.
+    pub fn new(url: &str) -> anyhow::Result<Self> {
+        let url: Uri = url.parse()?;
+        let host = url.authority().context("no host")?.as_str();
+        Ok(Self {
+            name: "testbed".to_owned(),
+            address: host.parse()?,
+            url,
+            session: None,
+            connection: None,
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// A client in the same session with a connection of its own.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            address: self.address,
+            url: self.url.clone(),
+            session: self.session.clone(),
+            connection: None,
+            tasks: self.tasks.clone(),
+        }
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_ref().and_then(|id| id.to_str().ok())
+    }
+
+    /// Opens a session: `initialize` and, if that is answered well, `notifications/initialized`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks.
+    pub async fn open(&mut self) -> anyhow::Result<Answer> {
+        self.session = None;
+        let initialize = json!({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": {
+            "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": self.name, "version": "1"},
+        }});
+        let answer = self.send(&initialize).await?;
+        self.session = answer.headers.get(SESSION_ID).cloned();
+        if answer.status == 200 {
+            let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            self.send(&initialized).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Sends a message and reads all that answers it.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks before the answer's head has come.
+    pub async fn send(&mut self, message: &Value) -> anyhow::Result<Answer> {
+        let request = self.request(Method::POST, &[], message.to_string())?;
+        let mut events = Events::new(self.exchange(request).await?);
+        Ok(events.read().await)
+    }
+
+    /// Calls a tool with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`].
+    pub async fn call(
+        &mut self,
+        id: impl Into<Value>,
+        tool: &str,
+        arguments: &Value,
+    ) -> anyhow::Result<Answer> {
+        let parameters = json!({"name": tool, "arguments": arguments});
+        self.send(
+            &json!({"jsonrpc": "2.0", "id": id.into(), "method": "tools/call", "params": parameters}),
+        )
+        .await
+    }
+
+    /// Opens the GET stream, or resumes a stream after this event. It uses the connection up.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks.
+    pub async fn listen(&mut self, after: Option<&str>) -> anyhow::Result<Events> {
+        let after: Vec<_> = after
+            .iter()
+            .map(|after| ("last-event-id", *after))
+            .collect();
+        let request = self.request(Method::GET, &after, String::new())?;
+        let response = self.exchange(request).await?;
+        self.connection = None;
+        Ok(Events::new(response))
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks.
+    pub async fn delete(&mut self) -> anyhow::Result<Answer> {
+        let request = self.request(Method::DELETE, &[], String::new())?;
+        let mut events = Events::new(self.exchange(request).await?);
+        Ok(events.read().await)
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        headers: &[(&'static str, &str)],
+        body: String,
+    ) -> anyhow::Result<Request<Full<Bytes>>> {
+        let mut request = Request::new(Full::new(body.into()));
+        *request.uri_mut() = self.url.path().parse()?;
+        let host = self.url.authority().map_or("", |host| host.as_str());
+        let all = request.headers_mut();
+        all.insert(HOST, HeaderValue::from_str(host)?);
+        let both = "application/json, text/event-stream";
+        all.insert(ACCEPT, HeaderValue::from_static(both));
+        if method == Method::POST {
+            all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(session) = &self.session {
+            all.insert(SESSION_ID, session.clone());
+            all.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
+        }
+        for (name, value) in headers {
+            all.insert(*name, HeaderValue::from_str(value)?);
+        }
+        *request.method_mut() = method;
+        Ok(request)
+    }
+
+    /// Sends a request, on a new connection if the old one ended before it was sent.
+    async fn exchange(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> anyhow::Result<Response<Incoming>> {
+        if let Some(mut connection) = self.connection.take()
+            && connection.ready().await.is_ok()
+        {
+            match connection.try_send_request(request).await {
+                Ok(response) => {
+                    self.connection = Some(connection);
+                    return Ok(response);
+                }
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed.into_error().into()),
+                },
+            }
+        }
+        #[expect(clippy::disallowed_methods, reason = "this is not the gateway")]
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let (mut connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
+        self.tasks.spawn(async move {
+            // Whoever waits for an answer hears of it.
+            _ = driver.await;
+        });
+        let response = connection.send_request(request).await?;
+        self.connection = Some(connection);
+        Ok(response)
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The message that answers the request of this id, if there is exactly one.
+    #[must_use]
+    pub fn to(&self, id: &Value) -> Option<&Value> {
+        let answers = |message: &&Value| message.get("method").is_none() && message["id"] == *id;
+        let mut found = self.messages.iter().filter(answers);
+        let first = found.next();
+        if found.next().is_some() { None } else { first }
+    }
+
+    /// The JSON-RPC error code of the first message.
+    #[must_use]
+    pub fn code(&self) -> Option<i64> {
+        self.messages.first()?["error"]["code"].as_i64()
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    fn new(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self {
+            head,
+            body,
+            pending: String::new(),
+        }
+    }
+
+    /// The next event; `None` at a clean end.
+    ///
+    /// # Errors
+    ///
+    /// When the stream is cut.
+    pub async fn next(&mut self) -> Result<Option<Event>, hyper::Error> {
+        loop {
+            if let Some(end) = self.pending.find("\n\n") {
+                let event: String = self.pending.drain(..end + 2).collect();
+                return Ok(Some(Event::new(&event)));
+            }
+            if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn more(&mut self) -> Result<bool, hyper::Error> {
+        let Some(frame) = self.body.frame().await else {
+            return Ok(false);
+        };
+        if let Ok(data) = frame?.into_data() {
+            let text = String::from_utf8_lossy(&data).replace('\r', "");
+            self.pending.push_str(&text);
+        }
+        Ok(true)
+    }
+
+    /// Reads to the end, whatever it is.
+    async fn read(&mut self) -> Answer {
+        let mut answer = Answer {
+            status: self.head.status,
+            headers: self.head.headers.clone(),
+            messages: Vec::new(),
+            event_ids: Vec::new(),
+            cut: None,
+            text: String::new(),
+        };
+        let content_type = self.head.headers.get(CONTENT_TYPE);
+        if content_type.is_some_and(|content_type| content_type == "text/event-stream") {
+            loop {
+                match self.next().await {
+                    Ok(Some(event)) => {
+                        answer.event_ids.extend(event.id);
+                        if !event.message.is_null() {
+                            answer.messages.push(event.message);
+                        }
+                    }
+                    Ok(None) => return answer,
+                    Err(error) => {
+                        answer.cut = Some(error.to_string());
+                        return answer;
+                    }
+                }
+            }
+        }
+        loop {
+            match self.more().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    answer.cut = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        match serde_json::from_str(&self.pending) {
+            Ok(message) => answer.messages.push(message),
+            Err(_) => answer.text = std::mem::take(&mut self.pending),
+        }
+        answer
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn new(text: &str) -> Self {
+        let mut event = Self::default();
+        let mut data = String::new();
+        for line in text.lines() {
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "id" => event.id = Some(value.to_owned()),
+                "data" => data += value,
+                _ => {}
+            }
+        }
+        event.message = serde_json::from_str(&data).unwrap_or_default();
+        event
+    }
+}

@@ -1,0 +1,231 @@
+//! A small stateful MCP server that counts: what ran how often, for whom, and what it was told.
+//!
+//! Sessions live in its memory. It can forget them, die without a word, and come back on the same
+//! port. Several replicas share a [`Tally`] of executions, by the `key` argument of each call, so
+//! that "at most once" can be asserted over all of them. It depends on nothing of the gateway's.
+
+mod serve;
+mod session;
+mod stream;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+pub use self::session::Session;
+use self::session::Sessions;
+pub use self::tally::{Execution, Tally};
+use crate::faulty::{Canned, Port};
+
+/// One replica.
+#[derive(Debug)]
+pub struct Counting {
+    port: Port,
+    replica: Arc<Replica>,
+    listening: Mutex<Option<AbortOnDropHandle<()>>>,
+    life: Mutex<Life>,
+}
+
+/// What a replica says, for tests that want it said otherwise. It survives a death.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The version that it answers to `initialize`; otherwise the one that it is asked for.
+    pub version: Option<String>,
+    /// Its capabilities.
+    pub capabilities: Value,
+    /// What a request in an unknown session gets.
+    pub lost: Canned,
+}
+
+#[derive(Debug)]
+struct Replica {
+    name: String,
+    tally: Tally,
+    settings: Mutex<Settings>,
+    sessions: Sessions,
+    initializes: AtomicU64,
+    deletes: AtomicU64,
+    strays: AtomicU64,
+}
+
+/// Everything between two deaths.
+#[derive(Debug, Clone, Default)]
+struct Life {
+    over: CancellationToken,
+    tasks: TaskTracker,
+}
+
+// === impl Counting ===
+
+impl Counting {
+    /// A replica on a free loopback port. Its name is part of the session ids that it issues.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port.
+    pub async fn start(name: &str, tally: &Tally) -> io::Result<Self> {
+        let counting = Self {
+            port: Port::reserve()?,
+            replica: Arc::new(Replica {
+                name: name.to_owned(),
+                tally: tally.clone(),
+                settings: Mutex::default(),
+                sessions: Sessions::default(),
+                initializes: AtomicU64::new(0),
+                deletes: AtomicU64::new(0),
+                strays: AtomicU64::new(0),
+            }),
+            listening: Mutex::default(),
+            life: Mutex::default(),
+        };
+        counting.come_back()?;
+        Ok(counting)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.replica.name
+    }
+
+    /// Where it listens, also while it is dead.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Its MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address())
+    }
+
+    /// Changes what it says.
+    pub fn settings(&self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.replica.settings.lock());
+    }
+
+    /// Forgets every session and lives on. What is running runs on.
+    pub fn forget_sessions(&self) {
+        self.replica.sessions.forget();
+    }
+
+    /// Dies: the listener closes, every connection is reset, whatever runs stops, all sessions are
+    /// gone. All of that has happened when this returns.
+    pub async fn die(&self) {
+        let listening = self.listening.lock().take();
+        if let Some(listening) = listening {
+            listening.abort();
+            _ = listening.await;
+        }
+        let life = std::mem::take(&mut *self.life.lock());
+        life.over.cancel();
+        life.tasks.close();
+        life.tasks.wait().await;
+        self.replica.sessions.forget();
+    }
+
+    /// Lives again, on the same port.
+    ///
+    /// # Errors
+    ///
+    /// When the port cannot be had.
+    pub fn come_back(&self) -> io::Result<()> {
+        let mut listening = self.listening.lock();
+        if listening.is_none() {
+            let life = self.life.lock().clone();
+            let accepting = accept(self.port.listen()?, Arc::clone(&self.replica), life);
+            let task = TaskTracker::new().spawn(accepting);
+            *listening = Some(AbortOnDropHandle::new(task));
+        }
+        Ok(())
+    }
+
+    /// How many sessions were opened, over all its lives.
+    #[must_use]
+    pub fn initializes(&self) -> u64 {
+        self.replica.initializes.load(Ordering::Relaxed)
+    }
+
+    /// How many known sessions were ended by a DELETE.
+    #[must_use]
+    pub fn deletes(&self) -> u64 {
+        self.replica.deletes.load(Ordering::Relaxed)
+    }
+
+    /// How many requests came in unknown sessions.
+    #[must_use]
+    pub fn strays(&self) -> u64 {
+        self.replica.strays.load(Ordering::Relaxed)
+    }
+
+    /// The sessions that it knows, the oldest first.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Session> {
+        self.replica.sessions.all()
+    }
+
+    /// Sends a message on the GET stream of every session.
+    pub fn emit(&self, message: &Value) {
+        self.emit_to_each(|_| message.clone());
+    }
+
+    /// Sends every session a message of its own on its GET stream.
+    pub fn emit_to_each(&self, message: impl Fn(&Session) -> Value) {
+        self.replica.sessions.emit(message);
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.life.lock().over.cancel();
+    }
+}
+
+async fn accept(listener: TcpListener, replica: Arc<Replica>, life: Life) {
+    while let Ok((stream, _)) = listener.accept().await {
+        _ = stream.set_nodelay(true);
+        let serving = connection(stream, Arc::clone(&replica), life.clone());
+        life.tasks.spawn(serving);
+    }
+}
+
+async fn connection(stream: TcpStream, replica: Arc<Replica>, life: Life) {
+    let service = service_fn(|request| serve::serve(request, Arc::clone(&replica), life.clone()));
+    let mut serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        // A broken connection is part of the game.
+        _ = &mut serving => {}
+        () = life.over.cancelled() => {
+            let stream = serving.into_parts().io.into_inner();
+            _ = stream.set_zero_linger();
+        }
+    }
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        let unknown = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}});
+        Self {
+            version: None,
+            capabilities: json!({"tools": {}, "resources": {"subscribe": true}, "logging": {}}),
+            lost: Canned::json(404, &unknown.to_string()),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! One request to a replica.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::stream::Stream;
+use super::tools::{self, Call, Manner};
+use super::{Life, Replica};
+use crate::scripted::Scroll;
+
+const SESSION_ID: &str = "mcp-session-id";
+const MAX_BODY: usize = 1 << 20;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) async fn serve(
+    request: Request<Incoming>,
+    replica: Arc<Replica>,
+    life: Life,
+) -> Result<Response<Scroll>, Failure> {
+    let (head, body) = request.into_parts();
+    #[expect(clippy::disallowed_methods, reason = "bounded")]
+    let body = Limited::new(body, MAX_BODY).collect().await?.to_bytes();
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let method = match head.method {
+        Method::POST => message["method"].as_str().unwrap_or("a response"),
+        ref other => other.as_str(),
+    };
+    if method == "initialize" {
+        return Ok(replica.initialize(&message));
+    }
+    let Some(session) = header(SESSION_ID) else {
+        return Ok(plain(StatusCode::BAD_REQUEST, "no session id"));
+    };
+    if !replica.sessions.note(session, method) {
+        replica.strays.fetch_add(1, Ordering::Relaxed);
+        return Ok(replica.lost(&message));
+    }
+    Ok(match head.method {
+        Method::POST => replica.post(session, &message, &life),
+        Method::GET => replica.get(session, header("last-event-id"), &life),
+        Method::DELETE => {
+            replica.sessions.end(session);
+            replica.deletes.fetch_add(1, Ordering::Relaxed);
+            plain(StatusCode::OK, "")
+        }
+        _ => plain(StatusCode::METHOD_NOT_ALLOWED, ""),
+    })
+}
+
+impl Replica {
+    fn initialize(&self, message: &Value) -> Response<Scroll> {
+        self.initializes.fetch_add(1, Ordering::Relaxed);
+        let parameters = message["params"].clone();
+        let settings = self.settings.lock().clone();
+        let version = settings.version.map_or_else(
+            || parameters["protocolVersion"].clone(),
+            |version| version.into(),
+        );
+        let id = self.sessions.open(&self.name, parameters);
+        let mut response = result(
+            message,
+            &json!({
+                "protocolVersion": version,
+                "capabilities": settings.capabilities,
+                "serverInfo": {"name": "counting", "version": "1"},
+            }),
+        );
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(SESSION_ID, id);
+        }
+        response
+    }
+
+    fn lost(&self, message: &Value) -> Response<Scroll> {
+        let lost = self.settings.lock().lost.clone();
+        let body = lost.body.replace("$id", &message["id"].to_string());
+        let mut response = plain(StatusCode::NOT_FOUND, &body);
+        *response.status_mut() = StatusCode::from_u16(lost.status).unwrap_or_default();
+        for (name, value) in &lost.headers {
+            if let (Ok(name), Ok(value)) = (
+                name.parse::<http::HeaderName>(),
+                HeaderValue::from_str(value),
+            ) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+
+    fn post(self: Arc<Self>, session: &str, message: &Value, life: &Life) -> Response<Scroll> {
+        let method = message["method"].as_str().unwrap_or_default();
+        let parameters = &message["params"];
+        if message.get("id").is_none() || method.is_empty() {
+            if method == "notifications/initialized" {
+                self.sessions
+                    .change(session, |session| session.initialized = true);
+            }
+            return plain(StatusCode::ACCEPTED, "");
+        }
+        let uri = || parameters["uri"].as_str().unwrap_or_default().to_owned();
+        match method {
+            "ping" => {}
+            "tools/list" => return result(message, &tools::listing()),
+            "tools/call" => return self.call(session, message, life),
+            "prompts/list" => return result(message, &json!({"prompts": []})),
+            "resources/list" => return result(message, &json!({"resources": []})),
+            "resources/read" => {
+                let contents = json!({"contents": [{"uri": uri(), "text": uri()}]});
+                return result(message, &contents);
+            }
+            "resources/subscribe" => self.sessions.change(session, |session| {
+                session.subscriptions.insert(uri());
+            }),
+            "resources/unsubscribe" => self.sessions.change(session, |session| {
+                session.subscriptions.remove(&uri());
+            }),
+            "logging/setLevel" => {
+                let level = parameters["level"].as_str().map(ToOwned::to_owned);
+                self.sessions
+                    .change(session, |session| session.log_level = level);
+            }
+            _ => return error(message, -32601, "no such method"),
+        }
+        result(message, &json!({}))
+    }
+
+    fn call(self: Arc<Self>, session: &str, message: &Value, life: &Life) -> Response<Scroll> {
+        let call = Call::new(message);
+        let with_ids = match call.manner() {
+            None => return error(message, -32602, "no such tool"),
+            Some(Manner::Plain) => return answer(&call.run(&self, session)),
+            Some(Manner::Stream { with_ids }) => with_ids,
+        };
+        let Some(stream) = self.sessions.stream(session, with_ids) else {
+            // Forgotten a moment ago.
+            return self.lost(message);
+        };
+        if with_ids {
+            stream.prime();
+        }
+        let running = call.run_slowly(self, session.to_owned(), Arc::clone(&stream));
+        // The client may leave; only a death stops it.
+        spawn(life, running);
+        events(stream, 0, life)
+    }
+
+    fn get(&self, session: &str, after: Option<&str>, life: &Life) -> Response<Scroll> {
+        match self.sessions.listen(session, after) {
+            Some((stream, place)) => events(stream, place, life),
+            None => plain(StatusCode::BAD_REQUEST, "no such event"),
+        }
+    }
+}
+
+fn spawn(life: &Life, running: impl Future<Output = ()> + Send + 'static) {
+    let over = life.over.clone();
+    life.tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            () = over.cancelled() => {}
+            () = running => {}
+        }
+    });
+}
+
+fn events(stream: Arc<Stream>, from: usize, life: &Life) -> Response<Scroll> {
+    let mut response = Response::new(stream.body(from, life));
+    let events = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert("content-type", events);
+    response
+}
+
+fn result(message: &Value, result: &Value) -> Response<Scroll> {
+    answer(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+}
+
+fn error(message: &Value, code: i64, text: &str) -> Response<Scroll> {
+    answer(
+        &json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}}),
+    )
+}
+
+fn answer(message: &Value) -> Response<Scroll> {
+    let mut response = plain(StatusCode::OK, &message.to_string());
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", json);
+    response
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Scroll> {
+    let (parts, body) = mpsc::unbounded_channel();
+    drop(parts.send(Ok(text.to_owned().into())));
+    let mut response = Response::new(Scroll::new(body));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert("content-length", text.len().into());
+    response
+}

@@ -1,0 +1,148 @@
+//! What a replica remembers of its sessions.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::stream::Stream;
+
+/// How many of a session's methods are kept.
+const METHODS: usize = 64;
+
+/// What was said in a session.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    /// Its id.
+    pub id: String,
+    /// The parameters of its `initialize`.
+    pub parameters: Value,
+    /// Whether `notifications/initialized` came.
+    pub initialized: bool,
+    /// The log level that was set.
+    pub log_level: Option<String>,
+    /// The resources that are subscribed.
+    pub subscriptions: BTreeSet<String>,
+    /// How many GET streams were opened, resumed ones included.
+    pub listens: usize,
+    /// The first methods that came, in order (`GET` and `DELETE` for what has no message).
+    pub methods: Vec<String>,
+}
+
+/// All sessions of one life, by the order of their birth.
+#[derive(Debug, Default)]
+pub(super) struct Sessions(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Never reset, so that an id is never issued twice.
+    born: u64,
+    known: BTreeMap<u64, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    session: Session,
+    streams: HashMap<u64, Arc<Stream>>,
+    next_stream: u64,
+}
+
+/// The number of the GET stream among a session's streams.
+const GET: u64 = 0;
+
+impl Sessions {
+    /// A new session; its id.
+    pub(super) fn open(&self, replica: &str, parameters: Value) -> String {
+        let mut table = self.0.lock();
+        table.born += 1;
+        let number = table.born;
+        let id = format!("{replica}-{number}");
+        let session = Session {
+            id: id.clone(),
+            parameters,
+            ..Session::default()
+        };
+        let known = Known {
+            session,
+            streams: HashMap::from([(GET, Stream::new(GET, true))]),
+            next_stream: GET + 1,
+        };
+        table.known.insert(number, known);
+        id
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.lock().known.clear();
+    }
+
+    pub(super) fn all(&self) -> Vec<Session> {
+        let table = self.0.lock();
+        let known = table.known.values();
+        known.map(|known| known.session.clone()).collect()
+    }
+
+    pub(super) fn emit(&self, message: impl Fn(&Session) -> Value) {
+        for known in self.0.lock().known.values() {
+            known.streams[&GET].write(&message(&known.session));
+        }
+    }
+
+    /// Notes a request; whether its session is known.
+    pub(super) fn note(&self, id: &str, method: &str) -> bool {
+        let noted = self.with(id, |known| {
+            if known.session.methods.len() < METHODS {
+                known.session.methods.push(method.to_owned());
+            }
+        });
+        noted.is_some()
+    }
+
+    /// Changes what is remembered of a session.
+    pub(super) fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
+        self.with(id, |known| change(&mut known.session));
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, id: &str) {
+        self.0
+            .lock()
+            .known
+            .retain(|_, known| known.session.id != id);
+    }
+
+    /// A new stream for the answer to a request.
+    pub(super) fn stream(&self, id: &str, with_ids: bool) -> Option<Arc<Stream>> {
+        self.with(id, |known| {
+            let stream = Stream::new(known.next_stream, with_ids);
+            if with_ids {
+                known.streams.insert(known.next_stream, Arc::clone(&stream));
+            }
+            known.next_stream += 1;
+            stream
+        })
+    }
+
+    /// The stream that a GET is about and the place to go on from.
+    pub(super) fn listen(&self, id: &str, after: Option<&str>) -> Option<(Arc<Stream>, usize)> {
+        self.with(id, |known| {
+            known.session.listens += 1;
+            let Some(after) = after else {
+                let stream = Arc::clone(&known.streams[&GET]);
+                let end = stream.len();
+                return Some((stream, end));
+            };
+            let (stream, place) = after.split_once('-')?;
+            let stream = known.streams.get(&stream.parse().ok()?)?;
+            let place: usize = place.parse().ok()?;
+            Some((Arc::clone(stream), place + 1))
+        })?
+    }
+
+    fn with<T>(&self, id: &str, change: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        let number = id.rsplit('-').next()?.parse().ok()?;
+        let mut table = self.0.lock();
+        let known = table.known.get_mut(&number)?;
+        (known.session.id == id).then(|| change(known))
+    }
+}

@@ -1,0 +1,108 @@
+//! A stream of events that is remembered, so that it can be resumed.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+
+use super::Life;
+use crate::scripted::Scroll;
+
+/// A stream of events. Whoever listens gets what was written after the place it names.
+#[derive(Debug)]
+pub(super) struct Stream {
+    number: u64,
+    /// Whether its events have ids. Without, nobody can resume it.
+    with_ids: bool,
+    written: watch::Sender<Written>,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    events: Vec<String>,
+    over: bool,
+}
+
+impl Stream {
+    pub(super) fn new(number: u64, with_ids: bool) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            with_ids,
+            written: watch::Sender::default(),
+        })
+    }
+
+    /// Writes an event that only carries an id to resume from.
+    pub(super) fn prime(&self) {
+        self.write_data("");
+    }
+
+    pub(super) fn write(&self, message: &Value) {
+        self.write_data(&message.to_string());
+    }
+
+    fn write_data(&self, data: &str) {
+        self.written.send_modify(|written| {
+            let place = written.events.len();
+            written.events.push(if self.with_ids {
+                format!("id: {}-{place}\ndata: {data}\n\n", self.number)
+            } else {
+                format!("data: {data}\n\n")
+            });
+        });
+    }
+
+    /// Nothing comes after this.
+    pub(super) fn finish(&self) {
+        self.written.send_modify(|written| written.over = true);
+    }
+
+    /// How many events there are.
+    pub(super) fn len(&self) -> usize {
+        self.written.borrow().events.len()
+    }
+
+    /// A body of all events from this place on, written by a task of this life.
+    pub(super) fn body(self: Arc<Self>, from: usize, life: &Life) -> Scroll {
+        let (parts, body) = mpsc::unbounded_channel();
+        let over = life.over.clone();
+        life.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = over.cancelled() => {
+                    // Without this the body would end as if it were whole.
+                    drop(parts.send(Err(io::ErrorKind::ConnectionReset.into())));
+                }
+                () = self.pump(from, &parts) => {}
+            }
+        });
+        Scroll::new(body)
+    }
+
+    async fn pump(&self, from: usize, parts: &mpsc::UnboundedSender<io::Result<Bytes>>) {
+        let mut reader = self.written.subscribe();
+        let mut place = from;
+        loop {
+            let (fresh, over) = {
+                let written = reader.borrow_and_update();
+                let fresh = written.events.get(place..).unwrap_or_default().to_vec();
+                (fresh, written.over)
+            };
+            for event in fresh {
+                place += 1;
+                if parts.send(Ok(event.into())).is_err() {
+                    return;
+                }
+            }
+            if over {
+                return;
+            }
+            tokio::select! {
+                changed = reader.changed() => if changed.is_err() { return },
+                () = parts.closed() => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A proxy that breaks what the test tells it to break, at an exact place.
+//!
+//! It stands before one upstream, on plain TCP, and understands just enough of HTTP/1.1 to know
+//! where a request and an answer end. What it does to a request is decided by [`Rule`]s; without
+//! any, everything passes byte by byte. Every rule counts, so that a test can wait for the fault
+//! to have happened instead of guessing.
+
+mod framing;
+mod port;
+mod relay;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+pub(crate) use self::port::Port;
+pub use self::rules::{Rule, When};
+use self::rules::{Rules, Times};
+
+/// What happens to a request.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// It is forwarded, and its answer comes back.
+    Pass,
+    /// The connection is reset; the upstream gets nothing of it.
+    ResetBefore,
+    /// The upstream gets all of it, then the connection is reset; nothing of the answer comes back.
+    ResetAfter,
+    /// Of the answer's body so many bytes come back, then the connection ends.
+    ///
+    /// Chunks' sizes are not counted. The end is a FIN, because a reset may swallow bytes that were
+    /// sent before it; to an HTTP client it is as unexpected. An answer that is shorter passes.
+    Cut(usize),
+    /// It is forwarded later.
+    Delay(Duration),
+    /// It is forwarded at once; the answer comes back later.
+    DelayAnswer(Duration),
+    /// This is answered; the upstream gets nothing of it.
+    Answer(Canned),
+}
+
+/// An answer that the proxy makes up.
+#[derive(Debug, Clone)]
+pub struct Canned {
+    /// The status.
+    pub status: u16,
+    /// Headers besides `content-length`.
+    pub headers: Vec<(String, String)>,
+    /// The body, in which `$id` stands for the request's JSON-RPC id.
+    pub body: String,
+}
+
+/// The proxy. Dropping it breaks what is open.
+#[derive(Debug)]
+pub struct Faulty {
+    port: Port,
+    shared: Arc<Shared>,
+    listening: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: SocketAddr,
+    rules: Arc<Rules>,
+    /// Cancelled to break the connections of the time.
+    broken: Mutex<CancellationToken>,
+    connections: TaskTracker,
+}
+
+// === impl Faulty ===
+
+impl Faulty {
+    /// A proxy before this address, on a free loopback port.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port.
+    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
+        let proxy = Self {
+            port: Port::reserve()?,
+            shared: Arc::new(Shared {
+                upstream,
+                rules: Arc::default(),
+                broken: Mutex::default(),
+                connections: TaskTracker::new(),
+            }),
+            listening: Mutex::default(),
+        };
+        proxy.accept()?;
+        Ok(proxy)
+    }
+
+    /// Where it listens, also while it refuses.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The MCP endpoint behind it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address())
+    }
+
+    /// What happens to the next `count` requests like this, after which the rule is spent.
+    ///
+    /// The oldest rule that fits a request is the one that holds for it.
+    pub fn next(&self, count: usize, when: When, fault: Fault) -> Rule {
+        Rules::add(&self.shared.rules, Times::Left(count), when, fault)
+    }
+
+    /// What happens to all requests like this, until the rule is removed.
+    pub fn always(&self, when: When, fault: Fault) -> Rule {
+        Rules::add(&self.shared.rules, Times::Always, when, fault)
+    }
+
+    /// Removes all rules: everything passes.
+    pub fn pass(&self) {
+        self.shared.rules.clear();
+    }
+
+    /// How many requests came, whatever happened to them.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.shared.rules.requests()
+    }
+
+    /// Closes the listener: from now on connections are refused. What is open stays open.
+    pub async fn refuse(&self) {
+        let listening = self.listening.lock().take();
+        if let Some(listening) = listening {
+            listening.abort();
+            // Only then is the listener closed.
+            _ = listening.await;
+        }
+    }
+
+    /// Listens again after [`Faulty::refuse`], on the same port.
+    ///
+    /// # Errors
+    ///
+    /// When the port cannot be had.
+    pub fn accept(&self) -> io::Result<()> {
+        let mut listening = self.listening.lock();
+        if listening.is_none() {
+            let accepting = accept(self.port.listen()?, Arc::clone(&self.shared));
+            let task = self.shared.connections.spawn(accepting);
+            *listening = Some(AbortOnDropHandle::new(task));
+        }
+        Ok(())
+    }
+
+    /// Resets every open connection, in the middle of whatever it carries.
+    pub fn break_connections(&self) {
+        let broken = std::mem::take(&mut *self.shared.broken.lock());
+        broken.cancel();
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        self.break_connections();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let broken = shared.broken.lock().clone();
+        let relay = relay::relay(stream, Arc::clone(&shared), broken);
+        shared.connections.spawn(relay);
+    }
+}
+
+// === impl Canned ===
+
+impl Canned {
+    /// A status with a plain body.
+    #[must_use]
+    pub fn plain(status: u16, body: &str) -> Self {
+        Self::new(status, "text/plain", body)
+    }
+
+    /// A status with a JSON body, in which `$id` stands for the request's id.
+    #[must_use]
+    pub fn json(status: u16, body: &str) -> Self {
+        Self::new(status, "application/json", body)
+    }
+
+    fn new(status: u16, content_type: &str, body: &str) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type".to_owned(), content_type.to_owned())],
+            body: body.to_owned(),
+        }
+    }
+
+    /// With one more header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
