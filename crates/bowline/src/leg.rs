@@ -23,7 +23,7 @@ mod send;
 pub(crate) use listen::listen;
 pub(crate) use mend::Mending;
 pub(crate) use open::{First, open};
-pub(crate) use relay::{MAX_EVENT, Relay, StreamError};
+pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};
 pub(crate) use rescue::Rescue;
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 

@@ -19,8 +19,6 @@ const MAX_AGAIN: u32 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Again {
     tries: u32,
-    /// It went again although it may have run, or after a loss: once is enough.
-    replayed: bool,
 }
 
 impl Again {
@@ -41,24 +39,22 @@ impl Again {
             Known::Unproven => Cause::Unproven,
         };
         self.tries += 1;
-        let counts = ran == Ran::Unknown || known == Known::Lost;
         let may_go = match ran {
             Ran::No => true,
             Ran::Unknown => is_safe(session, request),
             Ran::Yes => false,
         };
         let left = call.is_cancelled() || sent.client_left();
-        if !may_go || left || self.tries > MAX_AGAIN || (counts && self.replayed) {
+        if !may_go || left || self.tries > MAX_AGAIN {
             mend_behind(session, leg, cause);
             return Err(match ran {
                 Ran::Unknown => UpstreamError::OutcomeUnknown(error.to_string().into()),
                 Ran::No if known == Known::Lost => {
-                    UpstreamError::NotMended("it lost the session again at once".into())
+                    UpstreamError::NotMended("it lost the session again and again".into())
                 }
                 Ran::No | Ran::Yes => error,
             });
         }
-        self.replayed |= counts;
         tokio::select! {
             biased;
             () = call.cancelled() => Err(UpstreamError::Cancelled),

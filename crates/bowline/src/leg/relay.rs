@@ -63,6 +63,9 @@ pub(crate) struct EventRelay {
     last_event_id: Option<Bytes>,
     /// An event with this id has been passed on already.
     skip: Option<Bytes>,
+    /// How far the request said it has got, and how far the client knows that it has.
+    progress: Option<f64>,
+    told_progress: Option<f64>,
     /// Nothing more is read: the request was given up.
     is_over: bool,
 }
@@ -175,6 +178,8 @@ impl EventRelay {
             answered: false,
             last_event_id: None,
             skip: None,
+            progress: None,
+            told_progress: None,
             is_over: false,
         }
     }
@@ -204,11 +209,19 @@ impl EventRelay {
         self
     }
 
+    /// Progress up to this was told when the request went for the first time.
+    pub(crate) fn beyond(mut self, told: Option<f64>) -> Self {
+        self.told_progress = told;
+        self.progress = told;
+        self
+    }
+
     /// Where the stream is, in case that it breaks.
     pub(crate) fn broken(&self) -> Broken {
         Broken {
             at: self.rewrite.leg(),
             last: self.last_event_id.clone(),
+            progress: self.progress,
         }
     }
 
@@ -252,8 +265,10 @@ impl EventRelay {
                 if self.is_repeated(&event) {
                     continue;
                 }
-                let shown = self.show(&event)?;
-                return Poll::Ready(Some(Ok(shown)));
+                if let Some(shown) = self.show(&event)? {
+                    return Poll::Ready(Some(Ok(shown)));
+                }
+                continue;
             }
             match self.poll_data(cx) {
                 Poll::Ready(Some(data)) => self.decoder.push(data?),
@@ -275,8 +290,8 @@ impl EventRelay {
         }
     }
 
-    /// An event as the client sees it, and what is in it.
-    fn show(&mut self, event: &Event) -> Result<Shown, StreamError> {
+    /// An event as the client sees it, and what is in it; `None` if the client knows it already.
+    fn show(&mut self, event: &Event) -> Result<Option<Shown>, StreamError> {
         if let Some(id) = event.id().filter(|id| !id.is_empty()) {
             self.saw_event_id = true;
             self.last_event_id = Some(Bytes::copy_from_slice(id));
@@ -289,12 +304,17 @@ impl EventRelay {
         };
         if content.is_progress() {
             self.overtime.iter_mut().for_each(Overtime::put_off);
+            let progress = content.progress();
+            if progress.is_some() && progress <= self.told_progress {
+                return Ok(None);
+            }
+            self.progress = progress.or(self.progress);
         }
         if let Content::Message(message) = &content {
             self.note(message);
         }
         let shown = self.rewrite.event(event, &content);
-        Ok((shown.ok_or(StreamError::Seal)?, content))
+        Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
     }
 
     /// What a message means for later.

@@ -37,6 +37,8 @@ pub(crate) struct Broken {
     pub(crate) at: LegRef,
     /// The server's last event id.
     pub(crate) last: Option<Bytes>,
+    /// How far its request said it had got.
+    pub(crate) progress: Option<f64>,
 }
 
 impl Rescue {
@@ -81,20 +83,25 @@ impl Rescue {
     /// The stream opened anew; `None` if its session is gone.
     pub(crate) fn begin(&self, broken: Option<Broken>) -> Option<Opening> {
         let (session, carried) = (self.session.upgrade()?, self.carried.clone());
+        let current = session.leg();
+        let progress = broken.as_ref().and_then(|broken| broken.progress);
+        let broke_at = broken.as_ref().map(|broken| broken.at);
         let last = broken.and_then(|broken| {
             let last = HeaderValue::from_bytes(&broken.last?).ok()?;
             // An event id means something to the generation that issued it, and to no other.
-            (session.leg().at == broken.at).then_some(last)
+            (current.at == broken.at).then_some(last)
         });
         Some(match &self.stream {
             Stream::Standalone => Box::pin(go_on(session, Born::Standalone, last, carried)),
-            Stream::Request { message, leg } => Box::pin(go_on_with_request(
-                session,
-                Arc::clone(leg),
-                message.clone(),
-                last,
-                carried,
-            )),
+            Stream::Request { message, leg } => {
+                let leg = if broke_at == Some(current.at) {
+                    current
+                } else {
+                    Arc::clone(leg)
+                };
+                let going_on = go_on_with_request(session, leg, message.clone(), last, carried);
+                Box::pin(async move { Ok(going_on.await?.beyond(progress)) })
+            }
         })
     }
 }

@@ -153,6 +153,14 @@ impl Content {
         }
     }
 
+    /// How far a request says that it has got.
+    pub(super) fn progress(&self) -> Option<f64> {
+        let Self::Message(message) = self else {
+            return None;
+        };
+        message.text(message.param("progress")?).parse().ok()
+    }
+
     /// The message that passes the test, alone or among others.
     pub(super) fn find(self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
         match self {

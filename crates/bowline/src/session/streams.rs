@@ -12,8 +12,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::Born;
-use crate::leg::{Relay, Rescue, StreamError};
+use crate::leg::{EventRelay, Relay, Rescue, StreamError};
 use crate::upstream::UpstreamError;
+
+/// How often one stream is gone on with, whatever happens.
+const MAX_RESCUES: u8 = 100;
 
 /// Streams of a session that are told apart: one of each at a time.
 pub(crate) type StreamKey = Born;
@@ -28,6 +31,8 @@ struct State {
     reader: Option<Waker>,
     /// How to go on if the source breaks; gone once nobody is there to go on for.
     rescue: Option<Box<Rescue>>,
+    /// How often that is tried.
+    rescues: u8,
 }
 
 /// Where a stream's bytes come from.
@@ -57,6 +62,7 @@ impl LiveStream {
             source,
             reader: None,
             rescue,
+            rescues: MAX_RESCUES,
         }))
     }
 
@@ -171,12 +177,8 @@ impl State {
             _ => return None,
         };
         let rescue = self.rescue.as_ref()?;
-        let opening = rescue.begin(Some(broken))?;
-        if !rescue.is_standalone() {
-            // Once: what it leads to brings its own.
-            self.rescue = None;
-        }
-        Some(Source::Opening(opening))
+        self.rescues = self.rescues.checked_sub(1)?;
+        Some(Source::Opening(rescue.begin(Some(broken))?))
     }
 }
 
@@ -186,10 +188,19 @@ impl Source {
     /// The same, without the event of this id if it begins with it.
     pub(crate) fn after(self, last: Option<http::HeaderValue>) -> Self {
         let last = last.map(|last| Bytes::copy_from_slice(last.as_bytes()));
+        self.with_events(|events| events.after(last))
+    }
+
+    /// The same, without progress up to what was told already.
+    pub(crate) fn beyond(self, progress: Option<f64>) -> Self {
+        self.with_events(|events| events.beyond(progress))
+    }
+
+    fn with_events(self, change: impl FnOnce(EventRelay) -> EventRelay) -> Self {
         match self {
             Self::Relay(relay) => match *relay {
                 Relay::Events(events) => {
-                    Self::Relay(Box::new(Relay::Events(Box::new(events.after(last)))))
+                    Self::Relay(Box::new(Relay::Events(Box::new(change(*events)))))
                 }
                 frames => Self::Relay(Box::new(frames)),
             },
