@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bowline::Gateway;
 use bowline::config::{Config, ServerName};
+use bowline::{Gateway, StartError};
 
 use crate::args::ConfigArguments;
 use crate::demo::Demo;
@@ -34,7 +34,7 @@ pub(crate) async fn serve(
     };
     let config = with_demo(plan.config, demo.as_ref())?;
     let names: Vec<ServerName> = config.servers.keys().cloned().collect();
-    let gateway = Gateway::start(config).await?;
+    let gateway = start(config).await?;
     greet(&Greeting {
         listen: gateway.listen(),
         admin: gateway.admin(),
@@ -56,6 +56,21 @@ pub(crate) async fn serve(
         () = gateway.stop() => ExitCode::SUCCESS,
         () = signals.stop() => ExitCode::FAILURE,
     })
+}
+
+#[cfg(not(feature = "planted"))]
+async fn start(config: Config) -> Result<Gateway, StartError> {
+    Gateway::start(config).await
+}
+
+#[cfg(feature = "planted")]
+async fn start(config: Config) -> Result<Gateway, StartError> {
+    let wanted = environment::variable("BOWLINE_PLANTED").unwrap_or_default();
+    let planted = bowline::planted::Planted {
+        replay_everything: wanted == "replay_everything",
+        ..Default::default()
+    };
+    Gateway::start_planted(config, planted).await
 }
 
 /// Reads the configuration as at the start, and hands it to the gateway if nothing is wrong.

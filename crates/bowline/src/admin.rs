@@ -32,6 +32,9 @@ pub(crate) fn serve(
         (&Method::GET | &Method::HEAD, "/ready") => ready(shared),
         (&Method::GET | &Method::HEAD, "/metrics") => metrics(shared),
         (&Method::GET | &Method::HEAD, "/api/sessions") => sessions(shared),
+        (&Method::GET | &Method::HEAD, _) if path.starts_with("/api/sessions/") => {
+            one_session(shared, &path["/api/sessions/".len()..])
+        }
         (_, "/health" | "/ready" | "/metrics" | "/api/sessions") => {
             refuse(&Fault::Method { allow: "GET, HEAD" }, None)
         }
@@ -119,6 +122,17 @@ fn sessions(shared: &Shared) -> Response<ReplyBody> {
         StatusCode::OK,
         serde_json::json!({"sessions": sessions}).to_string(),
     )
+}
+
+/// One session and what became of it.
+fn one_session(shared: &Shared, hash: &str) -> Response<ReplyBody> {
+    let all = shared.table.all();
+    let Some(found) = all.iter().find(|session| session.hash.to_string() == hash) else {
+        return refuse(&Fault::NoSuchSession, None);
+    };
+    let mut told = session(found);
+    told["timeline"] = found.timeline().into();
+    json(StatusCode::OK, told.to_string())
 }
 
 fn session(session: &Session) -> Value {

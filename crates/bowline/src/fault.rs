@@ -54,6 +54,8 @@ pub(crate) enum Fault {
         "no server of this name is configured; the path is /mcp/{{server}}, with a name from [servers]"
     )]
     NoSuchServer,
+    #[error("no session has this hash, or it has ended; GET /api/sessions lists them")]
+    NoSuchSession,
     #[error("several servers are configured, so the path must name one: /mcp/{{server}}")]
     ServerNotNamed,
     #[error(
@@ -146,6 +148,7 @@ impl Fault {
                 row(StatusCode::URI_TOO_LONG, INVALID_REQUEST, "query_too_long")
             }
             Self::NoSuchPath => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_path"),
+            Self::NoSuchSession => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_session"),
             Self::NoSuchServer => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_server"),
             Self::ServerNotNamed => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "server_not_named"),
             Self::NoMetadata => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_metadata"),

@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
     pub(crate) streams: Arc<Semaphore>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
     pub(crate) tracker: TaskTracker,
@@ -143,8 +143,15 @@ impl Gateway {
         }
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
+        let metrics = Arc::new(Metrics::new());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
-            let mut upstream = Upstream::new(name, server, tls.clone(), tracker.clone());
+            let mut upstream = Upstream::new(
+                name,
+                server,
+                tls.clone(),
+                tracker.clone(),
+                Arc::clone(&metrics),
+            );
             adjust(&mut upstream);
             Arc::new(upstream)
         });
@@ -159,7 +166,7 @@ impl Gateway {
             streams: Arc::new(Semaphore::new(
                 config.limits.streams.min(Semaphore::MAX_PERMITS),
             )),
-            metrics: Metrics::new(),
+            metrics,
             api_token: config.api_token,
             tls: tls.clone(),
             tracker,
@@ -285,6 +292,7 @@ impl Shared {
                 server,
                 self.tls.clone(),
                 self.tracker.clone(),
+                Arc::clone(&self.metrics),
             ))
         });
     }

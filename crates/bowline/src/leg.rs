@@ -93,10 +93,17 @@ impl Leg {
 impl Leg {
     /// A leg to a server that nobody dials.
     pub(crate) fn idle() -> Self {
+        use crate::telemetry::Metrics;
         let server = crate::config::Server::from_url("http://127.0.0.1:9/").unwrap();
         let tls = crate::egress::Tls::platform();
         let tracker = tokio_util::task::TaskTracker::new();
-        let upstream = Upstream::new("s".parse().unwrap(), server, tls, tracker);
+        let upstream = Upstream::new(
+            "s".parse().unwrap(),
+            server,
+            tls,
+            tracker,
+            Arc::new(Metrics::new()),
+        );
         Self {
             endpoint: upstream.endpoints.pick().unwrap(),
             upstream: Arc::new(upstream),

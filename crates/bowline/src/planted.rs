@@ -7,4 +7,6 @@
 pub struct Planted {
     /// Cookies that an upstream sets are dropped.
     pub forget_cookies: bool,
+    /// Every request goes again, whether or not it may run twice.
+    pub replay_everything: bool,
 }

@@ -6,6 +6,7 @@ mod record;
 mod seal;
 mod streams;
 mod table;
+mod timeline;
 
 pub(crate) use believed::{Believed, Offered};
 pub(crate) use calls::{Calls, UnderWay};

@@ -31,6 +31,7 @@ use crate::body::ReadError;
 use crate::config::{Server, ServerName};
 use crate::egress::{EgressError, Tls};
 use crate::leg::StreamError;
+use crate::telemetry::Metrics;
 
 /// A configured MCP server and the ways to it.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub(crate) struct Upstream {
     retired: AtomicBool,
     /// What is known of its tools.
     pub(crate) tools: Tools,
+    pub(crate) metrics: Arc<Metrics>,
     tending: Tending,
     tls: Tls,
     tracker: TaskTracker,
@@ -96,13 +98,20 @@ pub(crate) enum UpstreamError {
 
 impl Upstream {
     /// The upstream that the configuration names. It looks for its endpoints once it is tended.
-    pub(crate) fn new(name: ServerName, server: Server, tls: Tls, tracker: TaskTracker) -> Self {
+    pub(crate) fn new(
+        name: ServerName,
+        server: Server,
+        tls: Tls,
+        tracker: TaskTracker,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let upstream = Self {
             name,
             endpoints: Endpoints::default(),
             server: RwLock::new(Arc::new(server)),
             retired: AtomicBool::new(false),
             tools: Tools::default(),
+            metrics,
             tending: Tending::default(),
             tls,
             tracker,

@@ -11,6 +11,9 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+/// What JSON takes for white space.
+const JSON_SPACE: &[u8] = b" \t\r\n";
+
 /// Why bytes are not a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadBatch {
@@ -27,7 +30,7 @@ pub enum BadBatch {
 
 /// Whether JSON text is an array, if it is anything.
 pub fn is_batch(raw: &[u8]) -> bool {
-    raw.trim_ascii_start().first() == Some(&b'[')
+    raw.iter().find(|byte| !JSON_SPACE.contains(byte)) == Some(&b'[')
 }
 
 /// The members of a batch of at most `max`, as slices of its bytes.

@@ -14,28 +14,41 @@ pub fn is(content_type: Option<&HeaderValue>, media: &str) -> bool {
         .is_some_and(|text| essence(text).eq_ignore_ascii_case(media))
 }
 
-/// Whether `Accept` allows this media type. No `Accept` at all allows everything (RFC 9110, 12.5.1).
+/// Whether `Accept` allows this media type. No `Accept` at all allows everything, and of several
+/// ranges that fit the most specific one decides (RFC 9110, 12.5.1).
 pub fn accepts<'a>(accept: impl IntoIterator<Item = &'a HeaderValue>, media: &str) -> bool {
     let mut any_header = false;
+    let mut best: Option<(u8, bool)> = None;
     for value in accept {
         any_header = true;
         let Ok(text) = value.to_str() else { continue };
-        if text.split(',').any(|range| allows(range, media)) {
-            return true;
+        for range in text.split(',') {
+            let Some(specific) = fits(range, media) else {
+                continue;
+            };
+            let allowed = !refused_by_weight(range);
+            // Of two that are equally specific, one that allows is enough.
+            best = best.max(Some((specific, allowed)));
         }
     }
-    !any_header
+    best.map_or(!any_header, |(_, allowed)| allowed)
 }
 
-fn allows(range: &str, media: &str) -> bool {
+/// How closely a range names a media type, if it covers it.
+fn fits(range: &str, media: &str) -> Option<u8> {
     let name = essence(range);
-    let matches = name == "*/*"
-        || name.eq_ignore_ascii_case(media)
-        || name
-            .strip_suffix("/*")
-            .zip(media.split_once('/'))
-            .is_some_and(|(wanted, (kind, _))| wanted.eq_ignore_ascii_case(kind));
-    matches && !refused_by_weight(range)
+    let kind = media.split_once('/').map(|(kind, _)| kind);
+    if name.eq_ignore_ascii_case(media) {
+        Some(2)
+    } else if name
+        .strip_suffix("/*")
+        .zip(kind)
+        .is_some_and(|(wanted, kind)| wanted.eq_ignore_ascii_case(kind))
+    {
+        Some(1)
+    } else {
+        (name == "*/*").then_some(0)
+    }
 }
 
 /// `;q=0` means "not this one".
@@ -81,6 +94,9 @@ mod tests {
         assert!(!accept("application/json", EVENT_STREAM));
         assert!(!accept("text/event-stream; q=0", EVENT_STREAM));
         assert!(!accept("", JSON));
+        assert!(!accept("*/*, text/event-stream;q=0", EVENT_STREAM));
+        assert!(!accept("text/event-stream;q=0, text/*", EVENT_STREAM));
+        assert!(accept("*/*;q=0, application/json", JSON));
     }
 
     #[test]

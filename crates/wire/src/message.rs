@@ -145,18 +145,18 @@ impl Message {
             #[serde(borrow, rename = "protocolVersion")]
             protocol_version: Cow<'a, str>,
         }
-        let result: InitializeResult<'_> = serde_json::from_str(self.text(self.result?)).ok()?;
+        let result: InitializeResult<'_> = serde_json::from_str(self.object(self.result?)?).ok()?;
         Some(result.protocol_version)
     }
 
     /// Where a value stands in the params, by its name. Reads them all: not for every message.
     pub fn param(&self, name: &str) -> Option<Span> {
-        member(&self.raw, self.text(self.params?), name)
+        member(&self.raw, self.object(self.params?)?, name)
     }
 
     /// Where a value stands in the result, by its name.
     pub fn result_member(&self, name: &str) -> Option<Span> {
-        member(&self.raw, self.text(self.result?), name)
+        member(&self.raw, self.object(self.result?)?, name)
     }
 
     /// The result as JSON text.
@@ -175,7 +175,7 @@ impl Message {
         struct ErrorObject {
             code: i64,
         }
-        let error: ErrorObject = serde_json::from_str(self.text(self.error?)).ok()?;
+        let error: ErrorObject = serde_json::from_str(self.object(self.error?)?).ok()?;
         Some(error.code)
     }
 
@@ -189,7 +189,7 @@ impl Message {
         if self.method()? != "notifications/cancelled" {
             return None;
         }
-        let params: Cancelled<'_> = serde_json::from_str(self.text(self.params?)).ok()?;
+        let params: Cancelled<'_> = serde_json::from_str(self.object(self.params?)?).ok()?;
         Some(Span::of(&self.raw, params.request_id))
     }
 
@@ -198,9 +198,14 @@ impl Message {
         self.id
     }
 
+    /// The same if it is an object: serde would read the fields of one from an array, too.
+    fn object(&self, span: Span) -> Option<&str> {
+        Some(self.text(span)).filter(|text| text.starts_with('{'))
+    }
+
     /// The JSON text of a value of this message.
     pub fn text(&self, span: Span) -> &str {
-        // The whole text was validated as UTF-8 by `parse`, and spans begin and end at tokens.
+        // A span is a `RawValue`, which the parser has validated as UTF-8.
         std::str::from_utf8(&self.raw[span.start..span.end]).unwrap_or_default()
     }
 

@@ -88,7 +88,7 @@ fn no_id(fault: Fault) -> Refused {
 async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refused> {
     let body = read_body(&arrival, body).await.map_err(no_id)?;
     if is_batch(&body) {
-        return batch::serve(arrival, body).await.map_err(no_id);
+        return Box::pin(batch::serve(arrival, body)).await.map_err(no_id);
     }
     let message = Message::parse(body).map_err(|malformed| no_id(malformed.into()))?;
     let echo: Option<Box<str>> = match message.kind() {

@@ -113,6 +113,10 @@ fn join(
     {
         return Ok((flight.outcome.clone(), Waiting::new(&flight.waiters)));
     }
+    session
+        .upstream
+        .metrics
+        .broke(&session.upstream.name, cause.name());
     let (sender, outcome) = watch::channel(None);
     let waiters = Arc::<Waiters>::default();
     let waiting = Waiting::new(&waiters);
@@ -194,28 +198,54 @@ fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
     Err(NotMended::TellClient)
 }
 
-/// One line per flight.
+/// One line per flight, one number, and an entry in the session's timeline.
 fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Duration) {
     let (hash, server) = (session.hash, &session.upstream.name);
-    let cause = match cause {
-        Cause::Lost => "lost",
-        Cause::Unproven => "unproven",
-    };
-    match mended {
+    let cause = cause.name();
+    let at = &seen.endpoint.origin;
+    session.note(
+        "broken",
+        format!("{cause}, generation {} at {at}", seen.at.generation),
+    );
+    let result = match mended {
         Ok(leg) if leg.at == seen.at => {
             tracing::info!(session = %hash, %server, cause, ?took, "session was still there");
+            session.note("still there", format!("after {took:?}"));
+            "still_there"
         }
-        Ok(leg) => tracing::info!(
-            session = %hash,
-            %server,
-            cause,
-            ?took,
-            endpoint = %leg.endpoint.origin,
-            generation = leg.at.generation,
-            "session recovered"
-        ),
+        Ok(leg) => {
+            let (endpoint, generation) = (&leg.endpoint.origin, leg.at.generation);
+            tracing::info!(session = %hash, %server, cause, ?took, %endpoint, generation, "session recovered");
+            session.note(
+                "recovered",
+                format!("generation {generation} at {endpoint}, after {took:?}"),
+            );
+            "recovered"
+        }
         Err(why) => {
-            tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered")
+            tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered");
+            session.note("not recovered", format!("{why:?}, after {took:?}"));
+            why.name()
+        }
+    };
+    session.upstream.metrics.mended(server, result, took);
+}
+
+impl Cause {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Unproven => "unproven",
+        }
+    }
+}
+
+impl NotMended {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::Refused(_) => "refused",
+            Self::TellClient => "told",
         }
     }
 }

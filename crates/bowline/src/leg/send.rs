@@ -105,9 +105,9 @@ async fn send_until_answered(
             }
             Err(error) => error,
         };
-        let mended = again
-            .after(session, &leg, &message, (&call, &sent), error)
-            .await?;
+        // Boxed, like everything that is rare: every request's future is as large as its largest part.
+        let after = again.after(session, &leg, &message, (&call, &sent), error);
+        let mended = Box::pin(after).await?;
         if mended.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
             asked = asked.again(&message);
@@ -200,7 +200,7 @@ async fn answer(
         .iter()
         .any(|print| print.status == answer.status);
     if is_suspect || judge::wants_judging(&answer) {
-        return judge::judge(answer, message, recovery)
+        return Box::pin(judge::judge(answer, message, recovery))
             .await
             .map(Answered::Read);
     }
@@ -208,7 +208,7 @@ async fn answer(
     let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
     let is_json = answer.status == StatusCode::OK && answer.is(media::JSON);
     if is_json && version::has_batches(leg.version()) {
-        return array::look_into(answer, &rewrite(session, leg, asked)).await;
+        return Box::pin(array::look_into(answer, &rewrite(session, leg, asked))).await;
     }
     if is_json && (is_small || asked.original.is_some()) {
         let reply = Reply::whole(answer).await?;
@@ -313,13 +313,13 @@ pub(crate) async fn notify(
     match message.method() {
         Some("notifications/initialized") => {
             session.believed.note(message);
-            let mended = mend(&session, &leg, cause).await?;
+            let mended = Box::pin(mend(&session, &leg, cause)).await?;
             if mended.at == leg.at && ran == Ran::No {
                 return tell(&mended, body, carried, sent).await;
             }
         }
         Some("notifications/roots/list_changed") => {
-            let mended = mend(&session, &leg, cause).await?;
+            let mended = Box::pin(mend(&session, &leg, cause)).await?;
             return tell(&mended, body, carried, sent).await;
         }
         _ => mend_behind(&session, &leg, cause),
@@ -338,7 +338,7 @@ async fn tell(
         return Err(UpstreamError::SessionLost);
     }
     if !answer.status.is_success() {
-        return judge::judge_notification(answer).await;
+        return Box::pin(judge::judge_notification(answer)).await;
     }
     answer.read_out().await;
     Ok(Reply::Accepted)

@@ -8,6 +8,7 @@ use bowline_wire::id::SessionId;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use super::timeline::Timeline;
 use super::{Believed, Calls, LiveStream, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::{Leg, Mending};
@@ -27,6 +28,7 @@ pub(crate) struct Session {
     pub(crate) believed: Believed,
     pub(crate) mending: Mending,
     pub(crate) calls: Calls,
+    timeline: Timeline,
     leg: RwLock<Current>,
     opened: Instant,
     /// Milliseconds after `opened`.
@@ -91,6 +93,7 @@ impl Session {
             believed,
             mending: Mending::default(),
             calls: Calls::default(),
+            timeline: Timeline::default(),
             leg: RwLock::new(Current {
                 leg: Arc::new(leg),
                 ended: false,
@@ -133,6 +136,16 @@ impl Session {
     pub(super) fn end(&self) {
         self.leg.write().ended = true;
         self.end_streams();
+    }
+
+    /// Notes something for whoever asks what became of the session.
+    pub(crate) fn note(&self, what: &'static str, detail: String) {
+        self.timeline.note(self.age(), what, detail);
+    }
+
+    /// What became of the session since it was opened.
+    pub(crate) fn timeline(&self) -> Vec<serde_json::Value> {
+        self.timeline.told()
     }
 
     /// How long it has been open.

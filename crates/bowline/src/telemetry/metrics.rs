@@ -29,6 +29,11 @@ pub(crate) struct Metrics {
     sessions_opened: Family<ServerLabel, Counter>,
     sessions_ended: Family<EndLabels, Counter>,
     sessions: Family<ServerLabel, Gauge>,
+    losses: Family<LossLabels, Counter>,
+    recoveries: Family<RecoveryLabels, Counter>,
+    recovery_seconds: Family<ServerLabel, Histogram>,
+    replays: Family<ServerLabel, Counter>,
+    refused_replays: Family<ServerLabel, Counter>,
     streams: Gauge,
     endpoint_up: Family<EndpointLabels, Gauge>,
     endpoint_sessions: Family<EndpointLabels, Gauge>,
@@ -55,6 +60,18 @@ struct ReasonLabel {
 struct EndLabels {
     server: Name,
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LossLabels {
+    server: Name,
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RecoveryLabels {
+    server: Name,
+    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -90,6 +107,11 @@ impl Metrics {
             sessions_opened: Family::default(),
             sessions_ended: Family::default(),
             sessions: Family::default(),
+            losses: Family::default(),
+            recoveries: Family::default(),
+            recovery_seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
+            replays: Family::default(),
+            refused_replays: Family::default(),
             streams: Gauge::default(),
             endpoint_up: Family::default(),
             endpoint_sessions: Family::default(),
@@ -123,6 +145,31 @@ impl Metrics {
             "sessions",
             "Sessions that are open",
             metrics.sessions.clone(),
+        );
+        registry.register(
+            "losses",
+            "Sessions met broken, by what was known",
+            metrics.losses.clone(),
+        );
+        registry.register(
+            "recoveries",
+            "Mended sessions, by result",
+            metrics.recoveries.clone(),
+        );
+        registry.register(
+            "recovery_seconds",
+            "Time that mending took",
+            metrics.recovery_seconds.clone(),
+        );
+        registry.register(
+            "replays",
+            "Requests that went again",
+            metrics.replays.clone(),
+        );
+        registry.register(
+            "refused_replays",
+            "Requests that might have run and may not run twice",
+            metrics.refused_replays.clone(),
         );
         registry.register(
             "streams",
@@ -192,6 +239,41 @@ impl Metrics {
         self.sessions_ended
             .get_or_create(&EndLabels { server, reason })
             .inc();
+    }
+
+    /// A session was met broken: `lost`, or `unproven`.
+    pub(crate) fn broke(&self, server: &ServerName, cause: &'static str) {
+        let server = Name(server.clone());
+        self.losses
+            .get_or_create(&LossLabels { server, cause })
+            .inc();
+    }
+
+    /// Mending it came to this.
+    pub(crate) fn mended(&self, server: &ServerName, result: &'static str, took: Duration) {
+        let server = Name(server.clone());
+        let seconds = ServerLabel {
+            server: server.clone(),
+        };
+        self.recovery_seconds
+            .get_or_create(&seconds)
+            .observe(took.as_secs_f64());
+        self.recoveries
+            .get_or_create(&RecoveryLabels { server, result })
+            .inc();
+    }
+
+    /// A request goes again, or may not.
+    pub(crate) fn replay(&self, server: &ServerName, goes: bool) {
+        let labels = ServerLabel {
+            server: Name(server.clone()),
+        };
+        let family = if goes {
+            &self.replays
+        } else {
+            &self.refused_replays
+        };
+        family.get_or_create(&labels).inc();
     }
 
     /// All numbers as text; what is counted elsewhere is asked for now.

@@ -345,3 +345,32 @@ async fn an_answer_that_came_too_early_blocks_nobody() {
     });
     assert_eq!(answered.status, 200);
 }
+
+#[tokio::test]
+async fn connect_timeout_bounds_the_connection_and_not_the_answer() {
+    // Takes connections and never says a word of TLS.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut slow = Scripted::start().await;
+    let silent_url = format!("https://{}/mcp", silent.local_addr().unwrap());
+    let mut config = config(&[("silent", &silent_url), ("s", slow.url())]);
+    let limit = std::time::Duration::from_millis(200);
+    config
+        .servers
+        .values_mut()
+        .for_each(|server| server.connect_timeout = limit);
+    let gateway = Gateway::start(config).await.unwrap();
+    let started = tokio::time::Instant::now();
+    let answer = Client::at(format!("http://{}/mcp/silent", gateway.listen()))
+        .initialize()
+        .await;
+    assert_eq!((answer.status.as_u16(), answer.code()), (503, -31002));
+    assert!(started.elapsed() < limit * 10, "{:?}", started.elapsed());
+    // A server may think for longer than a connection may take.
+    let mut client = Client::new(&gateway);
+    let (answer, ()) = tokio::join!(client.initialize(), async {
+        let asked = slow.next().await;
+        tokio::time::sleep(limit * 2).await;
+        asked.initialized(Some("u"));
+    });
+    assert_eq!(answer.status, 200);
+}

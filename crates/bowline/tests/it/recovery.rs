@@ -7,7 +7,7 @@ use bowline_testbed::scripted::{Asked, Scripted, initialize_result};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Events, call, gateway, read};
+use crate::client::{Client, Events, call, config, gateway, read};
 
 fn list(id: impl Into<Value>) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": "tools/list"})
@@ -433,7 +433,7 @@ async fn a_client_that_left_has_nothing_replayed() {
 #[tokio::test]
 async fn a_server_that_does_not_come_back_is_told_within_the_budget() {
     let mut server = Scripted::start().await;
-    let mut config = crate::client::config(&[("s", server.url())]);
+    let mut config = config(&[("s", server.url())]);
     config.servers.values_mut().next().unwrap().recovery.budget = Duration::from_millis(500);
     let gateway = Gateway::start(config).await.unwrap();
     let client = Client::open(&gateway, &mut server, "u1").await;
@@ -447,4 +447,49 @@ async fn a_server_that_does_not_come_back_is_told_within_the_budget() {
         started.elapsed()
     );
     assert!(answer.headers.contains_key("retry-after"));
+}
+
+#[tokio::test]
+async fn the_operator_can_see_what_became_of_a_session() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u1").await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        forgot(server.next().await);
+        server.next().await.initialized(Some("u2"));
+        server.next().await.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200);
+    let ask = async |path: &str| {
+        let client = Client::at(format!("http://{}{path}", gateway.admin().unwrap()));
+        read(client.request(reqwest::Method::GET).send().await.unwrap()).await
+    };
+    let sessions = ask("/api/sessions").await.json();
+    let hash = sessions["sessions"][0]["session"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let told = ask(&format!("/api/sessions/{hash}")).await.json();
+    assert_eq!(told["generation"], 2);
+    let what: Vec<&str> = told["timeline"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["what"].as_str().unwrap())
+        .collect();
+    assert_eq!(what, ["broken", "recovered"]);
+    assert!(!told.to_string().contains("u2"), "{told}");
+    assert_eq!(ask("/api/sessions/0000000000000000").await.status, 404);
+    let metrics = ask("/metrics").await.text;
+    for line in [
+        r#"bowline_losses_total{server="s",cause="lost"} 1"#,
+        r#"bowline_recoveries_total{server="s",result="recovered"} 1"#,
+        r#"bowline_recovery_seconds_count{server="s"} 1"#,
+        r#"bowline_replays_total{server="s"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
 }

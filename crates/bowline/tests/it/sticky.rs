@@ -117,6 +117,7 @@ async fn without_the_jar_the_same_run_fails() {
     let behind = Replicas::start().await;
     let forgetful = Planted {
         forget_cookies: true,
+        ..Planted::default()
     };
     let config = config(&[("s", behind.balancer.url())]);
     let gateway = Gateway::start_planted(config, forgetful).await.unwrap();

@@ -215,3 +215,21 @@ fn params_and_results_by_name() {
         "{}"
     );
 }
+
+#[test]
+fn an_array_is_not_taken_for_an_object() {
+    let message = parse(r#"{"jsonrpc":"2.0","id":1,"result":["2025-11-25"]}"#).unwrap();
+    assert_eq!(message.negotiated_version(), None);
+    assert_eq!(
+        parse(r#"{"jsonrpc":"2.0","id":1,"error":[-32000]}"#)
+            .unwrap()
+            .error_code(),
+        None
+    );
+    let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":[7]}"#;
+    assert_eq!(parse(cancelled).unwrap().cancelled_request(), None);
+    assert!(
+        matches!(parse("\x0c[1]"), Err(Malformed::NotJson(_))),
+        "a form feed is no JSON white space"
+    );
+}
