@@ -292,4 +292,54 @@ mod tests {
             2
         );
     }
+
+    /// Any JSON, written in any way that JSON allows.
+    fn any_json() -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::{Strategy as _, any, prop, prop_oneof};
+        let leaf = prop_oneof![
+            prop::sample::select(vec![
+                "null",
+                "true",
+                "1.0",
+                "-0",
+                "1e5",
+                "\"\\u0041\"",
+                "\"é\""
+            ])
+            .prop_map(str::to_owned),
+            any::<i32>().prop_map(|number| number.to_string()),
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4)
+                    .prop_map(|all| format!("[ {} ]", all.join(" ,"))),
+                prop::collection::vec(inner, 0..4).prop_map(|all| {
+                    let members: Vec<String> = all
+                        .iter()
+                        .enumerate()
+                        .map(|(n, value)| format!("\"k{n}\" :{value}"))
+                        .collect();
+                    format!("{{{}}}", members.join(", "))
+                }),
+            ]
+        })
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_not_rewritten_is_byte_identical(
+            value in any_json(),
+            shape in 0..3_u8,
+            ending in proptest::sample::select(vec!["\n", "\r\n"]),
+            comment in "[ -~]{0,20}",
+        ) {
+            let message = match shape {
+                0 => format!("{{\"result\":{value} ,\"id\":7,\"jsonrpc\":\"2.0\",\"extra\":{value}}}"),
+                1 => format!("{{\"jsonrpc\":\"2.0\", \"error\":{value},\"id\":\"a\"}}"),
+                _ => format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{value}}}"),
+            };
+            let text = format!(":{comment}{ending}event: message{ending}data: {message}{ending}retry: 5{ending}{ending}");
+            assert_eq!(show(&rewrite(), &text), text);
+        }
+    }
 }

@@ -263,6 +263,38 @@ async fn listed_headers_go_along_and_no_others() {
 }
 
 #[tokio::test]
+async fn every_revision_of_the_session_era_is_carried() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    for (revision, named) in [
+        ("2025-03-26", ""),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+    ] {
+        let mut client = Client::new(&gateway);
+        let mut message = crate::client::initialize_message();
+        message["params"]["protocolVersion"] = json!(revision);
+        let (opened, ()) = tokio::join!(client.send(&message), async {
+            let mut result = bowline_testbed::scripted::initialize_result();
+            let asked = server.next().await;
+            assert_eq!(asked.json()["params"]["protocolVersion"], revision);
+            result["protocolVersion"] = json!(revision);
+            asked.result_with(&[("mcp-session-id", "u")], &result);
+        });
+        client.session = opened.headers.get("mcp-session-id").cloned();
+        let request = client
+            .post(&call(1))
+            .header("mcp-protocol-version", revision);
+        let (answer, ()) = tokio::join!(request.send(), async {
+            let asked = server.next().await;
+            assert_eq!(asked.header("mcp-protocol-version"), named);
+            asked.result(&json!({}));
+        });
+        assert_eq!(answer.unwrap().status(), 200, "{revision}");
+    }
+}
+
+#[tokio::test]
 async fn a_version_before_the_header_existed_is_not_named() {
     let mut server = Scripted::start().await;
     let gateway = gateway(server.url()).await;
