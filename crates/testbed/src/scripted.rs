@@ -142,6 +142,17 @@ async fn ask(
 // === impl Asked ===
 
 impl Asked {
+    /// Waits until the gateway gives the request up, without an answer.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[expect(clippy::expect_used, reason = "a test that waits in vain has failed")]
+    pub async fn given_up(mut self) {
+        let given_up = tokio::time::timeout(PATIENCE, self.answer.closed()).await;
+        given_up.expect("the request to be given up");
+    }
+
     /// The request's body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()

@@ -159,3 +159,27 @@ async fn a_body_that_is_cut_by_the_sessions_end_is_not_taken_for_whole() {
     assert!(response.chunk().await.is_err());
     pen.closed().await;
 }
+
+#[tokio::test]
+async fn ending_a_session_does_not_wait_for_the_server_and_the_server_is_not_waited_for_for_ever() {
+    let mut server = Scripted::start().await;
+    let gateway = Gateway::start(config(&[("s", server.url())]))
+        .await
+        .unwrap();
+    let mut client = Client::open(&gateway, &mut server, "u").await;
+    // The only server is at `/mcp`, too.
+    client.url = client.url.replace("/mcp/s", "/mcp");
+    let answer = client
+        .send_to(&mut server, &call(1), |asked| asked.result(&json!({})))
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(client.delete().send().await.unwrap().status(), 204);
+    let unanswered = server.next().await;
+    assert_eq!(unanswered.method, "DELETE");
+    assert_eq!(
+        client.send(&call(2)).await.status,
+        404,
+        "ended before the server has said a word"
+    );
+    unanswered.given_up().await;
+}
