@@ -18,7 +18,7 @@ use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::{MAX_HELD_ANSWER, learn};
-use crate::egress::UpstreamBody;
+use crate::egress::{UpstreamBody, WireError};
 use crate::session::{Born, Session};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
@@ -30,7 +30,7 @@ pub(crate) enum Relay {
     /// Events, rewritten one by one.
     Events(Box<EventRelay>),
     /// Anything else, frame by frame as it came.
-    Frames(FrameRelay),
+    Frames(Box<FrameRelay>),
 }
 
 /// A body that is not events.
@@ -77,7 +77,7 @@ type Shown = (Bytes, Content);
 #[derive(Debug, Error)]
 pub(crate) enum StreamError {
     #[error("the server's connection broke: {0}")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] WireError),
     #[error("the server's stream ended within an event")]
     Cut,
     #[error(transparent)]
@@ -339,7 +339,7 @@ impl EventRelay {
         skip.is_some_and(|skip| event.id() == Some(&skip[..]))
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, WireError>>> {
         if self.is_over {
             return Poll::Ready(None);
         }
@@ -363,7 +363,7 @@ impl EventRelay {
 pub(super) fn poll_data(
     body: &mut UpstreamBody,
     cx: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+) -> Poll<Option<Result<Bytes, WireError>>> {
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {
             None => return Poll::Ready(None),

@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     Stream {
         status: StatusCode,
         content_type: Option<HeaderValue>,
-        relay: Box<Relay>,
+        relay: Relay,
         /// How to go on if it breaks.
         rescue: Option<Box<Rescue>>,
     },
@@ -271,7 +271,7 @@ fn finish(
     Ok(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Box::new(Relay::Frames(FrameRelay::new(first, answer.body, overtime))),
+        relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })
@@ -419,7 +419,7 @@ impl Reply {
         Self::Stream {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
-            relay: Box::new(Relay::Events(Box::new(events))),
+            relay: Relay::Events(Box::new(events)),
             rescue,
         }
     }
