@@ -1,5 +1,7 @@
 //! A request as it is written: its head as bytes, its body beside it.
 
+use std::io::Write as _;
+
 use bytes::{Bytes, BytesMut};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method};
@@ -35,13 +37,9 @@ impl Head {
 
     /// Adds a header. Names and values of these types cannot break out of their line.
     pub(crate) fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
-        self.line(name, value.as_bytes());
-    }
-
-    fn line(&mut self, name: &HeaderName, value: &[u8]) {
         self.0.extend_from_slice(name.as_str().as_bytes());
         self.0.extend_from_slice(b": ");
-        self.0.extend_from_slice(value);
+        self.0.extend_from_slice(value.as_bytes());
         self.0.extend_from_slice(b"\r\n");
     }
 
@@ -57,8 +55,8 @@ impl Head {
 
     /// The request with this body.
     pub(crate) fn with(mut self, body: Bytes, sent: Sent) -> Request {
-        let length = HeaderValue::from(body.len());
-        self.line(&http::header::CONTENT_LENGTH, length.as_bytes());
+        // Writing to memory cannot fail.
+        _ = write!(self.0, "content-length: {}\r\n", body.len());
         Request {
             body,
             sent,

@@ -101,7 +101,7 @@ async fn send_until_answered(
             Ok(answered) => {
                 session.believed.note(&message);
                 let rescue = || Box::new(Rescue::request(session, &leg, &message, carried));
-                return finish(session, &leg, &asked, answered, overtime, rescue);
+                return finish(session, &leg, &asked, answered, overtime, rescue).await;
             }
             Err(error) => error,
         };
@@ -226,7 +226,7 @@ fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
     }
 }
 
-fn finish(
+async fn finish(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
     asked: &Asked,
@@ -263,7 +263,7 @@ fn finish(
             .of(session)
             .answering(lists_tools)
             .with_overtime(overtime);
-        return Ok(Reply::events(events, Some(rescue())));
+        return Ok(Reply::events(events, || Some(rescue())).await);
     }
     if !answer.is(media::JSON) {
         return Err(UpstreamError::NotMcp(answer.status));
@@ -414,13 +414,26 @@ impl Reply {
         }
     }
 
-    /// A stream of events.
-    pub(crate) fn events(events: EventRelay, rescue: Option<Box<Rescue>>) -> Self {
-        Self::Stream {
-            status: StatusCode::OK,
-            content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
-            relay: Relay::Events(Box::new(events)),
-            rescue,
+    /// A stream of events, or one body of them if all have arrived.
+    pub(crate) async fn events(
+        events: EventRelay,
+        rescue: impl FnOnce() -> Option<Box<Rescue>>,
+    ) -> Self {
+        let mut events = Box::new(events);
+        let status = StatusCode::OK;
+        let content_type = Some(HeaderValue::from_static(media::EVENT_STREAM));
+        match events.at_once().await {
+            Some(body) => Self::Whole {
+                status,
+                content_type,
+                body,
+            },
+            None => Self::Stream {
+                status,
+                content_type,
+                relay: Relay::Events(events),
+                rescue: rescue(),
+            },
         }
     }
 }

@@ -26,9 +26,6 @@ use crate::egress::{Head, Jar, Place, Request, UpstreamBody};
 /// How Bowline introduces itself, unless the configuration says otherwise.
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
 
-/// A POST may be answered by one message or by a stream.
-const BOTH: &str = "application/json, text/event-stream";
-
 /// How much of a body that nobody wants is read, and for how long.
 const MAX_READ_OUT: usize = 64 * 1024;
 const READ_OUT_TIMEOUT: Duration = Duration::from_millis(100);
@@ -75,7 +72,7 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Answer, UpstreamError> {
-        let accept = Some(HeaderValue::from_static(BOTH));
+        let accept = Some(HeaderValue::from_static(media::BOTH));
         let asking = Asking {
             method: Method::POST,
             accept,
