@@ -67,17 +67,14 @@ where
         return;
     }
     net::keep_alive(&stream);
-    let service = service_fn(|request| {
-        let served = serve(request);
-        let drain = &drain;
-        async move {
-            let mut response = served.await;
-            if drain.has_begun() {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
-            }
-            Ok::<_, Infallible>(response)
+    let (serve, stopping) = (&serve, &drain);
+    let service = service_fn(move |request| async move {
+        let mut response = serve(request).await;
+        if stopping.has_begun() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
         }
+        Ok::<_, Infallible>(response)
     });
     let patience = Patience::new(HEAD_TIMEOUT);
     let connection = http1::Builder::new()

@@ -88,7 +88,8 @@ impl Pool {
                 Err(_) => {}
             }
         }
-        let dialled = self.0.origin.dial(&self.0.tls, connect_timeout).await?;
+        // Boxed, because it is rare and large.
+        let dialled = Box::pin(self.0.origin.dial(&self.0.tls, connect_timeout)).await?;
         let mut wire = Wire::new(dialled);
         match wire.send(request).await {
             Ok(head) => Ok(self.lease(wire, head)),
