@@ -157,6 +157,14 @@ impl Upstream {
             .any(|endpoint| endpoint.takes_sessions())
     }
 
+    /// Whether a new session would find a place other than this.
+    pub(crate) fn has_well_endpoint_but(&self, this: &Endpoint) -> bool {
+        self.endpoints
+            .all()
+            .iter()
+            .any(|endpoint| endpoint.takes_sessions() && endpoint.id != this.id)
+    }
+
     /// How many sessions are pinned to any of its endpoints.
     pub(crate) fn sessions(&self) -> usize {
         self.endpoints

@@ -149,42 +149,65 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
     let mut budget = Budget::new(total, left);
     let mut is_lost = cause == Cause::Lost;
     let mut reason: Arc<str> = "its budget for recovery is used up".into();
-    let mut failures = 0;
+    let (mut silences, mut failures) = (0, 0);
     let mut asked_for = None;
     while budget.next_attempt(asked_for.take()).await {
         if !is_lost {
-            match tokio::time::timeout(budget.attempt(), ping(seen, &Carried::default())).await {
+            let limit = budget.attempt(silences);
+            match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
                 Ok(Pulse::Lost) => is_lost = true,
-                Ok(Pulse::Unproven(why)) => {
-                    reason = why;
-                    // Where it can be had elsewhere, it is not waited for.
-                    let elsewhere =
-                        seen.endpoint.is_ejected() && session.upstream.has_well_endpoint();
-                    is_lost = elsewhere;
+                Ok(Pulse::Unproven(why)) => reason = why,
+                Err(_) => {
+                    silences += 1;
+                    reason = "it did not answer a ping in time".into();
+                    session.upstream.note_silence(&seen.endpoint, &reason);
                 }
-                Err(_) => reason = "it did not answer a ping in time".into(),
             }
+            // Where it can be had elsewhere, it is not waited for.
+            is_lost |= seen.endpoint.is_ejected() && session.upstream.has_well_endpoint();
             if !is_lost {
+                session.upstream.endpoints.are_needed();
                 continue;
             }
         }
         if server.recovery.on_loss == OnLoss::Tell {
             return Err(NotMended::TellClient);
         }
-        let attempt = restore::restore(session, seen, failures);
-        match tokio::time::timeout(budget.attempt(), attempt).await {
-            Ok(Ok(leg)) => return publish(session, leg),
-            Ok(Err(restore::Failed::ForGood(why))) => return Err(why),
-            Ok(Err(restore::Failed::ForNow(why, after))) => {
+        match restore_within(session, seen, &budget, failures).await {
+            Ok(leg) => return publish(session, leg),
+            Err(restore::Failed::ForGood(why)) => return Err(why),
+            Err(restore::Failed::ForNow(why, after)) => {
                 reason = why;
                 asked_for = after;
             }
-            Err(_) => reason = "it did not answer `initialize` in time".into(),
         }
         failures += 1;
     }
     Err(NotMended::Unavailable(reason))
+}
+
+/// One attempt to open the next generation. An endpoint that hangs is not waited for where another
+/// could do it.
+async fn restore_within(
+    session: &Session,
+    seen: &Leg,
+    budget: &Budget,
+    failures: u32,
+) -> Result<Leg, restore::Failed> {
+    let endpoint = restore::place(session, seen, failures)?;
+    let limit = if session.upstream.has_well_endpoint_but(&endpoint) {
+        budget.attempt(failures)
+    } else {
+        budget.patient_attempt()
+    };
+    let restoring = restore::restore(session, seen, endpoint.again(), failures);
+    let restored = tokio::time::timeout(limit, restoring).await;
+    restored.unwrap_or_else(|_| {
+        let reason = "it did not answer `initialize` in time";
+        session.upstream.note_silence(&endpoint, reason);
+        Err(restore::Failed::ForNow(reason.into(), None))
+    })
 }
 
 /// Nothing of the client's is sent on a generation before it is published; and a session that ended

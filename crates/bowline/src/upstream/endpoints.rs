@@ -152,6 +152,13 @@ impl Endpoints {
         fewer.map(Endpoint::pin).ok_or_else(|| Self::why_none(&all))
     }
 
+    /// Somebody needs one of them, and none is well.
+    pub(crate) fn are_needed(&self) {
+        self.all()
+            .iter()
+            .for_each(|endpoint| endpoint.health.is_needed());
+    }
+
     /// Makes `wanted` the endpoints that take sessions. Known ones go on, new ones are made by
     /// `make`, and all others drain.
     pub(crate) fn set<K>(&self, wanted: Vec<(Box<str>, K)>, make: impl Fn(K) -> Endpoint) {
