@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Leg;
 use super::budget::Budget;
+use super::part::part;
 use super::restore;
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
@@ -29,6 +30,8 @@ pub(crate) enum Cause {
     Lost,
     /// Nothing: a ping decides.
     Unproven,
+    /// It is well, and its endpoint is to go.
+    Drained,
 }
 
 /// Why a session was not mended.
@@ -113,10 +116,12 @@ fn join(
     {
         return Ok((flight.outcome.clone(), Waiting::new(&flight.waiters)));
     }
-    session
-        .upstream
-        .metrics
-        .broke(&session.upstream.name, cause.name());
+    if cause != Cause::Drained {
+        session
+            .upstream
+            .metrics
+            .broke(&session.upstream.name, cause.name());
+    }
     let (sender, outcome) = watch::channel(None);
     let waiters = Arc::<Waiters>::default();
     let waiting = Waiting::new(&waiters);
@@ -147,16 +152,17 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
     let total = server.recovery.budget;
     let left = session.mending.spent.lock().left(total);
     let mut budget = Budget::new(total, left);
-    let mut is_lost = cause == Cause::Lost;
+    let mut is_forgotten = cause == Cause::Lost;
+    let mut leaves = cause != Cause::Unproven;
     let mut reason: Arc<str> = "its budget for recovery is used up".into();
     let (mut silences, mut failures) = (0, 0);
     let mut asked_for = None;
     while budget.next_attempt(asked_for.take()).await {
-        if !is_lost {
+        if !leaves {
             let limit = budget.attempt(silences);
             match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
-                Ok(Pulse::Lost) => is_lost = true,
+                Ok(Pulse::Lost) => is_forgotten = true,
                 Ok(Pulse::Unproven(why)) => reason = why,
                 Err(_) => {
                     silences += 1;
@@ -165,8 +171,9 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 }
             }
             // Where it can be had elsewhere, it is not waited for.
-            is_lost |= seen.endpoint.is_ejected() && session.upstream.has_well_endpoint();
-            if !is_lost {
+            leaves = is_forgotten
+                || (seen.endpoint.is_ejected() && session.upstream.has_well_endpoint());
+            if !leaves {
                 session.upstream.endpoints.are_needed();
                 continue;
             }
@@ -175,7 +182,13 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
             return Err(NotMended::TellClient);
         }
         match restore_within(session, seen, &budget, failures).await {
-            Ok(leg) => return publish(session, leg),
+            Ok(leg) => {
+                let published = publish(session, leg)?;
+                if !is_forgotten && !seen.endpoint.is_unreachable() {
+                    part(seen);
+                }
+                return Ok(published);
+            }
             Err(restore::Failed::ForGood(why)) => return Err(why),
             Err(restore::Failed::ForNow(why, after)) => {
                 reason = why;
@@ -224,12 +237,21 @@ fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
 /// One line per flight, one number, and an entry in the session's timeline.
 fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Duration) {
     let (hash, server) = (session.hash, &session.upstream.name);
-    let cause = cause.name();
     let at = &seen.endpoint.origin;
+    let what = if cause == Cause::Drained {
+        "drained"
+    } else {
+        "broken"
+    };
     session.note(
-        "broken",
-        format!("{cause}, generation {} at {at}", seen.at.generation),
+        what,
+        format!(
+            "{}, generation {} at {at}",
+            cause.name(),
+            seen.at.generation
+        ),
     );
+    let cause = cause.name();
     let result = match mended {
         Ok(leg) if leg.at == seen.at => {
             tracing::info!(session = %hash, %server, cause, ?took, "session was still there");
@@ -259,6 +281,7 @@ impl Cause {
         match self {
             Self::Lost => "lost",
             Self::Unproven => "unproven",
+            Self::Drained => "drained",
         }
     }
 }

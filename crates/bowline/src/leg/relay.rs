@@ -14,12 +14,13 @@ use bytes::Bytes;
 use http_body::Body as _;
 use thiserror::Error;
 
+use super::Leg;
 use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::{MAX_HELD_ANSWER, learn};
 use crate::egress::UpstreamBody;
-use crate::session::{Born, Session};
+use crate::session::{Born, Question, Session};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -40,6 +41,8 @@ pub(crate) struct FrameRelay {
     first: Option<Bytes>,
     body: UpstreamBody,
     overtime: Option<Overtime>,
+    /// Held while its exchange is under way.
+    _leg: Arc<Leg>,
 }
 
 /// A stream of events.
@@ -54,6 +57,8 @@ pub(crate) struct EventRelay {
     overtime: Option<Overtime>,
     /// Whose stream it is; weak, because the session holds its streams.
     session: Weak<Session>,
+    /// Held while its exchange is under way.
+    leg: Option<Arc<Leg>>,
     /// The answer lists the server's tools.
     lists_tools: bool,
     /// A request waits for its answer, so an end without one is a cut.
@@ -136,11 +141,13 @@ impl FrameRelay {
         first: Option<Bytes>,
         body: UpstreamBody,
         overtime: Option<Overtime>,
+        leg: &Arc<Leg>,
     ) -> Self {
         Self {
             first,
             body,
             overtime,
+            _leg: Arc::clone(leg),
         }
     }
 
@@ -173,6 +180,7 @@ impl EventRelay {
             saw_event_id: false,
             overtime: None,
             session: Weak::new(),
+            leg: None,
             lists_tools: false,
             must_answer: false,
             answered: false,
@@ -190,9 +198,10 @@ impl EventRelay {
         self
     }
 
-    /// This is a stream of that session.
-    pub(crate) fn of(mut self, session: &Arc<Session>) -> Self {
+    /// This is a stream of that session, read from this leg.
+    pub(crate) fn of(mut self, session: &Arc<Session>, leg: &Arc<Leg>) -> Self {
         self.session = Arc::downgrade(session);
+        self.leg = Some(Arc::clone(leg));
         self
     }
 
@@ -310,8 +319,13 @@ impl EventRelay {
             }
             self.progress = progress.or(self.progress);
         }
-        if let Content::Message(message) = &content {
-            self.note(message);
+        match &content {
+            Content::Message(message) => self.note(message),
+            Content::Batch(members) => {
+                let messages = members.iter().map(|raw| Message::parse(raw.clone()));
+                messages.flatten().for_each(|message| self.note(&message));
+            }
+            Content::Other => {}
         }
         let shown = self.rewrite.event(event, &content);
         Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
@@ -326,10 +340,24 @@ impl EventRelay {
             {
                 learn(&session, message);
             }
-        } else if message.method() == Some("notifications/tools/list_changed")
-            && let Some(session) = self.session.upgrade()
-        {
+            return;
+        }
+        let Some(method) = message.method() else {
+            return;
+        };
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        if method == "notifications/tools/list_changed" {
             session.upstream.tools.forget(&session.caller);
+        } else if let Some(mark) = self.rewrite.mark(message) {
+            match message.kind() {
+                Kind::Request => session.questions.asked(Question {
+                    mark: mark.into(),
+                    shown_on: self.rewrite.born().clone(),
+                }),
+                Kind::Notification | Kind::Response => session.questions.settled(&mark),
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! shown without its mark. Everything else passes as it came.
 
 use bowline_wire::batch::{self, BadBatch};
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, Span};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
@@ -107,14 +107,26 @@ impl Rewrite {
         {
             return Some(Some(message.splice(span, original)));
         }
-        let span = match message.kind() {
-            Kind::Request => message.id_span(),
-            Kind::Notification => message.cancelled_request(),
-            Kind::Response => None,
+        let Some(span) = marked_id(message) else {
+            return Some(None);
         };
-        let Some(span) = span else { return Some(None) };
         let mark = self.seal.request(self.leg, message.text(span))?;
         Some(Some(message.splice(span, &mark)))
+    }
+
+    /// The mark (JSON text) that a message carries when it is shown.
+    pub(super) fn mark(&self, message: &Message) -> Option<String> {
+        self.seal
+            .request(self.leg, message.text(marked_id(message)?))
+    }
+}
+
+/// Where the id is that must become a mark: a server's request's, also where it is cancelled.
+fn marked_id(message: &Message) -> Option<Span> {
+    match message.kind() {
+        Kind::Request => message.id_span(),
+        Kind::Notification => message.cancelled_request(),
+        Kind::Response => None,
     }
 }
 

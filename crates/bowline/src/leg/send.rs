@@ -251,7 +251,7 @@ fn finish(
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
         let events = events
-            .of(session)
+            .of(session, leg)
             .answering(lists_tools)
             .with_overtime(overtime);
         return Ok(Reply::events(events, Some(rescue())));
@@ -262,7 +262,12 @@ fn finish(
     Ok(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Box::new(Relay::Frames(FrameRelay::new(first, answer.body, overtime))),
+        relay: Box::new(Relay::Frames(FrameRelay::new(
+            first,
+            answer.body,
+            overtime,
+            leg,
+        ))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })

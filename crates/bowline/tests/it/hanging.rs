@@ -128,3 +128,32 @@ async fn a_replica_that_restarts_often_is_back_soon_if_it_is_the_only_one() {
         assert_eq!(answer.status, 200, "restart {id}: {}", answer.text);
     }
 }
+
+/// An answer that breaks off twice: the request goes again, and what comes of that is resumed.
+#[tokio::test]
+async fn a_repeated_request_whose_answer_is_resumed_is_answered_under_its_own_id() {
+    let mut only = Scripted::start().await;
+    let gateway = Gateway::start(over(&[only.url()])).await.unwrap();
+    let client = Client::open(&gateway, &mut only, "u1").await;
+    let (mut events, pen) = client.open_stream(&mut only, client.post(&list(7))).await;
+    pen.cut();
+    let ping = only.next().await;
+    assert_eq!(ping.rpc_method(), "ping");
+    ping.result(&json!({}));
+    let again = only.next().await;
+    let id = again.json()["id"].clone();
+    assert_ne!(id, 7);
+    let mut pen = again.events();
+    pen.write("id: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\n");
+    assert_eq!(events.next_message().await.1["method"], "one");
+    pen.cut();
+    let resumed = only.next().await;
+    assert_eq!(resumed.header("last-event-id"), "e1");
+    let answer = json!({"jsonrpc": "2.0", "id": id, "result": {}});
+    resumed
+        .events()
+        .write(format!("id: e2\ndata: {answer}\n\n"));
+    assert_eq!(events.next_message().await.1["id"], 7);
+    events.ends_cleanly().await;
+    only.finish();
+}
