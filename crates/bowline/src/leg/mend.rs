@@ -238,20 +238,12 @@ fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
 fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Duration) {
     let (hash, server) = (session.hash, &session.upstream.name);
     let at = &seen.endpoint.origin;
-    let what = if cause == Cause::Drained {
-        "drained"
-    } else {
-        "broken"
-    };
-    session.note(
-        what,
-        format!(
-            "{}, generation {} at {at}",
-            cause.name(),
-            seen.at.generation
-        ),
-    );
+    let is_move = cause == Cause::Drained;
     let cause = cause.name();
+    session.note(
+        if is_move { "leaving" } else { "broken" },
+        format!("{cause}, generation {} at {at}", seen.at.generation),
+    );
     let result = match mended {
         Ok(leg) if leg.at == seen.at => {
             tracing::info!(session = %hash, %server, cause, ?took, "session was still there");
@@ -260,12 +252,13 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Dura
         }
         Ok(leg) => {
             let (endpoint, generation) = (&leg.endpoint.origin, leg.at.generation);
-            tracing::info!(session = %hash, %server, cause, ?took, %endpoint, generation, "session recovered");
+            let result = if is_move { "moved" } else { "recovered" };
+            tracing::info!(session = %hash, %server, cause, ?took, %endpoint, generation, "session {result}");
             session.note(
-                "recovered",
+                result,
                 format!("generation {generation} at {endpoint}, after {took:?}"),
             );
-            "recovered"
+            result
         }
         Err(why) => {
             tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered");

@@ -56,14 +56,12 @@ pub(crate) fn move_drained(table: &Table) {
 /// answer would come too late.
 fn is_due(session: &Arc<Session>) -> bool {
     let upstream = &session.upstream;
-    let recovery = upstream.server().recovery.clone();
-    let waits = |until: Option<Instant>| until.is_some_and(|until| until > Instant::now());
-    session
-        .leg()
-        .endpoint
-        .has_drained_for(recovery.drain_timeout)
+    let recovery = &upstream.server().recovery;
+    let endpoint = &session.leg().endpoint;
+    let not_before = *upstream.moves.not_before.lock();
+    endpoint.has_drained_for(recovery.drain_timeout)
         && recovery.on_loss == OnLoss::Recover
         && upstream.has_well_endpoint()
-        && !waits(*upstream.moves.not_before.lock())
+        && not_before.is_none_or(|then| then <= Instant::now())
         && !session.questions.are_open()
 }

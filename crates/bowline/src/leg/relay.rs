@@ -342,22 +342,24 @@ impl EventRelay {
             }
             return;
         }
-        let Some(method) = message.method() else {
+        let tools_changed = message.method() == Some("notifications/tools/list_changed");
+        let mark = self.rewrite.mark(message);
+        if !tools_changed && mark.is_none() {
             return;
-        };
+        }
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        if method == "notifications/tools/list_changed" {
+        if tools_changed {
             session.upstream.tools.forget(&session.caller);
-        } else if let Some(mark) = self.rewrite.mark(message) {
-            match message.kind() {
-                Kind::Request => session.questions.asked(Question {
-                    mark: mark.into(),
-                    shown_on: self.rewrite.born().clone(),
-                }),
-                Kind::Notification | Kind::Response => session.questions.settled(&mark),
-            }
+        }
+        match (mark, message.kind()) {
+            (Some(mark), Kind::Request) => session.questions.asked(Question {
+                mark: mark.into(),
+                shown_on: self.rewrite.born().clone(),
+            }),
+            (Some(mark), _) => session.questions.settled(&mark),
+            (None, _) => {}
         }
     }
 
