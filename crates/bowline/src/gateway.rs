@@ -21,7 +21,7 @@ use crate::route::Routes;
 use crate::session::{Session, Table};
 use crate::telemetry::Metrics;
 use crate::upstream::{Carried, TEND_EVERY, Upstream};
-use crate::{admin, front, listener};
+use crate::{admin, front, leg, listener};
 
 /// How long an upstream's DELETE may take: it is a courtesy, nobody waits for it.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -346,6 +346,13 @@ impl Shared {
         self.admin_drain.connections().spawn(accept);
     }
 
+    fn move_drained(&self) {
+        let upstreams = self.routes.all();
+        if !self.drain.has_begun() && upstreams.values().any(|one| one.has_overdue_sessions()) {
+            leg::move_drained(&self.table);
+        }
+    }
+
     /// Looks after upstreams and lets idle sessions expire.
     fn keep_tidy(self: &Arc<Self>) {
         let shared = Arc::clone(self);
@@ -355,7 +362,10 @@ impl Shared {
             let mut expiry = tokio::time::interval(EXPIRY_EVERY.min(idle));
             loop {
                 tokio::select! {
-                    _ = tend.tick() => shared.routes.tend(),
+                    _ = tend.tick() => {
+                        shared.routes.tend();
+                        shared.move_drained();
+                    }
                     _ = expiry.tick() => {
                         for session in shared.table.expire(idle) {
                             shared.bury(session, Ending::Idle, Carried::default());

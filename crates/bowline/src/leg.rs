@@ -10,9 +10,11 @@ mod budget;
 mod judge;
 mod listen;
 mod mend;
+mod moves;
 mod open;
 mod outcome;
 mod overtime;
+mod part;
 mod relay;
 mod replay;
 mod rescue;
@@ -22,6 +24,7 @@ mod send;
 
 pub(crate) use listen::listen;
 pub(crate) use mend::Mending;
+pub(crate) use moves::{Moves, move_drained};
 pub(crate) use open::{First, open};
 pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};
 pub(crate) use rescue::Rescue;
@@ -46,6 +49,8 @@ pub(crate) struct Leg {
     session_id: Option<UpstreamSessionId>,
     version: HeaderValue,
     jar: Mutex<Jar>,
+    /// For whoever waits for the end of this generation, if it was left for another.
+    farewell: Mutex<Option<part::Farewell>>,
 }
 
 /// Which leg of a session, and which life of it: what marks carry.
@@ -66,6 +71,19 @@ impl Leg {
     /// Whether the upstream issued an id, so that there is something to end.
     pub(crate) fn has_upstream_session(&self) -> bool {
         self.session_id.is_some()
+    }
+
+    /// What is needed to speak to the same upstream session, for who must not hold the leg itself.
+    fn twin(&self) -> Self {
+        Self {
+            upstream: Arc::clone(&self.upstream),
+            endpoint: self.endpoint.again(),
+            at: self.at,
+            session_id: self.session_id.clone(),
+            version: self.version.clone(),
+            jar: Mutex::new(self.jar.lock().clone()),
+            farewell: Mutex::default(),
+        }
     }
 
     /// What a failure on this leg is to the client.
@@ -111,6 +129,7 @@ impl Leg {
             session_id: None,
             version: HeaderValue::from_static("2025-11-25"),
             jar: Mutex::default(),
+            farewell: Mutex::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod believed;
 mod calls;
+mod questions;
 mod record;
 mod seal;
 mod streams;
@@ -10,6 +11,7 @@ mod timeline;
 
 pub(crate) use believed::{Believed, Offered};
 pub(crate) use calls::{Calls, UnderWay};
+pub(crate) use questions::{Question, Questions};
 pub(crate) use record::{Caller, InUse, Session};
 pub(crate) use seal::{Born, EventMark, Seal};
 pub(crate) use streams::{LiveStream, Opening, Source, StreamKey};

@@ -30,7 +30,7 @@ use self::tools::Tools;
 use crate::body::ReadError;
 use crate::config::{Server, ServerName};
 use crate::egress::{EgressError, Tls, WireError};
-use crate::leg::StreamError;
+use crate::leg::{Moves, StreamError};
 use crate::telemetry::Metrics;
 
 /// A configured MCP server and the ways to it.
@@ -44,6 +44,7 @@ pub(crate) struct Upstream {
     /// What is known of its tools.
     pub(crate) tools: Tools,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) moves: Moves,
     tending: Tending,
     tls: Tls,
     tracker: TaskTracker,
@@ -112,6 +113,7 @@ impl Upstream {
             retired: AtomicBool::new(false),
             tools: Tools::default(),
             metrics,
+            moves: Moves::default(),
             tending: Tending::default(),
             tls,
             tracker,
@@ -157,6 +159,14 @@ impl Upstream {
             .any(|endpoint| endpoint.takes_sessions())
     }
 
+    /// Whether a new session would find a place other than this.
+    pub(crate) fn has_well_endpoint_but(&self, this: &Endpoint) -> bool {
+        self.endpoints
+            .all()
+            .iter()
+            .any(|endpoint| endpoint.takes_sessions() && endpoint.id != this.id)
+    }
+
     /// How many sessions are pinned to any of its endpoints.
     pub(crate) fn sessions(&self) -> usize {
         self.endpoints
@@ -164,6 +174,15 @@ impl Upstream {
             .iter()
             .map(|endpoint| endpoint.sessions())
             .sum()
+    }
+
+    /// Whether sessions are at an endpoint that was to have lost them by now.
+    pub(crate) fn has_overdue_sessions(&self) -> bool {
+        let limit = self.server().recovery.drain_timeout;
+        self.endpoints
+            .all()
+            .iter()
+            .any(|endpoint| endpoint.sessions() > 0 && endpoint.has_drained_for(limit))
     }
 
     /// Closes connections that rest, now and from now on.

@@ -68,10 +68,9 @@ impl Exchange {
 /// A client's answer with the server's own id again; `None` if it came too late to matter.
 fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> {
     let span = answer.id_span().ok_or(Fault::StrayAnswer)?;
-    let (at, id) = session
-        .seal
-        .open_request(answer.text(span))
-        .ok_or(Fault::StrayAnswer)?;
+    let mark = answer.text(span);
+    let (at, id) = session.seal.open_request(mark).ok_or(Fault::StrayAnswer)?;
+    session.questions.settled(mark);
     Ok((at == session.leg().at).then(|| answer.splice(span, &id)))
 }
 

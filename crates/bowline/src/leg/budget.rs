@@ -8,9 +8,11 @@ use crate::upstream::random_fraction;
 
 /// How much of the budget the first delay is, and how much no delay exceeds.
 const FIRST_DELAY: u32 = 300;
-const LONGEST_DELAY: u32 = 8;
-/// How much of the budget one attempt may take: a server that hangs leaves time for another.
-const ATTEMPT: u32 = 3;
+const LONGEST_DELAY: u32 = 30;
+/// How much of the budget the first attempt may take, and how much any: one that hangs leaves time
+/// for another soon, and one that is slow is given the time once.
+const FIRST_ATTEMPT: u32 = 30;
+const LONGEST_ATTEMPT: u32 = 3;
 
 /// The time that mending a session may take.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +32,16 @@ impl Budget {
         }
     }
 
-    /// How long one attempt may take.
-    pub(crate) fn attempt(&self) -> Duration {
-        (self.total / ATTEMPT).min(self.deadline - Instant::now())
+    /// How long one attempt may take after so many that failed: short at first, then longer.
+    pub(crate) fn attempt(&self, failures: u32) -> Duration {
+        let doubled = (self.total / FIRST_ATTEMPT) * 2_u32.saturating_pow(failures.min(16));
+        doubled.min(self.patient_attempt())
+    }
+
+    /// How long one attempt may take where there is nothing else to try meanwhile.
+    pub(crate) fn patient_attempt(&self) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        (self.total / LONGEST_ATTEMPT).min(left)
     }
 
     /// Waits before the next attempt: not at all before the first, then exponentially longer with
@@ -70,10 +79,30 @@ mod tests {
         let mut attempts = 1;
         while budget.next_attempt(None).await {
             attempts += 1;
-            assert!(budget.attempt() <= total / ATTEMPT);
+            assert!(budget.attempt(attempts) <= total / LONGEST_ATTEMPT);
         }
         assert!(started.elapsed() < total, "{:?}", started.elapsed());
         assert!((8..500).contains(&attempts), "{attempts}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_hangs_is_found_out_soon_and_one_that_is_slow_is_waited_for_once() {
+        let total = Duration::from_secs(30);
+        let started = Instant::now();
+        let mut budget = Budget::new(total, total);
+        let (mut failures, mut longest, mut third) = (0, Duration::ZERO, None);
+        while budget.next_attempt(None).await {
+            let attempt = budget.attempt(failures);
+            longest = longest.max(attempt);
+            tokio::time::sleep(attempt).await;
+            failures += 1;
+            if failures == 3 {
+                third = Some(started.elapsed());
+            }
+        }
+        assert!(third.unwrap() <= total / 4, "{third:?}");
+        assert!(longest >= total / 4, "{longest:?}");
+        assert!(started.elapsed() <= total);
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,7 +59,7 @@ pub(crate) async fn listen(
 
 pub(super) async fn open(
     session: &Arc<Session>,
-    leg: &Leg,
+    leg: &Arc<Leg>,
     born: &Born,
     last: Option<&HeaderValue>,
     carried: &Carried,
@@ -76,7 +76,7 @@ pub(super) async fn open(
     };
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
         let rewrite = Rewrite::new(session.seal.clone(), leg.at, born.clone());
-        let events = EventRelay::new(answer.body, rewrite).of(session);
+        let events = EventRelay::new(answer.body, rewrite).of(session, leg);
         return Ok(Source::Relay(Relay::Events(Box::new(events))));
     }
     let status = answer.status;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Leg;
 use super::budget::Budget;
+use super::part::part;
 use super::restore;
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
@@ -29,6 +30,8 @@ pub(crate) enum Cause {
     Lost,
     /// Nothing: a ping decides.
     Unproven,
+    /// It is well, and its endpoint is to go.
+    Drained,
 }
 
 /// Why a session was not mended.
@@ -113,10 +116,12 @@ fn join(
     {
         return Ok((flight.outcome.clone(), Waiting::new(&flight.waiters)));
     }
-    session
-        .upstream
-        .metrics
-        .broke(&session.upstream.name, cause.name());
+    if cause != Cause::Drained {
+        session
+            .upstream
+            .metrics
+            .broke(&session.upstream.name, cause.name());
+    }
     let (sender, outcome) = watch::channel(None);
     let waiters = Arc::<Waiters>::default();
     let waiting = Waiting::new(&waiters);
@@ -147,44 +152,75 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
     let total = server.recovery.budget;
     let left = session.mending.spent.lock().left(total);
     let mut budget = Budget::new(total, left);
-    let mut is_lost = cause == Cause::Lost;
+    let mut is_forgotten = cause == Cause::Lost;
+    let mut leaves = cause != Cause::Unproven;
     let mut reason: Arc<str> = "its budget for recovery is used up".into();
-    let mut failures = 0;
+    let (mut silences, mut failures) = (0, 0);
     let mut asked_for = None;
     while budget.next_attempt(asked_for.take()).await {
-        if !is_lost {
-            match tokio::time::timeout(budget.attempt(), ping(seen, &Carried::default())).await {
+        if !leaves {
+            let limit = budget.attempt(silences);
+            match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
-                Ok(Pulse::Lost) => is_lost = true,
-                Ok(Pulse::Unproven(why)) => {
-                    reason = why;
-                    // Where it can be had elsewhere, it is not waited for.
-                    let elsewhere =
-                        seen.endpoint.is_ejected() && session.upstream.has_well_endpoint();
-                    is_lost = elsewhere;
+                Ok(Pulse::Lost) => is_forgotten = true,
+                Ok(Pulse::Unproven(why)) => reason = why,
+                Err(_) => {
+                    silences += 1;
+                    reason = "it did not answer a ping in time".into();
+                    session.upstream.note_silence(&seen.endpoint, &reason);
                 }
-                Err(_) => reason = "it did not answer a ping in time".into(),
             }
-            if !is_lost {
+            // Where it can be had elsewhere, it is not waited for.
+            leaves = is_forgotten
+                || (seen.endpoint.is_ejected() && session.upstream.has_well_endpoint());
+            if !leaves {
+                session.upstream.endpoints.are_needed();
                 continue;
             }
         }
         if server.recovery.on_loss == OnLoss::Tell {
             return Err(NotMended::TellClient);
         }
-        let attempt = restore::restore(session, seen, failures);
-        match tokio::time::timeout(budget.attempt(), attempt).await {
-            Ok(Ok(leg)) => return publish(session, leg),
-            Ok(Err(restore::Failed::ForGood(why))) => return Err(why),
-            Ok(Err(restore::Failed::ForNow(why, after))) => {
+        match restore_within(session, seen, &budget, failures).await {
+            Ok(leg) => {
+                let published = publish(session, leg)?;
+                if !is_forgotten && !seen.endpoint.is_unreachable() {
+                    part(seen);
+                }
+                return Ok(published);
+            }
+            Err(restore::Failed::ForGood(why)) => return Err(why),
+            Err(restore::Failed::ForNow(why, after)) => {
                 reason = why;
                 asked_for = after;
             }
-            Err(_) => reason = "it did not answer `initialize` in time".into(),
         }
         failures += 1;
     }
     Err(NotMended::Unavailable(reason))
+}
+
+/// One attempt to open the next generation. An endpoint that hangs is not waited for where another
+/// could do it.
+async fn restore_within(
+    session: &Session,
+    seen: &Leg,
+    budget: &Budget,
+    failures: u32,
+) -> Result<Leg, restore::Failed> {
+    let endpoint = restore::place(session, seen, failures)?;
+    let limit = if session.upstream.has_well_endpoint_but(&endpoint) {
+        budget.attempt(failures)
+    } else {
+        budget.patient_attempt()
+    };
+    let restoring = restore::restore(session, seen, endpoint.again(), failures);
+    let restored = tokio::time::timeout(limit, restoring).await;
+    restored.unwrap_or_else(|_| {
+        let reason = "it did not answer `initialize` in time";
+        session.upstream.note_silence(&endpoint, reason);
+        Err(restore::Failed::ForNow(reason.into(), None))
+    })
 }
 
 /// Nothing of the client's is sent on a generation before it is published; and a session that ended
@@ -201,10 +237,11 @@ fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
 /// One line per flight, one number, and an entry in the session's timeline.
 fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Duration) {
     let (hash, server) = (session.hash, &session.upstream.name);
-    let cause = cause.name();
     let at = &seen.endpoint.origin;
+    let is_move = cause == Cause::Drained;
+    let cause = cause.name();
     session.note(
-        "broken",
+        if is_move { "leaving" } else { "broken" },
         format!("{cause}, generation {} at {at}", seen.at.generation),
     );
     let result = match mended {
@@ -215,12 +252,13 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Dura
         }
         Ok(leg) => {
             let (endpoint, generation) = (&leg.endpoint.origin, leg.at.generation);
-            tracing::info!(session = %hash, %server, cause, ?took, %endpoint, generation, "session recovered");
+            let result = if is_move { "moved" } else { "recovered" };
+            tracing::info!(session = %hash, %server, cause, ?took, %endpoint, generation, "session {result}");
             session.note(
-                "recovered",
+                result,
                 format!("generation {generation} at {endpoint}, after {took:?}"),
             );
-            "recovered"
+            result
         }
         Err(why) => {
             tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered");
@@ -236,6 +274,7 @@ impl Cause {
         match self {
             Self::Lost => "lost",
             Self::Unproven => "unproven",
+            Self::Drained => "drained",
         }
     }
 }

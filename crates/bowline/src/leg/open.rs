@@ -80,6 +80,7 @@ pub(crate) async fn open(
         at: LegRef::FIRST,
         version,
         jar,
+        farewell: Mutex::default(),
     };
     Ok(First {
         leg: Some(leg),

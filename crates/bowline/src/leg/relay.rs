@@ -14,12 +14,13 @@ use bytes::Bytes;
 use http_body::Body as _;
 use thiserror::Error;
 
+use super::Leg;
 use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::{MAX_HELD_ANSWER, learn};
 use crate::egress::{UpstreamBody, WireError};
-use crate::session::{Born, Session};
+use crate::session::{Born, Question, Session};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -43,6 +44,8 @@ pub(crate) struct FrameRelay {
     first: Option<Bytes>,
     body: UpstreamBody,
     overtime: Option<Overtime>,
+    /// Held while its exchange is under way.
+    _leg: Arc<Leg>,
 }
 
 /// A stream of events.
@@ -57,6 +60,8 @@ pub(crate) struct EventRelay {
     overtime: Option<Overtime>,
     /// Whose stream it is; weak, because the session holds its streams.
     session: Weak<Session>,
+    /// Held while its exchange is under way.
+    leg: Option<Arc<Leg>>,
     /// The answer lists the server's tools.
     lists_tools: bool,
     /// A request waits for its answer, so an end without one is a cut.
@@ -141,11 +146,13 @@ impl FrameRelay {
         first: Option<Bytes>,
         body: UpstreamBody,
         overtime: Option<Overtime>,
+        leg: &Arc<Leg>,
     ) -> Self {
         Self {
             first,
             body,
             overtime,
+            _leg: Arc::clone(leg),
         }
     }
 
@@ -178,6 +185,7 @@ impl EventRelay {
             saw_event_id: false,
             overtime: None,
             session: Weak::new(),
+            leg: None,
             lists_tools: false,
             must_answer: false,
             answered: false,
@@ -196,9 +204,10 @@ impl EventRelay {
         self
     }
 
-    /// This is a stream of that session.
-    pub(crate) fn of(mut self, session: &Arc<Session>) -> Self {
+    /// This is a stream of that session, read from this leg.
+    pub(crate) fn of(mut self, session: &Arc<Session>, leg: &Arc<Leg>) -> Self {
         self.session = Arc::downgrade(session);
+        self.leg = Some(Arc::clone(leg));
         self
     }
 
@@ -350,8 +359,13 @@ impl EventRelay {
             }
             self.progress = progress.or(self.progress);
         }
-        if let Content::Message(message) = &content {
-            self.note(message);
+        match &content {
+            Content::Message(message) => self.note(message),
+            Content::Batch(members) => {
+                let messages = members.iter().map(|raw| Message::parse(raw.clone()));
+                messages.flatten().for_each(|message| self.note(&message));
+            }
+            Content::Other => {}
         }
         let shown = self.rewrite.event(event, &content);
         Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
@@ -366,10 +380,26 @@ impl EventRelay {
             {
                 learn(&session, message);
             }
-        } else if message.method() == Some("notifications/tools/list_changed")
-            && let Some(session) = self.session.upgrade()
-        {
+            return;
+        }
+        let tools_changed = message.method() == Some("notifications/tools/list_changed");
+        let mark = self.rewrite.mark(message);
+        if !tools_changed && mark.is_none() {
+            return;
+        }
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        if tools_changed {
             session.upstream.tools.forget(&session.caller);
+        }
+        match (mark, message.kind()) {
+            (Some(mark), Kind::Request) => session.questions.asked(Question {
+                mark: mark.into(),
+                shown_on: self.rewrite.born().clone(),
+            }),
+            (Some(mark), _) => session.questions.settled(&mark),
+            (None, _) => {}
         }
     }
 

@@ -75,7 +75,11 @@ impl Rescue {
     /// What Bowline itself has to tell the client, on the stream that is for it.
     pub(crate) fn news(&self) -> Option<Bytes> {
         match self.stream {
-            Stream::Standalone => self.session.upgrade()?.believed.take_news(),
+            Stream::Standalone => {
+                let session = self.session.upgrade()?;
+                let untold = session.questions.take_untold();
+                untold.or_else(|| session.believed.take_news())
+            }
             Stream::Request { .. } => None,
         }
     }

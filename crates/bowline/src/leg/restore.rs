@@ -34,9 +34,13 @@ pub(super) enum Failed {
     ForGood(NotMended),
 }
 
-/// Opens the next generation of a session's leg.
-pub(super) async fn restore(session: &Session, old: &Leg, failures: u32) -> Result<Leg, Failed> {
-    let endpoint = place(session, old)?;
+/// Opens the next generation of a session's leg at this endpoint.
+pub(super) async fn restore(
+    session: &Session,
+    old: &Leg,
+    endpoint: Pin,
+    failures: u32,
+) -> Result<Leg, Failed> {
     let keeps_cookies = endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
     let jar = if keeps_cookies {
         old.jar.lock().clone()
@@ -74,6 +78,7 @@ pub(super) async fn restore(session: &Session, old: &Leg, failures: u32) -> Resu
         session_id,
         version: old.version.clone(),
         jar,
+        farewell: Mutex::default(),
     };
     // A server that is not what it was is the client's to judge.
     let same_version = result
@@ -87,16 +92,17 @@ pub(super) async fn restore(session: &Session, old: &Leg, failures: u32) -> Resu
     Ok(leg)
 }
 
-/// Where the session goes: where it was while that takes sessions, and elsewhere if it does not.
-fn place(session: &Session, old: &Leg) -> Result<Pin, Failed> {
-    if old.endpoint.takes_sessions() {
+/// Where the session goes: where it was while that takes sessions, and elsewhere if it does not, or
+/// if it failed to and there is another.
+pub(super) fn place(session: &Session, old: &Leg, failures: u32) -> Result<Pin, Failed> {
+    let upstream = &session.upstream;
+    let elsewhere = failures > 0 && upstream.has_well_endpoint_but(&old.endpoint);
+    if old.endpoint.takes_sessions() && !elsewhere {
         return Ok(old.endpoint.again());
     }
-    session.upstream.endpoints.pick().map_err(|ailment| {
-        let until = ailment
-            .until
-            .saturating_duration_since(tokio::time::Instant::now());
-        Failed::ForNow(ailment.reason, Some(until))
+    upstream.endpoints.pick().map_err(|ailment| {
+        upstream.endpoints.are_needed();
+        Failed::ForNow(ailment.reason, None)
     })
 }
 

@@ -5,7 +5,7 @@
 //! shown without its mark. Everything else passes as it came.
 
 use bowline_wire::batch::{self, BadBatch};
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, Span};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
@@ -31,33 +31,28 @@ pub(crate) struct Rewrite {
     seal: Seal,
     leg: LegRef,
     born: Born,
-    /// The id under which the request was sent, where that is not the client's.
-    alias: Option<Box<str>>,
+}
+
+/// The id (JSON text) under which a request of this id is sent again. It follows from the id, so
+/// that the answer is known for what it is also when its stream is resumed.
+pub(super) fn again_id(id: &str) -> String {
+    let kept = id.chars().filter(char::is_ascii_alphanumeric).take(40);
+    format!("\"bowline/again/{}\"", kept.collect::<String>())
 }
 
 impl Rewrite {
     pub(crate) fn new(seal: Seal, leg: LegRef, born: Born) -> Self {
-        Self {
-            seal,
-            leg,
-            born,
-            alias: None,
-        }
-    }
-
-    /// Answers to this id (JSON text) are answers to the request of the stream.
-    pub(super) fn with_alias(mut self, ours: &str) -> Self {
-        self.alias = Some(ours.into());
-        self
+        Self { seal, leg, born }
     }
 
     /// Whether a message is the answer that the stream was opened for.
     pub(super) fn is_answer(&self, message: &Message) -> bool {
-        let Born::Request(id) = &self.born else {
+        let (Kind::Response, Born::Request(id)) = (message.kind(), &self.born) else {
             return false;
         };
-        let sent = self.alias.as_deref().unwrap_or(id);
-        message.kind() == Kind::Response && message.id() == Some(sent)
+        message
+            .id()
+            .is_some_and(|answered| *answered == **id || *answered == again_id(id))
     }
 
     /// The generation that the stream is read from.
@@ -105,20 +100,33 @@ impl Rewrite {
 
     /// The message with its mark, if it must carry one.
     fn message(&self, message: &Message) -> Option<Option<Bytes>> {
-        if let (Some(_), Born::Request(original)) = (&self.alias, &self.born)
+        if let Born::Request(original) = &self.born
             && self.is_answer(message)
+            && message.id() != Some(original)
             && let Some(span) = message.id_span()
         {
             return Some(Some(message.splice(span, original)));
         }
-        let span = match message.kind() {
-            Kind::Request => message.id_span(),
-            Kind::Notification => message.cancelled_request(),
-            Kind::Response => None,
+        let Some(span) = marked_id(message) else {
+            return Some(None);
         };
-        let Some(span) = span else { return Some(None) };
         let mark = self.seal.request(self.leg, message.text(span))?;
         Some(Some(message.splice(span, &mark)))
+    }
+
+    /// The mark (JSON text) that a message carries when it is shown.
+    pub(super) fn mark(&self, message: &Message) -> Option<String> {
+        self.seal
+            .request(self.leg, message.text(marked_id(message)?))
+    }
+}
+
+/// Where the id is that must become a mark: a server's request's, also where it is cancelled.
+fn marked_id(message: &Message) -> Option<Span> {
+    match message.kind() {
+        Kind::Request => message.id_span(),
+        Kind::Notification => message.cancelled_request(),
+        Kind::Response => None,
     }
 }
 
@@ -194,6 +202,17 @@ mod tests {
 
     fn rewrite() -> Rewrite {
         Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, Born::Standalone)
+    }
+
+    #[test]
+    fn the_answer_to_a_repeated_request_is_shown_under_the_clients_own_id() {
+        let born = Born::Request("\"s-1\"".into());
+        let rewrite = Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, born);
+        let answer =
+            |id: &str| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
+        let again = answer(&again_id("\"s-1\""));
+        assert_eq!(show(&rewrite, &again), answer("\"s-1\""));
+        assert_eq!(show(&rewrite, &answer("7")), answer("7"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
-use super::rewrite::Rewrite;
+use super::rewrite::{Rewrite, again_id};
 use super::{Leg, Rescue, array, judge};
 use crate::body::{Sent, read_limited};
 use crate::session::{Born, Session};
@@ -137,12 +137,7 @@ impl Asked {
         let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
             return self.clone();
         };
-        let text: String = id
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .take(40)
-            .collect();
-        let renamed = original.splice(span, &format!("\"bowline/again/{text}\""));
+        let renamed = original.splice(span, &again_id(id));
         match Message::parse(renamed) {
             Ok(message) => Self {
                 message,
@@ -219,11 +214,7 @@ async fn answer(
 
 fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
     let born = Born::Request(asked.id().into());
-    let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-    match (&asked.original, asked.message.id()) {
-        (Some(_), Some(ours)) => rewrite.with_alias(ours),
-        _ => rewrite,
-    }
+    Rewrite::new(session.seal.clone(), leg.at, born)
 }
 
 async fn finish(
@@ -260,7 +251,7 @@ async fn finish(
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
         let events = events
-            .of(session)
+            .of(session, leg)
             .answering(lists_tools)
             .with_overtime(overtime);
         return Ok(Reply::events(events, || Some(rescue())).await);
@@ -271,7 +262,7 @@ async fn finish(
     Ok(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime))),
+        relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime, leg))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })

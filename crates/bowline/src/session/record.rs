@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::timeline::Timeline;
-use super::{Believed, Calls, LiveStream, Seal, StreamKey};
+use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::{Leg, Mending};
 use crate::telemetry::SessionHash;
@@ -28,6 +28,7 @@ pub(crate) struct Session {
     pub(crate) believed: Believed,
     pub(crate) mending: Mending,
     pub(crate) calls: Calls,
+    pub(crate) questions: Questions,
     timeline: Timeline,
     leg: RwLock<Current>,
     opened: Instant,
@@ -93,6 +94,7 @@ impl Session {
             believed,
             mending: Mending::default(),
             calls: Calls::default(),
+            questions: Questions::default(),
             timeline: Timeline::default(),
             leg: RwLock::new(Current {
                 leg: Arc::new(leg),
@@ -125,11 +127,27 @@ impl Session {
         current.leg = leg;
         drop(current);
         self.believed.lists_changed();
+        self.questions
+            .take()
+            .iter()
+            .for_each(|question| self.cancel(question));
         let standalone = self.streams.lock().find(&StreamKey::Standalone);
         if let Some(stream) = standalone {
             stream.restart();
         }
         true
+    }
+
+    /// Tells the client that nobody waits for its answer: where it was asked, or else on the stream
+    /// of its GET, now or when it opens one.
+    fn cancel(&self, question: &Question) {
+        let event = question.cancelled();
+        let streams =
+            [&question.shown_on, &StreamKey::Standalone].map(|key| self.streams.lock().find(key));
+        let mut streams = streams.into_iter().flatten();
+        if !streams.any(|stream| stream.say(&event)) {
+            self.questions.tell_later(event);
+        }
     }
 
     /// Ends the session, whose last leg is the one that it has now.

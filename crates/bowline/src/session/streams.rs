@@ -33,6 +33,8 @@ struct State {
     rescue: Option<Box<Rescue>>,
     /// How often that is tried.
     rescues: u8,
+    /// What Bowline itself has to say here.
+    unsaid: Option<Bytes>,
 }
 
 /// Where a stream's bytes come from.
@@ -63,6 +65,7 @@ impl LiveStream {
             reader: None,
             rescue,
             rescues: MAX_RESCUES,
+            unsaid: None,
         }))
     }
 
@@ -73,6 +76,9 @@ impl LiveStream {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         let mut state = self.0.lock();
         loop {
+            if let Some(unsaid) = state.unsaid.take() {
+                return Poll::Ready(Some(Ok(unsaid)));
+            }
             if let Some(news) = state.rescue.as_ref().and_then(|rescue| rescue.news()) {
                 return Poll::Ready(Some(Ok(news)));
             }
@@ -91,6 +97,25 @@ impl LiveStream {
             }
             return next;
         }
+    }
+
+    /// Says something of our own between two events. `false`: nobody would hear it.
+    pub(crate) fn say(&self, event: &Bytes) -> bool {
+        let reader = {
+            let mut state = self.0.lock();
+            // Without a way to go on there is no client, or it is not a stream of events.
+            let is_over = matches!(state.source, Source::Ended | Source::Cut | Source::Last(_));
+            if is_over || state.rescue.is_none() {
+                return false;
+            }
+            let said = state.unsaid.take().unwrap_or_default();
+            state.unsaid = Some([&said[..], event].concat().into());
+            state.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        true
     }
 
     /// Reads the stream of a GET anew, from where the session is now.

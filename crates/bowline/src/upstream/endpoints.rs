@@ -9,10 +9,12 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Uri};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
 use super::health::{Ailment, Health};
 use crate::egress::{Origin, Pool};
@@ -29,7 +31,7 @@ pub(crate) struct Endpoint {
     pub(crate) health: Health,
     pub(super) being_looked_at: AtomicBool,
     sessions: AtomicUsize,
-    draining: AtomicBool,
+    draining_since: Mutex<Option<Instant>>,
 }
 
 /// A session's hold on its endpoint; counted while it lasts.
@@ -59,7 +61,7 @@ impl Endpoint {
             health,
             being_looked_at: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
-            draining: AtomicBool::new(false),
+            draining_since: Mutex::default(),
         }
     }
 
@@ -77,12 +79,29 @@ impl Endpoint {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.draining_since.lock().is_some()
+    }
+
+    /// Whether it has been draining for so long.
+    pub(crate) fn has_drained_for(&self, time: Duration) -> bool {
+        let since = *self.draining_since.lock();
+        since.is_some_and(|since| since.elapsed() >= time)
+    }
+
+    fn drain(&self, drains: bool) {
+        let mut since = self.draining_since.lock();
+        *since = drains.then(|| since.unwrap_or_else(Instant::now));
     }
 
     /// Whether it is left alone at the moment.
     pub(crate) fn is_ejected(&self) -> bool {
         self.health.ailment().is_some()
+    }
+
+    /// Whether nobody was there the last time.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        let ailment = self.health.ailment();
+        ailment.is_some_and(|ailment| ailment.unreachable)
     }
 
     pub(crate) fn takes_sessions(&self) -> bool {
@@ -152,6 +171,13 @@ impl Endpoints {
         fewer.map(Endpoint::pin).ok_or_else(|| Self::why_none(&all))
     }
 
+    /// Somebody needs one of them, and none is well.
+    pub(crate) fn are_needed(&self) {
+        self.all()
+            .iter()
+            .for_each(|endpoint| endpoint.health.is_needed());
+    }
+
     /// Makes `wanted` the endpoints that take sessions. Known ones go on, new ones are made by
     /// `make`, and all others drain.
     pub(crate) fn set<K>(&self, wanted: Vec<(Box<str>, K)>, make: impl Fn(K) -> Endpoint) {
@@ -160,7 +186,7 @@ impl Endpoints {
         let mut next: Vec<Arc<Endpoint>> = Vec::with_capacity(wanted.len());
         for endpoint in list.iter() {
             let draining = !is_wanted(&endpoint.id);
-            endpoint.draining.store(draining, Ordering::Relaxed);
+            endpoint.drain(draining);
             if !draining || endpoint.sessions() > 0 {
                 next.push(Arc::clone(endpoint));
             }

@@ -3,7 +3,8 @@
 //! One failure to connect is enough: nobody is there. Failures after that (resets, 502, 503, 504)
 //! may be one tool's, so it takes several in a row, and only new sessions keep away. How long an
 //! endpoint is left alone doubles with every time and is jittered, so that several gateways do not
-//! come back together; a while of health forgets the past.
+//! come back together; a while of health forgets the past. A rest spares an endpoint that others
+//! stand in for: where nobody does, it is short.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -19,6 +20,8 @@ const FAILURES: u32 = 3;
 const FIRST_REST: Duration = Duration::from_millis(500);
 /// The longest ejection, before jitter.
 const LONGEST_REST: Duration = Duration::from_secs(30);
+/// The same where nobody was there: a look shows when somebody is again, and costs one connection.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(2);
 /// How long an endpoint must be well for earlier ejections to be forgotten.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
 
@@ -32,6 +35,8 @@ struct State {
     ailment: Option<Ailment>,
     /// Ejections so far, as far as they are remembered.
     ejections: u32,
+    /// When the last one began, and when it was to end.
+    ejected: Option<(Instant, Instant)>,
     /// When the endpoint came back.
     well_since: Option<Instant>,
 }
@@ -88,6 +93,14 @@ impl Health {
         news
     }
 
+    /// Somebody waits for it and has nowhere else to go: its rest is not longer than a first one.
+    pub(crate) fn is_needed(&self) {
+        let mut state = self.0.lock();
+        if let (Some((since, _)), Some(ailment)) = (state.ejected, &mut state.ailment) {
+            ailment.until = ailment.until.min(since + FIRST_REST);
+        }
+    }
+
     /// Whether it is time for a probe: of an ejected endpoint when its rest is over.
     pub(crate) fn wants_look(&self) -> bool {
         let state = self.0.lock();
@@ -107,7 +120,10 @@ impl State {
             && ailment.until > now
         {
             // Several requests met the same failure; one ejection is enough.
-            ailment.unreachable |= unreachable;
+            if unreachable {
+                ailment.unreachable = true;
+                ailment.until = ailment.until.min(now + jittered(LONGEST_ABSENCE));
+            }
             return false;
         }
         if self
@@ -116,13 +132,25 @@ impl State {
         {
             self.ejections = 0;
         }
-        let rest = LONGEST_REST.min(FIRST_REST * 2_u32.saturating_pow(self.ejections.min(10)));
-        self.ejections += 1;
+        // Requests that end well and badly side by side eject it several times for one failure.
+        let is_the_same = self.ejected.is_some_and(|(_, until)| now < until);
+        if !is_the_same {
+            self.ejections += 1;
+        }
+        let doublings = self.ejections.saturating_sub(1).min(10);
+        let longest = if unreachable {
+            LONGEST_ABSENCE
+        } else {
+            LONGEST_REST
+        };
+        let rest = longest.min(FIRST_REST * 2_u32.saturating_pow(doublings));
+        let until = now + jittered(rest);
+        self.ejected = Some((now, until));
         let news = self.ailment.is_none();
         self.ailment = Some(Ailment {
             reason,
             unreachable,
-            until: now + jittered(rest),
+            until,
         });
         news
     }
@@ -183,11 +211,40 @@ mod tests {
             tokio::time::advance(expected).await;
             assert!(health.wants_look());
             assert!(health.recovered());
-            expected = LONGEST_REST.min(expected * 2);
+            expected = LONGEST_ABSENCE.min(expected * 2);
         }
         tokio::time::advance(FORGIVEN_AFTER + Duration::from_secs(1)).await;
         health.unreachable("refused");
         assert!(rest(&health) <= FIRST_REST, "health is remembered, too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_failure_that_many_meet_counts_once() {
+        let health = Health::default();
+        for _ in 0..10 {
+            assert!(health.unreachable("refused"));
+            health.answered();
+            tokio::time::advance(FIRST_REST / 100).await;
+        }
+        health.unreachable("refused");
+        assert!(rest(&health) <= FIRST_REST, "{:?}", rest(&health));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_needed_does_not_rest_for_long() {
+        let health = Health::default();
+        let mut ejections = 0;
+        while ejections < 8 {
+            ejections += u32::from(health.failed("503"));
+            tokio::time::advance(LONGEST_REST / 4).await;
+            health.recovered();
+        }
+        while !health.failed("503") {}
+        assert!(rest(&health) > FIRST_REST, "{:?}", rest(&health));
+        health.is_needed();
+        assert!(!health.wants_look(), "nor is it hammered");
+        tokio::time::advance(FIRST_REST).await;
+        assert!(health.wants_look());
     }
 
     #[tokio::test(start_paused = true)]

@@ -108,7 +108,10 @@ impl Upstream {
         let mut resolved = self.tending.resolved.subscribe();
         let known = tokio::time::timeout(limit, resolved.wait_for(|resolved| *resolved));
         match known.await {
-            Ok(_) => self.endpoints.pick().map_err(UpstreamError::Unavailable),
+            Ok(_) => self.endpoints.pick().map_err(|ailment| {
+                self.endpoints.are_needed();
+                UpstreamError::Unavailable(ailment)
+            }),
             Err(_) => Err(UpstreamError::Unavailable(Ailment::nowhere())),
         }
     }
@@ -231,6 +234,14 @@ impl Upstream {
             tracing::warn!(server = %self.name, endpoint = %endpoint.origin, reason, "endpoint is unreachable");
         }
         self.look_again();
+    }
+
+    /// An endpoint did not answer what every server answers at once. Behind a balancer's address are
+    /// several servers: one that is silent says nothing of the rest.
+    pub(crate) fn note_silence(&self, endpoint: &Endpoint, reason: &str) {
+        if matches!(self.server().way, Way::Endpoints(_)) {
+            self.note_failure(endpoint, reason);
+        }
     }
 
     pub(super) fn note_failure(&self, endpoint: &Endpoint, reason: &str) {

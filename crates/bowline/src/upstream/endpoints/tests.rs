@@ -101,3 +101,20 @@ async fn one_that_comes_back_is_the_same_one() {
     );
     assert!(held.iter().all(|pin| !pin.is_draining()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn draining_is_timed_from_its_beginning_and_forgotten_with_it() {
+    let endpoints = endpoints(&["http://a/"]);
+    let held = endpoints.pick().unwrap();
+    let minute = Duration::from_secs(60);
+    set(&endpoints, &["http://b/"]);
+    tokio::time::advance(minute / 2).await;
+    set(&endpoints, &["http://b/", "http://c/"]);
+    assert!(!held.has_drained_for(minute));
+    tokio::time::advance(minute / 2).await;
+    assert!(held.has_drained_for(minute));
+    set(&endpoints, &["http://a/"]);
+    assert!(!held.has_drained_for(Duration::ZERO));
+    set(&endpoints, &["http://b/"]);
+    assert!(!held.has_drained_for(minute));
+}
