@@ -99,6 +99,11 @@ async fn send_until_answered(
         };
         let error = match answered {
             Ok(answered) => {
+                if answered.is_own_404() {
+                    // The application's own, or a server's that has lost the session and says it
+                    // badly: only asking can tell.
+                    mend_behind(session, &leg, Cause::Unproven);
+                }
                 session.believed.note(&message);
                 let rescue = || Box::new(Rescue::request(session, &leg, &message, carried));
                 return finish(session, &leg, &asked, answered, overtime, rescue);
@@ -180,6 +185,13 @@ pub(super) enum Answered {
     Read(Reply),
     /// What is left of it, and what was read to see what it is.
     Arriving(Answer, Option<Bytes>),
+}
+
+impl Answered {
+    /// Whether a 404 was held to be the application's own answer.
+    fn is_own_404(&self) -> bool {
+        matches!(self, Self::Read(Reply::Whole { status, .. }) if *status == StatusCode::NOT_FOUND)
+    }
 }
 
 async fn answer(
