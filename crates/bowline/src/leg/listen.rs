@@ -14,7 +14,7 @@ use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
 use super::send::{Pulse, ping};
 use crate::session::{Born, Session, Source};
-use crate::upstream::{Carried, UpstreamError};
+use crate::upstream::{Carried, UpstreamError, is_suspect};
 
 /// How often a stream that breaks at once is opened.
 const MAX_TRIES: u32 = 5;
@@ -80,17 +80,17 @@ pub(super) async fn open(
         return Ok(Source::Relay(Box::new(Relay::Events(Box::new(events)))));
     }
     let status = answer.status;
+    let may_be_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
+        || is_suspect(&leg.upstream.server().recovery.fingerprints, status);
+    if may_be_lost && matches!(ping(leg, carried).await, Pulse::Lost) {
+        return Err(UpstreamError::SessionLost);
+    }
     if status.is_server_error() {
         return Err(UpstreamError::NotMcp(status));
     }
     // A server without a route for GET says 404 as one does that lost the session.
     let is_silent =
         *born == Born::Standalone && status.is_client_error() && status != StatusCode::CONFLICT;
-    if matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
-        && matches!(ping(leg, carried).await, Pulse::Lost)
-    {
-        return Err(UpstreamError::SessionLost);
-    }
     if is_silent {
         return Ok(Source::Silent);
     }

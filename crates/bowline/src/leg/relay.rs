@@ -11,6 +11,7 @@ use bowline_wire::batch::BadBatch;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::{Decoder, Event, EventTooLarge};
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Body as _;
 use thiserror::Error;
 
@@ -18,8 +19,10 @@ use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::{MAX_HELD_ANSWER, learn};
+use crate::config::Server;
 use crate::egress::UpstreamBody;
 use crate::session::{Born, Session};
+use crate::upstream::{is_fingerprint, is_suspect};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -68,6 +71,8 @@ pub(crate) struct EventRelay {
     told_progress: Option<f64>,
     /// Nothing more is read: the request was given up.
     is_over: bool,
+    /// Whose operator says that a good status may mean a lost session.
+    suspect: Option<Arc<Server>>,
 }
 
 /// An event as the client sees it, and what is in it as it came.
@@ -94,6 +99,8 @@ pub(crate) enum StreamError {
     NotOpened,
     #[error("the server's answer did not go on in time")]
     Overtime,
+    #[error("the server's answer is one that for this server means a lost session")]
+    Fingerprint,
 }
 
 // === impl Relay ===
@@ -181,6 +188,7 @@ impl EventRelay {
             progress: None,
             told_progress: None,
             is_over: false,
+            suspect: None,
         }
     }
 
@@ -200,6 +208,13 @@ impl EventRelay {
     pub(crate) fn answering(mut self, lists_tools: bool) -> Self {
         self.must_answer = true;
         self.lists_tools = lists_tools;
+        self
+    }
+
+    /// An answer may be the operator's fingerprint of a lost session, although the status is good.
+    pub(crate) fn suspecting(mut self, server: Arc<Server>) -> Self {
+        let is_suspect = is_suspect(&server.recovery.fingerprints, StatusCode::OK);
+        self.suspect = is_suspect.then_some(server);
         self
     }
 
@@ -311,10 +326,23 @@ impl EventRelay {
             self.progress = progress.or(self.progress);
         }
         if let Content::Message(message) = &content {
+            if self.is_fingerprint(message) {
+                // There is nothing to resume.
+                self.last_event_id = None;
+                return Err(StreamError::Fingerprint);
+            }
             self.note(message);
         }
         let shown = self.rewrite.event(event, &content);
         Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
+    }
+
+    /// Whether the answer to the stream's request says that the session is lost.
+    fn is_fingerprint(&self, message: &Message) -> bool {
+        self.suspect.as_ref().is_some_and(|server| {
+            let prints = &server.recovery.fingerprints;
+            self.rewrite.is_answer(message) && is_fingerprint(prints, StatusCode::OK, message.raw())
+        })
     }
 
     /// What a message means for later.

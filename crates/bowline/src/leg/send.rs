@@ -17,7 +17,7 @@ use super::rewrite::Rewrite;
 use super::{Leg, Rescue, array, judge};
 use crate::body::{Sent, read_limited};
 use crate::session::{Born, Session};
-use crate::upstream::{Answer, Carried, UpstreamError};
+use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
@@ -202,16 +202,12 @@ async fn answer(
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
     let message = &asked.message;
-    let answer = leg
+    let mut answer = leg
         .upstream
         .post(leg.link(carried), message.raw().clone(), sent)
         .await?;
     let recovery = &leg.upstream.server().recovery;
-    let is_suspect = recovery
-        .fingerprints
-        .iter()
-        .any(|print| print.status == answer.status);
-    if is_suspect || judge::wants_judging(&answer) {
+    if judge::wants_judging(&answer, recovery) {
         return Box::pin(judge::judge(answer, message, recovery))
             .await
             .map(Answered::Read);
@@ -219,14 +215,19 @@ async fn answer(
     let length = answer.body.size_hint().exact();
     let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
     let is_json = answer.status == StatusCode::OK && answer.is(media::JSON);
+    let mut first = None;
+    if is_json && is_suspect(&recovery.fingerprints, answer.status) {
+        first = Some(Box::pin(judge::begin(&mut answer, recovery)).await?);
+    }
     if is_json && version::has_batches(leg.version()) {
-        return Box::pin(array::look_into(answer, &rewrite(session, leg, asked))).await;
+        let rewrite = rewrite(session, leg, asked);
+        return Box::pin(array::look_into(answer, first, &rewrite)).await;
     }
     if is_json && (is_small || asked.original.is_some()) {
-        let reply = Reply::whole(answer).await?;
+        let reply = Reply::whole_after(first, answer).await?;
         return Ok(Answered::Read(reply));
     }
-    Ok(Answered::Arriving(answer, None))
+    Ok(Answered::Arriving(answer, first))
 }
 
 fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
@@ -274,6 +275,7 @@ fn finish(
         let events = events
             .of(session)
             .answering(lists_tools)
+            .suspecting(leg.upstream.server())
             .with_overtime(overtime);
         return Ok(Reply::events(events, Some(rescue())));
     }
@@ -349,8 +351,9 @@ async fn tell(
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }
-    if !answer.status.is_success() {
-        return Box::pin(judge::judge_notification(answer)).await;
+    let recovery = &leg.upstream.server().recovery;
+    if !answer.status.is_success() || is_suspect(&recovery.fingerprints, answer.status) {
+        return Box::pin(judge::judge_notification(answer, recovery)).await;
     }
     answer.read_out().await;
     Ok(Reply::Accepted)
@@ -374,13 +377,16 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
         .upstream
         .post(leg.link(carried), ping.raw().clone(), Sent::default())
         .await;
+    let recovery = &leg.upstream.server().recovery;
     let judged = match posted {
-        Ok(answer) if judge::wants_judging(&answer) => {
-            judge::judge(answer, &ping, &leg.upstream.server().recovery).await
+        Ok(answer) if judge::wants_judging(&answer, recovery) => {
+            judge::judge(answer, &ping, recovery).await
         }
         Ok(answer) => {
-            answer.read_out().await;
-            return Pulse::Alive;
+            return match judge::says_lost(answer, recovery).await {
+                true => Pulse::Lost,
+                false => Pulse::Alive,
+            };
         }
         Err(error) => Err(error),
     };
@@ -399,13 +405,23 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
 impl Reply {
     /// An upstream's answer read to its end, if it is one that a client can read.
     pub(crate) async fn whole(answer: Answer) -> Result<Self, UpstreamError> {
+        Self::whole_after(None, answer).await
+    }
+
+    /// The same where the first part has been read.
+    async fn whole_after(first: Option<Bytes>, answer: Answer) -> Result<Self, UpstreamError> {
         if !answer.is(media::JSON) {
             return Err(UpstreamError::NotMcp(answer.status));
         }
+        let (status, content_type) = (answer.status, answer.content_type().cloned());
+        let rest = read_limited(answer.body, MAX_HELD_ANSWER).await?;
         Ok(Self::Whole {
-            status: answer.status,
-            content_type: answer.content_type().cloned(),
-            body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
+            status,
+            content_type,
+            body: match first {
+                Some(first) => [first, rest].concat().into(),
+                None => rest,
+            },
         })
     }
 

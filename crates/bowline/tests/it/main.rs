@@ -14,6 +14,7 @@ mod client;
 mod cookies;
 mod deadlines;
 mod faults;
+mod fingerprints;
 mod ids;
 mod lifetime;
 mod limits;
