@@ -57,7 +57,7 @@ impl Stage {
 
     /// Shows that the session works and how many were opened for it so far.
     pub(crate) async fn works_after(&mut self, initializes: u64) {
-        let key = format!("works after {initializes}");
+        let key = format!("works after {initializes}, {}", self.tally.all().len());
         let answer = self.call("bump", &key).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(self.tally.executions(&key), 1);
