@@ -14,13 +14,14 @@ mod open;
 mod outcome;
 mod overtime;
 mod relay;
+mod renamed;
 mod replay;
 mod rescue;
 mod restore;
 mod rewrite;
 mod send;
 
-pub(crate) use listen::listen;
+pub(crate) use listen::{listen, lost};
 pub(crate) use mend::Mending;
 pub(crate) use open::{First, open};
 pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};

@@ -49,12 +49,23 @@ pub(crate) async fn listen(
         if mended.at != leg.at {
             // An event id means something to the generation that issued it, and to no other.
             last = None;
+            if let Born::Request(id) = &born {
+                return Ok(lost(&mended, id));
+            }
         }
         leg = mended;
     }
     Err(UpstreamError::NotMended(
         "its stream broke off again and again".into(),
     ))
+}
+
+/// What is left of a stream that answered the request with this id (JSON text), if its generation
+/// is gone: nobody knows what became of that request.
+pub(crate) fn lost(leg: &Leg, id: &str) -> Source {
+    let why = UpstreamError::OutcomeUnknown("its session was lost meanwhile".into());
+    let told = leg.fault(why).body(Some(id));
+    Source::Last(format!("event: message\ndata: {told}\n\n").into())
 }
 
 pub(super) async fn open(

@@ -74,6 +74,8 @@ struct Waiting(Arc<Waiters>);
 struct Spent {
     time: Duration,
     last: Option<Instant>,
+    /// Nothing was left for the last flight, so it tried nothing.
+    used_up: bool,
 }
 
 /// Mends the session that was met broken on the leg `seen`.
@@ -110,8 +112,9 @@ fn join(
     }
     if let Some(flight) = &*flight
         && flight.generation == seen.at.generation
+        && let Some(waiting) = Waiting::join(&flight.waiters)
     {
-        return Ok((flight.outcome.clone(), Waiting::new(&flight.waiters)));
+        return Ok((flight.outcome.clone(), waiting));
     }
     session
         .upstream
@@ -136,7 +139,7 @@ fn join(
         };
         tell(&session, &seen, cause, &mended, started.elapsed());
         session.mending.spent.lock().add(started.elapsed());
-        *session.mending.flight.lock() = None;
+        session.mending.flight.lock().take_if(|flight| Arc::ptr_eq(&flight.waiters, &waiters));
         sender.send_replace(Some(mended));
     });
     Ok((outcome, waiting))
@@ -156,8 +159,8 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
             match tokio::time::timeout(budget.attempt(), ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
                 Ok(Pulse::Lost) => is_lost = true,
-                Ok(Pulse::Unproven(why)) => {
-                    reason = why;
+                Ok(Pulse::Unproven(why, after)) => {
+                    (reason, asked_for) = (why, after);
                     // Where it can be had elsewhere, it is not waited for.
                     let elsewhere =
                         seen.endpoint.is_ejected() && session.upstream.has_well_endpoint();
@@ -269,6 +272,16 @@ impl Waiting {
         waiters.count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(waiters))
     }
+
+    /// One more, unless the last one has left: then the flight is about to stop.
+    fn join(waiters: &Arc<Waiters>) -> Option<Self> {
+        let joined = waiters
+            .count
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+                (count > 0).then_some(count + 1)
+            });
+        joined.ok().map(|_| Self(Arc::clone(waiters)))
+    }
 }
 
 impl Drop for Waiting {
@@ -287,11 +300,20 @@ impl Spent {
         if self.last.is_none_or(|last| last.elapsed() >= total) {
             self.time = Duration::ZERO;
         }
-        total.saturating_sub(self.time)
+        let left = total.saturating_sub(self.time);
+        self.used_up = left.is_zero();
+        left
     }
 
     fn add(&mut self, time: Duration) {
+        // Otherwise a client that keeps asking would keep its session from ever being mended.
+        if self.used_up {
+            return;
+        }
         self.time += time;
         self.last = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests;

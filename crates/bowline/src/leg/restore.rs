@@ -83,7 +83,10 @@ pub(super) async fn restore(session: &Session, old: &Leg, failures: u32) -> Resu
         discard(&Arc::new(leg));
         return Err(Failed::ForGood(NotMended::TellClient));
     }
-    say_again(session, &leg).await?;
+    if let Err(failed) = say_again(session, &leg).await {
+        discard(&Arc::new(leg));
+        return Err(failed);
+    }
     Ok(leg)
 }
 
@@ -159,7 +162,7 @@ fn for_now(error: UpstreamError) -> Failed {
 }
 
 /// The seconds that a server asks to be left alone.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers
         .get(header::RETRY_AFTER)?
         .to_str()

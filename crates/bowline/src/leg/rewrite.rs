@@ -1,7 +1,8 @@
 //! Events on their way to the client: the few places where bytes change.
 //!
 //! An event's id becomes a mark (an empty one stays empty), and so does the id of a server's
-//! request, also where the server cancels it. A batch is split, so that none of its messages is
+//! request, also where the server cancels it; an answer to a repeated request gets the client's own id
+//! back. A batch is split, so that none of its messages is
 //! shown without its mark. Everything else passes as it came.
 
 use bowline_wire::batch::{self, BadBatch};
@@ -10,6 +11,7 @@ use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use super::LegRef;
+use super::renamed::{given_back, original};
 use crate::session::{Born, EventMark, Seal};
 
 /// The most messages of one batch of a server's.
@@ -31,24 +33,11 @@ pub(crate) struct Rewrite {
     seal: Seal,
     leg: LegRef,
     born: Born,
-    /// The id under which the request was sent, where that is not the client's.
-    alias: Option<Box<str>>,
 }
 
 impl Rewrite {
     pub(crate) fn new(seal: Seal, leg: LegRef, born: Born) -> Self {
-        Self {
-            seal,
-            leg,
-            born,
-            alias: None,
-        }
-    }
-
-    /// Answers to this id (JSON text) are answers to the request of the stream.
-    pub(super) fn with_alias(mut self, ours: &str) -> Self {
-        self.alias = Some(ours.into());
-        self
+        Self { seal, leg, born }
     }
 
     /// Whether a message is the answer that the stream was opened for.
@@ -56,8 +45,9 @@ impl Rewrite {
         let Born::Request(id) = &self.born else {
             return false;
         };
-        let sent = self.alias.as_deref().unwrap_or(id);
-        message.kind() == Kind::Response && message.id() == Some(sent)
+        let answered = message.id().unwrap_or_default();
+        message.kind() == Kind::Response
+            && (*answered == **id || original(answered).as_deref() == Some(&**id))
     }
 
     /// The generation that the stream is read from.
@@ -105,16 +95,10 @@ impl Rewrite {
 
     /// The message with its mark, if it must carry one.
     fn message(&self, message: &Message) -> Option<Option<Bytes>> {
-        if let (Some(_), Born::Request(original)) = (&self.alias, &self.born)
-            && self.is_answer(message)
-            && let Some(span) = message.id_span()
-        {
-            return Some(Some(message.splice(span, original)));
-        }
         let span = match message.kind() {
             Kind::Request => message.id_span(),
             Kind::Notification => message.cancelled_request(),
-            Kind::Response => None,
+            Kind::Response => return Some(given_back(message)),
         };
         let Some(span) = span else { return Some(None) };
         let mark = self.seal.request(self.leg, message.text(span))?;

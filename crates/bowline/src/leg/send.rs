@@ -1,6 +1,7 @@
 //! One message over a leg, and what comes back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_wire::message::Message;
 use bowline_wire::{media, version};
@@ -13,10 +14,11 @@ use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
+use super::restore::retry_after;
 use super::rewrite::Rewrite;
-use super::{Leg, Rescue, array, judge};
+use super::{Leg, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
-use crate::session::{Born, Session};
+use crate::session::{Born, Call, Session};
 use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
@@ -57,8 +59,17 @@ pub(crate) async fn request(
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    let call = session.calls.begin(message.id().unwrap_or_default());
     let asked = Asked::first(&message);
-    send_until_answered(&session, session.leg(), message, asked, carried, sent).await
+    send_until_answered(
+        &session,
+        session.leg(),
+        (message, call),
+        asked,
+        carried,
+        sent,
+    )
+    .await
 }
 
 /// Sends a request again whose answer broke off on the leg `old`.
@@ -66,25 +77,25 @@ pub(super) async fn request_again(
     session: &Arc<Session>,
     old: &Arc<Leg>,
     leg: Arc<Leg>,
-    message: Message,
+    (message, call): (Message, Arc<Call>),
     carried: &Carried,
 ) -> Result<Reply, UpstreamError> {
     let mut asked = Asked::first(&message);
     if old.at == leg.at {
-        asked = asked.again(&message);
+        asked = asked.again(&message, &call);
     }
-    send_until_answered(session, leg, message, asked, carried, Sent::default()).await
+    let sent = Sent::default();
+    send_until_answered(session, leg, (message, call), asked, carried, sent).await
 }
 
 async fn send_until_answered(
     session: &Arc<Session>,
     mut leg: Arc<Leg>,
-    message: Message,
+    (message, call): (Message, Arc<Call>),
     mut asked: Asked,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
-    let call = session.calls.begin(message.id().unwrap_or_default());
     let mut overtime = Overtime::of(session, &message);
     let mut again = Again::default();
     loop {
@@ -105,7 +116,8 @@ async fn send_until_answered(
                     mend_behind(session, &leg, Cause::Unproven);
                 }
                 session.believed.note(&message);
-                let rescue = || Box::new(Rescue::request(session, &leg, &message, carried));
+                let rescue =
+                    || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
                 return finish(session, &leg, &asked, answered, overtime, rescue);
             }
             Err(error) => error,
@@ -115,7 +127,7 @@ async fn send_until_answered(
         let mended = Box::pin(after).await?;
         if mended.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
-            asked = asked.again(&message);
+            asked = asked.again(&message, &call);
         }
         leg = mended;
     }
@@ -125,58 +137,44 @@ async fn send_until_answered(
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) message: Message,
-    /// The client's own id, where the one that is sent is not.
-    original: Option<Box<str>>,
+    /// It goes under an id of ours.
+    is_renamed: bool,
 }
 
 impl Asked {
     fn first(message: &Message) -> Self {
         Self {
             message: message.clone(),
-            original: None,
+            is_renamed: false,
         }
     }
 
-    /// The same request under an id of our own.
-    fn again(&self, original: &Message) -> Self {
+    /// The same request under an id of our own, which its cancel will carry, too.
+    fn again(&self, original: &Message, call: &Call) -> Self {
         let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
             return self.clone();
         };
-        let text: String = id
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .take(40)
-            .collect();
-        let renamed = original.splice(span, &format!("\"bowline/again/{text}\""));
-        match Message::parse(renamed) {
-            Ok(message) => Self {
-                message,
-                original: Some(id.into()),
-            },
+        let ours = renamed::renamed(id, call.next_repeat());
+        match Message::parse(original.splice(span, &ours)) {
+            Ok(message) => {
+                call.is_sent_as(&ours);
+                Self {
+                    message,
+                    is_renamed: true,
+                }
+            }
             Err(_) => self.clone(),
         }
     }
 
-    /// The id that the client knows, as JSON text.
-    fn id(&self) -> &str {
-        self.original
-            .as_deref()
-            .or(self.message.id())
-            .unwrap_or_default()
-    }
-
     /// A whole answer under the client's own id.
     fn restore(&self, body: Bytes) -> Bytes {
-        let Some(original) = &self.original else {
+        if !self.is_renamed {
             return body;
-        };
-        match Message::parse(body.clone()) {
-            Ok(answer) => match answer.id_span() {
-                Some(span) if answer.id() == self.message.id() => answer.splice(span, original),
-                _ => body,
-            },
-            Err(_) => body,
         }
+        let answer = Message::parse(body.clone()).ok();
+        let given_back = answer.and_then(|answer| renamed::given_back(&answer));
+        given_back.unwrap_or(body)
     }
 }
 
@@ -223,7 +221,7 @@ async fn answer(
         let rewrite = rewrite(session, leg, asked);
         return Box::pin(array::look_into(answer, first, &rewrite)).await;
     }
-    if is_json && (is_small || asked.original.is_some()) {
+    if is_json && (is_small || asked.is_renamed) {
         let reply = Reply::whole_after(first, answer).await?;
         return Ok(Answered::Read(reply));
     }
@@ -231,12 +229,12 @@ async fn answer(
 }
 
 fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
-    let born = Born::Request(asked.id().into());
-    let rewrite = Rewrite::new(session.seal.clone(), leg.at, born);
-    match (&asked.original, asked.message.id()) {
-        (Some(_), Some(ours)) => rewrite.with_alias(ours),
-        _ => rewrite,
-    }
+    let id = asked.message.id().unwrap_or_default();
+    let born = match renamed::original(id) {
+        Some(original) if asked.is_renamed => Born::Request(original.into()),
+        _ => Born::Request(id.into()),
+    };
+    Rewrite::new(session.seal.clone(), leg.at, born)
 }
 
 fn finish(
@@ -307,8 +305,13 @@ pub(crate) async fn notify(
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    let mut body = body;
     if let Some(span) = message.cancelled_request() {
-        session.calls.cancel(message.text(span));
+        let id = message.text(span);
+        session.calls.cancel(id);
+        if let Some(sent_as) = session.calls.sent_as(id) {
+            body = message.splice(span, &sent_as);
+        }
     }
     let leg = session.leg();
     let error = match tell(&leg, body.clone(), carried, sent.clone()).await {
@@ -363,8 +366,9 @@ async fn tell(
 pub(super) enum Pulse {
     Alive,
     Lost,
-    /// It did not get there, or nobody answered well: for this reason.
-    Unproven(Arc<str>),
+    /// It did not get there, or nobody answered well: for this reason, and with this wish to be
+    /// left alone for a time.
+    Unproven(Arc<str>, Option<Duration>),
 }
 
 /// Asks the upstream whether it still knows the session. The answer goes to nobody.
@@ -378,6 +382,10 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
         .post(leg.link(carried), ping.raw().clone(), Sent::default())
         .await;
     let recovery = &leg.upstream.server().recovery;
+    let mut asked_for = None;
+    if let Ok(answer) = &posted {
+        asked_for = retry_after(&answer.headers);
+    }
     let judged = match posted {
         Ok(answer) if judge::wants_judging(&answer, recovery) => {
             judge::judge(answer, &ping, recovery).await
@@ -395,7 +403,7 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
         Err(error) => match outcome(&error) {
             (_, Known::Lost) => Pulse::Lost,
             (_, Known::Alive) => Pulse::Alive,
-            (_, Known::Unproven) => Pulse::Unproven(error.to_string().into()),
+            (_, Known::Unproven) => Pulse::Unproven(error.to_string().into(), asked_for),
         },
     }
 }
