@@ -69,6 +69,11 @@ impl Leg {
         self.session_id.is_some()
     }
 
+    /// Whether anything may tie it to one of several servers behind a balancer.
+    fn has_cookies(&self) -> bool {
+        !self.jar.lock().is_empty()
+    }
+
     /// What a failure on this leg is to the client.
     pub(crate) fn fault(&self, error: UpstreamError) -> Fault {
         Fault::Upstream {

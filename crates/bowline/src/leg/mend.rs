@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Leg;
 use super::budget::Budget;
-use super::restore;
+use super::restore::{self, TRUSTED_FAILURES};
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
 use crate::session::Session;
@@ -158,7 +158,7 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
         if !is_lost {
             match tokio::time::timeout(budget.attempt(), ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
-                Ok(Pulse::Lost) => is_lost = true,
+                Ok(Pulse::Lost) => (is_lost, failures) = (true, 0),
                 Ok(Pulse::Unproven(why, after)) => {
                     (reason, asked_for) = (why, after);
                     // Where it can be had elsewhere, it is not waited for.
@@ -168,7 +168,12 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 }
                 Err(_) => reason = "it did not answer a ping in time".into(),
             }
-            if !is_lost {
+            failures += u32::from(!is_lost);
+            // A cookie that leads to nobody keeps a balancer from finding somebody.
+            let is_astray = failures > TRUSTED_FAILURES
+                && seen.has_cookies()
+                && server.recovery.on_loss == OnLoss::Recover;
+            if !is_lost && !is_astray {
                 continue;
             }
         }

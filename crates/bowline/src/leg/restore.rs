@@ -17,7 +17,7 @@ use crate::session::{Offered, Session};
 use crate::upstream::{Carried, Link, Pin, UpstreamError};
 
 /// After so many failures the old cookies are held to lead nowhere.
-const TRUSTED_FAILURES: u32 = 2;
+pub(super) const TRUSTED_FAILURES: u32 = 2;
 
 /// How long ending an upstream session that nobody needs may take.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);

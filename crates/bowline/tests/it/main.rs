@@ -20,6 +20,7 @@ mod lifetime;
 mod limits;
 mod operations;
 mod recovery;
+mod recovery_balancer;
 mod recovery_restore;
 mod recovery_table;
 mod refusals;
