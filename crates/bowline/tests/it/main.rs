@@ -22,6 +22,7 @@ mod operations;
 mod recovery;
 mod recovery_balancer;
 mod recovery_restore;
+mod recovery_scenarios;
 mod recovery_table;
 mod refusals;
 mod repeats;

@@ -90,3 +90,23 @@ async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(spent.left(total), total);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flight_to_nobody_takes_its_budget_and_the_next_has_what_it_left() {
+    let session = session();
+    let leg = session.leg();
+    let total = session.upstream.server().recovery.budget;
+    let flown = async || {
+        let started = Instant::now();
+        let mended = mend(&session, &leg, Cause::Unproven).await;
+        assert!(matches!(mended, Err(NotMended::Unavailable(_))));
+        started.elapsed()
+    };
+    let first = flown().await;
+    assert!(first <= total && first > total / 2, "{first:?}");
+    let second = flown().await;
+    assert!(first + second <= total, "{second:?}");
+    tokio::time::advance(total).await;
+    let third = flown().await;
+    assert!(third > total / 2, "well for long enough: {third:?}");
+}
