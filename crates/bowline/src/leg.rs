@@ -16,13 +16,14 @@ mod outcome;
 mod overtime;
 mod part;
 mod relay;
+mod renamed;
 mod replay;
 mod rescue;
 mod restore;
 mod rewrite;
 mod send;
 
-pub(crate) use listen::listen;
+pub(crate) use listen::{listen, lost};
 pub(crate) use mend::Mending;
 pub(crate) use moves::{Moves, move_drained};
 pub(crate) use open::{First, open};
@@ -84,6 +85,11 @@ impl Leg {
             jar: Mutex::new(self.jar.lock().clone()),
             farewell: Mutex::default(),
         }
+    }
+
+    /// Whether anything may tie it to one of several servers behind a balancer.
+    fn has_cookies(&self) -> bool {
+        !self.jar.lock().is_empty()
     }
 
     /// What a failure on this leg is to the client.

@@ -10,7 +10,7 @@ mod table;
 mod timeline;
 
 pub(crate) use believed::{Believed, Offered};
-pub(crate) use calls::{Calls, UnderWay};
+pub(crate) use calls::{Call, Calls};
 pub(crate) use questions::{Question, Questions};
 pub(crate) use record::{Caller, InUse, Session};
 pub(crate) use seal::{Born, EventMark, Seal};

@@ -12,9 +12,19 @@ use tokio::process::{Child, Command};
 /// The cookie that names a replica.
 pub const COOKIE: &str = "REPLICA";
 
+/// What the balancer does with a request whose cookie names a replica that is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Affinity {
+    /// It notices within some fifty milliseconds and sends it elsewhere, with a new cookie.
+    Moves,
+    /// It keeps to the cookie and answers 503.
+    Insists,
+}
+
 /// A running HAProxy. Killed when dropped.
 #[derive(Debug)]
 pub struct Haproxy {
+    address: SocketAddr,
     url: String,
     _child: Child,
     _directory: tempfile::TempDir,
@@ -29,22 +39,31 @@ impl Haproxy {
     ///
     /// When HAProxy is not installed (`scripts/setup` installs it) or does not come up.
     pub async fn sticky(replicas: &[SocketAddr]) -> anyhow::Result<Self> {
+        Self::sticky_with(replicas, Affinity::Insists).await
+    }
+
+    /// The same with another behaviour where a replica dies.
+    ///
+    /// # Errors
+    ///
+    /// As [`Haproxy::sticky`].
+    pub async fn sticky_with(replicas: &[SocketAddr], affinity: Affinity) -> anyhow::Result<Self> {
         // The port is free until somebody else takes it, so a start may need another try.
-        let mut tried = Self::start(replicas).await;
+        let mut tried = Self::start(replicas, affinity).await;
         for _ in 0..4 {
             if tried.is_ok() {
                 break;
             }
-            tried = Self::start(replicas).await;
+            tried = Self::start(replicas, affinity).await;
         }
         tried
     }
 
-    async fn start(replicas: &[SocketAddr]) -> anyhow::Result<Self> {
+    async fn start(replicas: &[SocketAddr], affinity: Affinity) -> anyhow::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("haproxy.cfg");
-        std::fs::write(&path, configuration(address, replicas))?;
+        std::fs::write(&path, configuration(address, replicas, affinity))?;
         let mut child = Command::new("haproxy")
             .arg("-db")
             .arg("-f")
@@ -56,10 +75,17 @@ impl Haproxy {
             .context("haproxy is not installed: run scripts/setup")?;
         until_it_listens(address, &mut child).await?;
         Ok(Self {
+            address,
             url: format!("http://{address}/mcp"),
             _child: child,
             _directory: directory,
         })
+    }
+
+    /// The address at which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Where it listens.
@@ -80,7 +106,11 @@ async fn until_it_listens(address: SocketAddr, child: &mut Child) -> anyhow::Res
     Ok(())
 }
 
-fn configuration(address: SocketAddr, replicas: &[SocketAddr]) -> String {
+fn configuration(address: SocketAddr, replicas: &[SocketAddr], affinity: Affinity) -> String {
+    let (redispatch, check) = match affinity {
+        Affinity::Moves => ("option redispatch", "check inter 50ms fall 1 rise 1"),
+        Affinity::Insists => ("no option redispatch", ""),
+    };
     let mut text = format!(
         "defaults
   mode http
@@ -89,6 +119,8 @@ fn configuration(address: SocketAddr, replicas: &[SocketAddr]) -> String {
   timeout server 60s
   option http-no-delay
   option httpclose
+  {redispatch}
+  retries 0
 frontend clients
   bind {address}
   default_backend replicas
@@ -99,7 +131,10 @@ backend replicas
     );
     for (number, replica) in replicas.iter().enumerate() {
         // Writing to a String cannot fail.
-        _ = writeln!(text, "  server r{number} {replica} cookie r{number}");
+        _ = writeln!(
+            text,
+            "  server r{number} {replica} cookie r{number} {check}"
+        );
     }
     text
 }

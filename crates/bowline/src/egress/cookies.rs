@@ -41,6 +41,11 @@ struct Kept {
 // === impl Jar ===
 
 impl Jar {
+    /// Whether nothing was ever set, or all of it was taken back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cookies.is_empty()
+    }
+
     /// Takes every `Set-Cookie` of an answer that came from `place`.
     pub(crate) fn store(&mut self, headers: &HeaderMap, place: Place<'_>) {
         for value in headers.get_all(header::SET_COOKIE) {

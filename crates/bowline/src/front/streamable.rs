@@ -23,7 +23,6 @@ use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, Rescue};
 use crate::session::{Born, LiveStream, Session, Source};
-use crate::upstream::UpstreamError;
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -169,14 +168,8 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
             (born, Source::Opening(Box::pin(opening)))
         }
         Some(Some(Resumed::Lost(id))) => {
-            let told = session
-                .leg()
-                .fault(UpstreamError::OutcomeUnknown(
-                    "its session was lost meanwhile".into(),
-                ))
-                .body(Some(&id));
-            let told = format!("event: message\ndata: {told}\n\n");
-            (Born::Request(id), Source::Last(told.into()))
+            let told = leg::lost(&session.leg(), &id);
+            (Born::Request(id), told)
         }
     };
     let rescue =

@@ -9,7 +9,7 @@ use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::replay;
 use crate::body::Sent;
-use crate::session::{Session, UnderWay};
+use crate::session::{Call, Session};
 use crate::upstream::UpstreamError;
 
 /// How often one request goes again at the most, whatever happens.
@@ -29,7 +29,7 @@ impl Again {
         session: &Arc<Session>,
         leg: &Arc<Leg>,
         request: &Message,
-        (call, sent): (&UnderWay<'_>, &Sent),
+        (call, sent): (&Call, &Sent),
         error: UpstreamError,
     ) -> Result<Arc<Leg>, UpstreamError> {
         let (ran, known) = outcome(&error);

@@ -22,9 +22,10 @@ const MAX_BLANK: usize = 4096;
 /// An answer of any length: an array is read, anything else is still to be read.
 pub(super) async fn look_into(
     mut answer: Answer,
+    first: Option<Bytes>,
     rewrite: &Rewrite,
 ) -> Result<Answered, UpstreamError> {
-    let first = first_bytes(&mut answer.body).await?;
+    let first = first_bytes(first, &mut answer.body).await?;
     if !batch::is_batch(&first) {
         return Ok(Answered::Arriving(answer, Some(first)));
     }
@@ -60,7 +61,13 @@ fn marked(whole: Bytes, rewrite: &Rewrite) -> Result<Bytes, UpstreamError> {
 }
 
 /// What arrives first, up to a byte that is not white space or the body's end.
-async fn first_bytes(body: &mut UpstreamBody) -> Result<Bytes, UpstreamError> {
+async fn first_bytes(
+    first: Option<Bytes>,
+    body: &mut UpstreamBody,
+) -> Result<Bytes, UpstreamError> {
+    if let Some(first) = first {
+        return Ok(first);
+    }
     let mut first = BytesMut::new();
     while let Some(data) = poll_fn(|cx| poll_data(body, cx)).await {
         first.extend_from_slice(&data.map_err(StreamError::Broken)?);

@@ -14,7 +14,7 @@ use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
 use super::send::{Pulse, ping};
 use crate::session::{Born, Session, Source};
-use crate::upstream::{Carried, UpstreamError};
+use crate::upstream::{Carried, UpstreamError, is_suspect};
 
 /// How often a stream that breaks at once is opened.
 const MAX_TRIES: u32 = 5;
@@ -49,12 +49,23 @@ pub(crate) async fn listen(
         if mended.at != leg.at {
             // An event id means something to the generation that issued it, and to no other.
             last = None;
+            if let Born::Request(id) = &born {
+                return Ok(lost(&mended, id));
+            }
         }
         leg = mended;
     }
     Err(UpstreamError::NotMended(
         "its stream broke off again and again".into(),
     ))
+}
+
+/// What is left of a stream that answered the request with this id (JSON text), if its generation
+/// is gone: nobody knows what became of that request.
+pub(crate) fn lost(leg: &Leg, id: &str) -> Source {
+    let why = UpstreamError::OutcomeUnknown("its session was lost meanwhile".into());
+    let told = leg.fault(why).body(Some(id));
+    Source::Last(format!("event: message\ndata: {told}\n\n").into())
 }
 
 pub(super) async fn open(
@@ -80,17 +91,17 @@ pub(super) async fn open(
         return Ok(Source::Relay(Relay::Events(Box::new(events))));
     }
     let status = answer.status;
+    let may_be_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
+        || is_suspect(&leg.upstream.server().recovery.fingerprints, status);
+    if may_be_lost && matches!(ping(leg, carried).await, Pulse::Lost) {
+        return Err(UpstreamError::SessionLost);
+    }
     if status.is_server_error() {
         return Err(UpstreamError::NotMcp(status));
     }
     // A server without a route for GET says 404 as one does that lost the session.
     let is_silent =
         *born == Born::Standalone && status.is_client_error() && status != StatusCode::CONFLICT;
-    if matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
-        && matches!(ping(leg, carried).await, Pulse::Lost)
-    {
-        return Err(UpstreamError::SessionLost);
-    }
     if is_silent {
         return Ok(Source::Silent);
     }

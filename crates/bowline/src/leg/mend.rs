@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::Leg;
 use super::budget::Budget;
 use super::part::part;
-use super::restore;
+use super::restore::{self, TRUSTED_FAILURES};
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
 use crate::session::Session;
@@ -77,6 +77,8 @@ struct Waiting(Arc<Waiters>);
 struct Spent {
     time: Duration,
     last: Option<Instant>,
+    /// Nothing was left for the last flight, so it tried nothing.
+    used_up: bool,
 }
 
 /// Mends the session that was met broken on the leg `seen`.
@@ -113,8 +115,9 @@ fn join(
     }
     if let Some(flight) = &*flight
         && flight.generation == seen.at.generation
+        && let Some(waiting) = Waiting::join(&flight.waiters)
     {
-        return Ok((flight.outcome.clone(), Waiting::new(&flight.waiters)));
+        return Ok((flight.outcome.clone(), waiting));
     }
     if cause != Cause::Drained {
         session
@@ -141,7 +144,7 @@ fn join(
         };
         tell(&session, &seen, cause, &mended, started.elapsed());
         session.mending.spent.lock().add(started.elapsed());
-        *session.mending.flight.lock() = None;
+        session.mending.flight.lock().take_if(|flight| Arc::ptr_eq(&flight.waiters, &waiters));
         sender.send_replace(Some(mended));
     });
     Ok((outcome, waiting))
@@ -162,8 +165,8 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
             let limit = budget.attempt(silences);
             match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
-                Ok(Pulse::Lost) => is_forgotten = true,
-                Ok(Pulse::Unproven(why)) => reason = why,
+                Ok(Pulse::Lost) => (is_forgotten, failures) = (true, 0),
+                Ok(Pulse::Unproven(why, after)) => (reason, asked_for) = (why, after),
                 Err(_) => {
                     silences += 1;
                     reason = "it did not answer a ping in time".into();
@@ -173,7 +176,12 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
             // Where it can be had elsewhere, it is not waited for.
             leaves = is_forgotten
                 || (seen.endpoint.is_ejected() && session.upstream.has_well_endpoint());
-            if !leaves {
+            failures += u32::from(!leaves);
+            // A cookie that leads to nobody keeps a balancer from finding somebody.
+            let is_astray = failures > TRUSTED_FAILURES
+                && seen.has_cookies()
+                && server.recovery.on_loss == OnLoss::Recover;
+            if !leaves && !is_astray {
                 session.upstream.endpoints.are_needed();
                 continue;
             }
@@ -308,6 +316,16 @@ impl Waiting {
         waiters.count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(waiters))
     }
+
+    /// One more, unless the last one has left: then the flight is about to stop.
+    fn join(waiters: &Arc<Waiters>) -> Option<Self> {
+        let joined = waiters
+            .count
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+                (count > 0).then_some(count + 1)
+            });
+        joined.ok().map(|_| Self(Arc::clone(waiters)))
+    }
 }
 
 impl Drop for Waiting {
@@ -326,11 +344,20 @@ impl Spent {
         if self.last.is_none_or(|last| last.elapsed() >= total) {
             self.time = Duration::ZERO;
         }
-        total.saturating_sub(self.time)
+        let left = total.saturating_sub(self.time);
+        self.used_up = left.is_zero();
+        left
     }
 
     fn add(&mut self, time: Duration) {
+        // Otherwise a client that keeps asking would keep its session from ever being mended.
+        if self.used_up {
+            return;
+        }
         self.time += time;
         self.last = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests;

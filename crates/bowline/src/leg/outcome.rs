@@ -3,10 +3,8 @@
 //! Two questions, answered separately; `replay` and `mend` act on the answers and on nothing else.
 
 use bowline_wire::message::Message;
-use bytes::Bytes;
 use http::StatusCode;
 
-use crate::config::Fingerprint;
 use crate::egress::EgressError;
 use crate::fault::codes;
 use crate::upstream::UpstreamError;
@@ -78,27 +76,10 @@ fn error_text(answer: &Message) -> Option<String> {
     Some(error.message)
 }
 
-/// Whether the operator has said that an answer like this means a lost session.
-pub(super) fn is_fingerprint(
-    fingerprints: &[Fingerprint],
-    status: StatusCode,
-    body: &Bytes,
-) -> bool {
-    let message = Message::parse(body.clone()).ok();
-    let code = message.as_ref().and_then(Message::error_code);
-    let text = String::from_utf8_lossy(body);
-    fingerprints.iter().any(|print| {
-        print.status == status
-            && print.code.is_none_or(|wanted| code == Some(wanted))
-            && print
-                .text
-                .as_ref()
-                .is_none_or(|wanted| text.contains(wanted))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn says(code: i64, text: &str) -> bool {
@@ -117,23 +98,5 @@ mod tests {
         );
         assert!(!says(-32000, "no such file"));
         assert!(!says(-32000, "the session is busy"));
-    }
-
-    #[test]
-    fn a_fingerprint_is_everything_that_it_names() {
-        let print = |code, text: Option<&str>| Fingerprint {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            code,
-            text: text.map(str::to_owned),
-        };
-        let body =
-            Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"error":{"code":-7,"message":"gone"}}"#);
-        let is = |print, status| is_fingerprint(&[print], status, &body);
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        assert!(is(print(Some(-7), Some("gone")), status));
-        assert!(is(print(None, Some("gone")), status));
-        assert!(!is(print(Some(-8), Some("gone")), status));
-        assert!(!is(print(Some(-7), Some("lost")), status));
-        assert!(!is(print(Some(-7), None), StatusCode::OK));
     }
 }

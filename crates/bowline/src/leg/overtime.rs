@@ -64,6 +64,8 @@ impl Overtime {
 
 /// Tells the server that nobody waits for a request any more.
 fn cancel(session: Arc<Session>, id: &str) {
+    let sent_as = session.calls.sent_as(id);
+    let id = sent_as.as_deref().unwrap_or(id);
     let cancelled = format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no answer in time"}}}}"#
     );

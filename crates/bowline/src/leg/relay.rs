@@ -11,6 +11,7 @@ use bowline_wire::batch::BadBatch;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::{Decoder, Event, EventTooLarge};
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Body as _;
 use thiserror::Error;
 
@@ -19,8 +20,10 @@ use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::{MAX_HELD_ANSWER, learn};
+use crate::config::Server;
 use crate::egress::{UpstreamBody, WireError};
 use crate::session::{Born, Question, Session};
+use crate::upstream::{is_fingerprint, is_suspect};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -78,6 +81,8 @@ pub(crate) struct EventRelay {
     is_over: bool,
     /// How it broke off while it was looked at, until that is told.
     broke: Option<StreamError>,
+    /// Whose operator says that a good status may mean a lost session.
+    suspect: Option<Arc<Server>>,
 }
 
 /// An event as the client sees it, and what is in it as it came.
@@ -104,6 +109,8 @@ pub(crate) enum StreamError {
     NotOpened,
     #[error("the server's answer did not go on in time")]
     Overtime,
+    #[error("the server's answer is one that for this server means a lost session")]
+    Fingerprint,
 }
 
 // === impl Relay ===
@@ -195,6 +202,7 @@ impl EventRelay {
             told_progress: None,
             is_over: false,
             broke: None,
+            suspect: None,
         }
     }
 
@@ -215,6 +223,13 @@ impl EventRelay {
     pub(crate) fn answering(mut self, lists_tools: bool) -> Self {
         self.must_answer = true;
         self.lists_tools = lists_tools;
+        self
+    }
+
+    /// An answer may be the operator's fingerprint of a lost session, although the status is good.
+    pub(crate) fn suspecting(mut self, server: Arc<Server>) -> Self {
+        let is_suspect = is_suspect(&server.recovery.fingerprints, StatusCode::OK);
+        self.suspect = is_suspect.then_some(server);
         self
     }
 
@@ -360,6 +375,11 @@ impl EventRelay {
             self.progress = progress.or(self.progress);
         }
         match &content {
+            Content::Message(message) if self.is_fingerprint(message) => {
+                // There is nothing to resume.
+                self.last_event_id = None;
+                return Err(StreamError::Fingerprint);
+            }
             Content::Message(message) => self.note(message),
             Content::Batch(members) => {
                 let messages = members.iter().map(|raw| Message::parse(raw.clone()));
@@ -369,6 +389,14 @@ impl EventRelay {
         }
         let shown = self.rewrite.event(event, &content);
         Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
+    }
+
+    /// Whether the answer to the stream's request says that the session is lost.
+    fn is_fingerprint(&self, message: &Message) -> bool {
+        self.suspect.as_ref().is_some_and(|server| {
+            let prints = &server.recovery.fingerprints;
+            self.rewrite.is_answer(message) && is_fingerprint(prints, StatusCode::OK, message.raw())
+        })
     }
 
     /// What a message means for later.

@@ -12,7 +12,7 @@ use super::relay::{Relay, StreamError};
 use super::send::{Reply, request_again};
 use super::{Leg, LegRef};
 use crate::body::Sent;
-use crate::session::{Born, Opening, Session, Source};
+use crate::session::{Born, Call, Opening, Session, Source};
 use crate::upstream::{Carried, UpstreamError};
 
 /// How to go on with a stream.
@@ -27,7 +27,12 @@ pub(crate) struct Rescue {
 #[derive(Debug)]
 enum Stream {
     Standalone,
-    Request { message: Message, leg: Arc<Leg> },
+    Request {
+        message: Message,
+        leg: Arc<Leg>,
+        /// A cancel is known here also while the answer streams.
+        call: Arc<Call>,
+    },
 }
 
 /// Where a stream broke.
@@ -55,7 +60,7 @@ impl Rescue {
     pub(super) fn request(
         session: &Arc<Session>,
         leg: &Arc<Leg>,
-        message: &Message,
+        (message, call): (&Message, &Arc<Call>),
         carried: &Carried,
     ) -> Self {
         Self {
@@ -64,6 +69,7 @@ impl Rescue {
             stream: Stream::Request {
                 message: message.clone(),
                 leg: Arc::clone(leg),
+                call: Arc::clone(call),
             },
         }
     }
@@ -97,13 +103,19 @@ impl Rescue {
         });
         Some(match &self.stream {
             Stream::Standalone => Box::pin(go_on(session, Born::Standalone, last, carried)),
-            Stream::Request { message, leg } => {
+            Stream::Request { message, leg, call } => {
                 let leg = if broke_at == Some(current.at) {
                     current
                 } else {
                     Arc::clone(leg)
                 };
-                let going_on = go_on_with_request(session, leg, message.clone(), last, carried);
+                let going_on = go_on_with_request(
+                    session,
+                    leg,
+                    (message.clone(), Arc::clone(call)),
+                    last,
+                    carried,
+                );
                 Box::pin(async move { Ok(going_on.await?.beyond(progress)) })
             }
         })
@@ -125,7 +137,7 @@ async fn go_on(
 async fn go_on_with_request(
     session: Arc<Session>,
     leg: Arc<Leg>,
-    message: Message,
+    (message, call): (Message, Arc<Call>),
     last: Option<HeaderValue>,
     carried: Carried,
 ) -> Result<Source, UpstreamError> {
@@ -137,14 +149,12 @@ async fn go_on_with_request(
             return Ok(source.after(Some(last)));
         }
     }
-    let call = session.calls.begin(&id);
     let cut = UpstreamError::Stream(StreamError::Cut);
     let mended = Again::default()
         .after(&session, &leg, &message, (&call, &Sent::default()), cut)
         .await;
-    drop(call);
     let replied = match mended {
-        Ok(mended) => request_again(&session, &leg, mended, message, &carried).await,
+        Ok(mended) => request_again(&session, &leg, mended, (message, call), &carried).await,
         Err(error) => Err(error),
     };
     Ok(match replied {

@@ -17,7 +17,7 @@ use crate::session::{Offered, Session};
 use crate::upstream::{Carried, Link, Pin, UpstreamError};
 
 /// After so many failures the old cookies are held to lead nowhere.
-const TRUSTED_FAILURES: u32 = 2;
+pub(super) const TRUSTED_FAILURES: u32 = 2;
 
 /// How long ending an upstream session that nobody needs may take.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,7 +88,10 @@ pub(super) async fn restore(
         discard(&Arc::new(leg));
         return Err(Failed::ForGood(NotMended::TellClient));
     }
-    say_again(session, &leg).await?;
+    if let Err(failed) = say_again(session, &leg).await {
+        discard(&Arc::new(leg));
+        return Err(failed);
+    }
     Ok(leg)
 }
 
@@ -165,7 +168,7 @@ fn for_now(error: UpstreamError) -> Failed {
 }
 
 /// The seconds that a server asks to be left alone.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers
         .get(header::RETRY_AFTER)?
         .to_str()

@@ -1,7 +1,8 @@
 //! Events on their way to the client: the few places where bytes change.
 //!
 //! An event's id becomes a mark (an empty one stays empty), and so does the id of a server's
-//! request, also where the server cancels it. A batch is split, so that none of its messages is
+//! request, also where the server cancels it; an answer to a repeated request gets the client's own id
+//! back. A batch is split, so that none of its messages is
 //! shown without its mark. Everything else passes as it came.
 
 use bowline_wire::batch::{self, BadBatch};
@@ -10,6 +11,7 @@ use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use super::LegRef;
+use super::renamed::{given_back, original};
 use crate::session::{Born, EventMark, Seal};
 
 /// The most messages of one batch of a server's.
@@ -33,13 +35,6 @@ pub(crate) struct Rewrite {
     born: Born,
 }
 
-/// The id (JSON text) under which a request of this id is sent again. It follows from the id, so
-/// that the answer is known for what it is also when its stream is resumed.
-pub(super) fn again_id(id: &str) -> String {
-    let kept = id.chars().filter(char::is_ascii_alphanumeric).take(40);
-    format!("\"bowline/again/{}\"", kept.collect::<String>())
-}
-
 impl Rewrite {
     pub(crate) fn new(seal: Seal, leg: LegRef, born: Born) -> Self {
         Self { seal, leg, born }
@@ -50,9 +45,8 @@ impl Rewrite {
         let (Kind::Response, Born::Request(id)) = (message.kind(), &self.born) else {
             return false;
         };
-        message
-            .id()
-            .is_some_and(|answered| *answered == **id || *answered == again_id(id))
+        let answered = message.id().unwrap_or_default();
+        *answered == **id || original(answered).as_deref() == Some(&**id)
     }
 
     /// The generation that the stream is read from.
@@ -100,12 +94,8 @@ impl Rewrite {
 
     /// The message with its mark, if it must carry one.
     fn message(&self, message: &Message) -> Option<Option<Bytes>> {
-        if let Born::Request(original) = &self.born
-            && self.is_answer(message)
-            && message.id() != Some(original)
-            && let Some(span) = message.id_span()
-        {
-            return Some(Some(message.splice(span, original)));
+        if message.kind() == Kind::Response {
+            return Some(given_back(message));
         }
         let Some(span) = marked_id(message) else {
             return Some(None);
@@ -188,6 +178,7 @@ impl Content {
 mod tests {
     use bowline_wire::sse::Decoder;
 
+    use super::super::renamed::renamed;
     use super::*;
 
     fn show(rewrite: &Rewrite, text: &str) -> String {
@@ -210,7 +201,7 @@ mod tests {
         let rewrite = Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, born);
         let answer =
             |id: &str| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
-        let again = answer(&again_id("\"s-1\""));
+        let again = answer(&renamed("\"s-1\"", 1));
         assert_eq!(show(&rewrite, &again), answer("\"s-1\""));
         assert_eq!(show(&rewrite, &answer("7")), answer("7"));
     }

@@ -1,6 +1,7 @@
 //! One message over a leg, and what comes back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_wire::message::Message;
 use bowline_wire::{media, version};
@@ -13,11 +14,12 @@ use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
-use super::rewrite::{Rewrite, again_id};
-use super::{Leg, Rescue, array, judge};
+use super::restore::retry_after;
+use super::rewrite::Rewrite;
+use super::{Leg, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
-use crate::session::{Born, Session};
-use crate::upstream::{Answer, Carried, UpstreamError};
+use crate::session::{Born, Call, Session};
+use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
@@ -57,8 +59,17 @@ pub(crate) async fn request(
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    let call = session.calls.begin(message.id().unwrap_or_default());
     let asked = Asked::first(&message);
-    send_until_answered(&session, session.leg(), message, asked, carried, sent).await
+    send_until_answered(
+        &session,
+        session.leg(),
+        (message, call),
+        asked,
+        carried,
+        sent,
+    )
+    .await
 }
 
 /// Sends a request again whose answer broke off on the leg `old`.
@@ -66,25 +77,25 @@ pub(super) async fn request_again(
     session: &Arc<Session>,
     old: &Arc<Leg>,
     leg: Arc<Leg>,
-    message: Message,
+    (message, call): (Message, Arc<Call>),
     carried: &Carried,
 ) -> Result<Reply, UpstreamError> {
     let mut asked = Asked::first(&message);
     if old.at == leg.at {
-        asked = asked.again(&message);
+        asked = asked.again(&message, &call);
     }
-    send_until_answered(session, leg, message, asked, carried, Sent::default()).await
+    let sent = Sent::default();
+    send_until_answered(session, leg, (message, call), asked, carried, sent).await
 }
 
 async fn send_until_answered(
     session: &Arc<Session>,
     mut leg: Arc<Leg>,
-    message: Message,
+    (message, call): (Message, Arc<Call>),
     mut asked: Asked,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
-    let call = session.calls.begin(message.id().unwrap_or_default());
     let mut overtime = Overtime::of(session, &message);
     let mut again = Again::default();
     loop {
@@ -99,8 +110,14 @@ async fn send_until_answered(
         };
         let error = match answered {
             Ok(answered) => {
+                if answered.is_own_404() {
+                    // The application's own, or a server's that has lost the session and says it
+                    // badly: only asking can tell.
+                    mend_behind(session, &leg, Cause::Unproven);
+                }
                 session.believed.note(&message);
-                let rescue = || Box::new(Rescue::request(session, &leg, &message, carried));
+                let rescue =
+                    || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
                 return finish(session, &leg, &asked, answered, overtime, rescue).await;
             }
             Err(error) => error,
@@ -110,7 +127,7 @@ async fn send_until_answered(
         let mended = Box::pin(after).await?;
         if mended.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
-            asked = asked.again(&message);
+            asked = asked.again(&message, &call);
         }
         leg = mended;
     }
@@ -120,53 +137,44 @@ async fn send_until_answered(
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) message: Message,
-    /// The client's own id, where the one that is sent is not.
-    original: Option<Box<str>>,
+    /// It goes under an id of ours.
+    is_renamed: bool,
 }
 
 impl Asked {
     fn first(message: &Message) -> Self {
         Self {
             message: message.clone(),
-            original: None,
+            is_renamed: false,
         }
     }
 
-    /// The same request under an id of our own.
-    fn again(&self, original: &Message) -> Self {
+    /// The same request under an id of our own, which its cancel will carry, too.
+    fn again(&self, original: &Message, call: &Call) -> Self {
         let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
             return self.clone();
         };
-        let renamed = original.splice(span, &again_id(id));
-        match Message::parse(renamed) {
-            Ok(message) => Self {
-                message,
-                original: Some(id.into()),
-            },
+        let ours = renamed::renamed(id, call.next_repeat());
+        match Message::parse(original.splice(span, &ours)) {
+            Ok(message) => {
+                call.is_sent_as(&ours);
+                Self {
+                    message,
+                    is_renamed: true,
+                }
+            }
             Err(_) => self.clone(),
         }
     }
 
-    /// The id that the client knows, as JSON text.
-    fn id(&self) -> &str {
-        self.original
-            .as_deref()
-            .or(self.message.id())
-            .unwrap_or_default()
-    }
-
     /// A whole answer under the client's own id.
     fn restore(&self, body: Bytes) -> Bytes {
-        let Some(original) = &self.original else {
+        if !self.is_renamed {
             return body;
-        };
-        match Message::parse(body.clone()) {
-            Ok(answer) => match answer.id_span() {
-                Some(span) if answer.id() == self.message.id() => answer.splice(span, original),
-                _ => body,
-            },
-            Err(_) => body,
         }
+        let answer = Message::parse(body.clone()).ok();
+        let given_back = answer.and_then(|answer| renamed::given_back(&answer));
+        given_back.unwrap_or(body)
     }
 }
 
@@ -177,6 +185,13 @@ pub(super) enum Answered {
     Arriving(Answer, Option<Bytes>),
 }
 
+impl Answered {
+    /// Whether a 404 was held to be the application's own answer.
+    fn is_own_404(&self) -> bool {
+        matches!(self, Self::Read(Reply::Whole { status, .. }) if *status == StatusCode::NOT_FOUND)
+    }
+}
+
 async fn answer(
     session: &Session,
     leg: &Leg,
@@ -185,16 +200,12 @@ async fn answer(
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
     let message = &asked.message;
-    let answer = leg
+    let mut answer = leg
         .upstream
         .post(leg.link(carried), message.raw().clone(), sent)
         .await?;
     let recovery = &leg.upstream.server().recovery;
-    let is_suspect = recovery
-        .fingerprints
-        .iter()
-        .any(|print| print.status == answer.status);
-    if is_suspect || judge::wants_judging(&answer) {
+    if judge::wants_judging(&answer, recovery) {
         return Box::pin(judge::judge(answer, message, recovery))
             .await
             .map(Answered::Read);
@@ -202,18 +213,27 @@ async fn answer(
     let length = answer.body.size_hint().exact();
     let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
     let is_json = answer.status == StatusCode::OK && answer.is(media::JSON);
-    if is_json && version::has_batches(leg.version()) {
-        return Box::pin(array::look_into(answer, &rewrite(session, leg, asked))).await;
+    let mut first = None;
+    if is_json && is_suspect(&recovery.fingerprints, answer.status) {
+        first = Some(Box::pin(judge::begin(&mut answer, recovery)).await?);
     }
-    if is_json && (is_small || asked.original.is_some()) {
-        let reply = Reply::whole(answer).await?;
+    if is_json && version::has_batches(leg.version()) {
+        let rewrite = rewrite(session, leg, asked);
+        return Box::pin(array::look_into(answer, first, &rewrite)).await;
+    }
+    if is_json && (is_small || asked.is_renamed) {
+        let reply = Reply::whole_after(first, answer).await?;
         return Ok(Answered::Read(reply));
     }
-    Ok(Answered::Arriving(answer, None))
+    Ok(Answered::Arriving(answer, first))
 }
 
 fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
-    let born = Born::Request(asked.id().into());
+    let id = asked.message.id().unwrap_or_default();
+    let born = match renamed::original(id) {
+        Some(original) if asked.is_renamed => Born::Request(original.into()),
+        _ => Born::Request(id.into()),
+    };
     Rewrite::new(session.seal.clone(), leg.at, born)
 }
 
@@ -253,6 +273,7 @@ async fn finish(
         let events = events
             .of(session, leg)
             .answering(lists_tools)
+            .suspecting(leg.upstream.server())
             .with_overtime(overtime);
         return Ok(Reply::events(events, || Some(rescue())).await);
     }
@@ -284,8 +305,13 @@ pub(crate) async fn notify(
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    let mut body = body;
     if let Some(span) = message.cancelled_request() {
-        session.calls.cancel(message.text(span));
+        let id = message.text(span);
+        session.calls.cancel(id);
+        if let Some(sent_as) = session.calls.sent_as(id) {
+            body = message.splice(span, &sent_as);
+        }
     }
     let leg = session.leg();
     let error = match tell(&leg, body.clone(), carried, sent.clone()).await {
@@ -328,8 +354,9 @@ async fn tell(
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
     }
-    if !answer.status.is_success() {
-        return Box::pin(judge::judge_notification(answer)).await;
+    let recovery = &leg.upstream.server().recovery;
+    if !answer.status.is_success() || is_suspect(&recovery.fingerprints, answer.status) {
+        return Box::pin(judge::judge_notification(answer, recovery)).await;
     }
     answer.read_out().await;
     Ok(Reply::Accepted)
@@ -339,8 +366,9 @@ async fn tell(
 pub(super) enum Pulse {
     Alive,
     Lost,
-    /// It did not get there, or nobody answered well: for this reason.
-    Unproven(Arc<str>),
+    /// It did not get there, or nobody answered well: for this reason, and with this wish to be
+    /// left alone for a time.
+    Unproven(Arc<str>, Option<Duration>),
 }
 
 /// Asks the upstream whether it still knows the session. The answer goes to nobody.
@@ -353,13 +381,20 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
         .upstream
         .post(leg.link(carried), ping.raw().clone(), Sent::default())
         .await;
+    let recovery = &leg.upstream.server().recovery;
+    let mut asked_for = None;
+    if let Ok(answer) = &posted {
+        asked_for = retry_after(&answer.headers);
+    }
     let judged = match posted {
-        Ok(answer) if judge::wants_judging(&answer) => {
-            judge::judge(answer, &ping, &leg.upstream.server().recovery).await
+        Ok(answer) if judge::wants_judging(&answer, recovery) => {
+            judge::judge(answer, &ping, recovery).await
         }
         Ok(answer) => {
-            answer.read_out().await;
-            return Pulse::Alive;
+            return match judge::says_lost(answer, recovery).await {
+                true => Pulse::Lost,
+                false => Pulse::Alive,
+            };
         }
         Err(error) => Err(error),
     };
@@ -368,7 +403,7 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
         Err(error) => match outcome(&error) {
             (_, Known::Lost) => Pulse::Lost,
             (_, Known::Alive) => Pulse::Alive,
-            (_, Known::Unproven) => Pulse::Unproven(error.to_string().into()),
+            (_, Known::Unproven) => Pulse::Unproven(error.to_string().into(), asked_for),
         },
     }
 }
@@ -378,13 +413,23 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
 impl Reply {
     /// An upstream's answer read to its end, if it is one that a client can read.
     pub(crate) async fn whole(answer: Answer) -> Result<Self, UpstreamError> {
+        Self::whole_after(None, answer).await
+    }
+
+    /// The same where the first part has been read.
+    async fn whole_after(first: Option<Bytes>, answer: Answer) -> Result<Self, UpstreamError> {
         if !answer.is(media::JSON) {
             return Err(UpstreamError::NotMcp(answer.status));
         }
+        let (status, content_type) = (answer.status, answer.content_type().cloned());
+        let rest = read_limited(answer.body, MAX_HELD_ANSWER).await?;
         Ok(Self::Whole {
-            status: answer.status,
-            content_type: answer.content_type().cloned(),
-            body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
+            status,
+            content_type,
+            body: match first {
+                Some(first) => [first, rest].concat().into(),
+                None => rest,
+            },
         })
     }
 

@@ -1,62 +1,89 @@
 //! Requests of the client's that are under way, so that its `notifications/cancelled` reaches also
-//! one that waits for its session to be mended, and none that was cancelled is sent again.
+//! one that waits for its session to be mended or was sent again, and none that was cancelled is
+//! sent again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Calls(Mutex<Vec<Arc<Call>>>);
+pub(crate) struct Calls {
+    under_way: Mutex<Vec<Weak<Call>>>,
+    repeats: AtomicU64,
+}
 
-/// One request.
+/// One request, on its session's list as long as anybody holds it.
 #[derive(Debug)]
 pub(crate) struct Call {
     /// Its id, as JSON text.
     id: Box<str>,
+    /// The id under which it was sent again, as JSON text.
+    sent_as: Mutex<Option<Box<str>>>,
     cancelled: AtomicBool,
     notify: Notify,
-}
-
-/// Takes a request off the list when it is over.
-#[derive(Debug)]
-pub(crate) struct UnderWay<'a> {
-    calls: &'a Calls,
-    call: Arc<Call>,
+    calls: Arc<Calls>,
 }
 
 impl Calls {
     /// Puts a request on the list.
-    pub(crate) fn begin(&self, id: &str) -> UnderWay<'_> {
+    pub(crate) fn begin(self: &Arc<Self>, id: &str) -> Arc<Call> {
         let call = Arc::new(Call {
             id: id.into(),
+            sent_as: Mutex::default(),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
+            calls: Arc::clone(self),
         });
-        self.0.lock().push(Arc::clone(&call));
-        UnderWay { calls: self, call }
+        self.under_way.lock().push(Arc::downgrade(&call));
+        call
     }
 
     /// The client has cancelled the request with this id.
     pub(crate) fn cancel(&self, id: &str) {
-        for call in self.0.lock().iter().filter(|call| *call.id == *id) {
+        for call in self.with_id(id) {
             call.cancelled.store(true, Ordering::Release);
             call.notify.notify_waiters();
         }
     }
+
+    /// The id under which the server knows a request, if that is not its own.
+    pub(crate) fn sent_as(&self, id: &str) -> Option<Box<str>> {
+        let newest = self.with_id(id).pop()?;
+        newest.sent_as.lock().clone()
+    }
+
+    fn with_id(&self, id: &str) -> Vec<Arc<Call>> {
+        let all: Vec<_> = {
+            let under_way = self.under_way.lock();
+            under_way.iter().filter_map(Weak::upgrade).collect()
+        };
+        // Outside the lock: one whose last holder this is takes it when it is dropped.
+        all.into_iter().filter(|call| *call.id == *id).collect()
+    }
 }
 
-impl UnderWay<'_> {
+impl Call {
+    /// A number that no other repeat in the session has.
+    pub(crate) fn next_repeat(&self) -> u64 {
+        self.calls.repeats.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The request goes again under another id (JSON text).
+    pub(crate) fn is_sent_as(&self, id: &str) {
+        *self.sent_as.lock() = Some(id.into());
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.call.cancelled.load(Ordering::Acquire)
+        self.cancelled.load(Ordering::Acquire)
     }
 
     /// Waits until the client cancels.
     pub(crate) async fn cancelled(&self) {
         loop {
-            let notified = self.call.notify.notified();
+            let notified = self.notify.notified();
             if self.is_cancelled() {
                 return;
             }
@@ -65,11 +92,9 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for Call {
     fn drop(&mut self) {
-        self.calls
-            .0
-            .lock()
-            .retain(|call| !Arc::ptr_eq(call, &self.call));
+        let mut under_way = self.calls.under_way.lock();
+        under_way.retain(|call| call.strong_count() > 0);
     }
 }

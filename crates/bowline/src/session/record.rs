@@ -27,7 +27,7 @@ pub(crate) struct Session {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) believed: Believed,
     pub(crate) mending: Mending,
-    pub(crate) calls: Calls,
+    pub(crate) calls: Arc<Calls>,
     pub(crate) questions: Questions,
     timeline: Timeline,
     leg: RwLock<Current>,
@@ -93,7 +93,7 @@ impl Session {
             upstream: Arc::clone(&leg.upstream),
             believed,
             mending: Mending::default(),
-            calls: Calls::default(),
+            calls: Arc::default(),
             questions: Questions::default(),
             timeline: Timeline::default(),
             leg: RwLock::new(Current {

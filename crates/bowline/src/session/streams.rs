@@ -150,9 +150,14 @@ impl LiveStream {
             let Source::Opening(opening) = &mut state.source else {
                 return Poll::Ready(Ok(()));
             };
-            let (source, opened) = match ready!(opening.as_mut().poll(cx)) {
-                Ok(source) => (source, Ok(())),
-                Err(error) => (Source::Ended, Err(error)),
+            let (source, opened) = match opening.as_mut().poll(cx) {
+                Poll::Ready(Ok(source)) => (source, Ok(())),
+                Poll::Ready(Err(error)) => (Source::Ended, Err(error)),
+                Poll::Pending => {
+                    // A recovery that this very stream waits for opens it anew.
+                    state.reader = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
             };
             state.source = source;
             Poll::Ready(opened)

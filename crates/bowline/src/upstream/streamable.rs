@@ -18,7 +18,9 @@ use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Carried, Endpoint, Upstream, UpstreamError, carried, redirect};
+use super::{
+    Carried, Endpoint, Upstream, UpstreamError, carried, is_fingerprint, is_suspect, redirect,
+};
 use crate::body::{Sent, read_limited};
 use crate::config::{Server, Way};
 use crate::egress::{Head, Jar, Place, Request, UpstreamBody};
@@ -131,7 +133,7 @@ impl Upstream {
             }
             match head.status {
                 status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                    return Err(UpstreamError::Refused(status));
+                    return Err(Box::pin(self.refused(link, status, body)).await);
                 }
                 status if status.is_redirection() => {
                     target = redirect::target(status, &head.headers, endpoint, &target)
@@ -148,6 +150,24 @@ impl Upstream {
             }
         }
         Err(UpstreamError::TooManyRedirects(MAX_REDIRECTS))
+    }
+
+    /// What a refusal is: the server's, unless the operator says that it means a lost session.
+    async fn refused(
+        &self,
+        link: Link<'_>,
+        status: StatusCode,
+        body: UpstreamBody,
+    ) -> UpstreamError {
+        let server = self.server();
+        let prints = &server.recovery.fingerprints;
+        if link.session_id.is_some() && is_suspect(prints, status) {
+            let body = read_limited(body, MAX_READ_OUT).await.unwrap_or_default();
+            if is_fingerprint(prints, status, &body) {
+                return UpstreamError::Fingerprint(status);
+            }
+        }
+        UpstreamError::Refused(status)
     }
 
     /// Sends one request to one endpoint and notes how the endpoint took it.

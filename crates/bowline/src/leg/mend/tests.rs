@@ -1,0 +1,112 @@
+use bowline_wire::id::SessionId;
+use bytes::Bytes;
+
+use super::*;
+use crate::session::{Believed, Caller, Offered, Seal};
+
+/// A session over a server that nobody dials.
+fn session() -> Arc<Session> {
+    let id = SessionId::from_random([7; SessionId::BYTES]);
+    let believed = Believed::new(&Bytes::new(), Offered::default());
+    let seal = Seal::generate().unwrap();
+    Arc::new(Session::new(
+        &id,
+        Caller::Local,
+        seal,
+        Leg::idle(),
+        believed,
+    ))
+}
+
+/// Which flight is under way.
+fn flight(session: &Session) -> Option<Arc<Waiters>> {
+    let flight = session.mending.flight.lock();
+    flight.as_ref().map(|flight| Arc::clone(&flight.waiters))
+}
+
+#[tokio::test]
+async fn whoever_comes_while_somebody_waits_joins_the_flight() {
+    let session = session();
+    let leg = session.leg();
+    let (_, first) = join(&session, &leg, Cause::Unproven).unwrap();
+    let (_, second) = join(&session, &leg, Cause::Lost).unwrap();
+    assert!(Arc::ptr_eq(&first.0, &second.0));
+    drop(first);
+    assert!(!second.0.nobody_left.is_cancelled());
+    let waiters = Arc::clone(&second.0);
+    drop(second);
+    assert!(waiters.nobody_left.is_cancelled());
+}
+
+#[tokio::test]
+async fn whoever_comes_as_the_last_one_leaves_has_a_flight_of_its_own() {
+    let session = session();
+    let leg = session.leg();
+    let (mut outcome, first) = join(&session, &leg, Cause::Unproven).unwrap();
+    drop(first);
+    // The first flight has not noticed yet.
+    let (_, second) = join(&session, &leg, Cause::Unproven).unwrap();
+    let stopped = outcome.wait_for(Option::is_some).await.unwrap().clone();
+    assert!(matches!(stopped, Some(Err(NotMended::Unavailable(_)))));
+    let under_way = flight(&session).expect("the second flight");
+    assert!(
+        Arc::ptr_eq(&under_way, &second.0),
+        "the first one's end is not its end"
+    );
+    assert!(!second.0.nobody_left.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_is_whole_again_only_after_a_time_without_flights() {
+    let total = Duration::from_secs(30);
+    let mut spent = Spent::default();
+    assert_eq!(spent.left(total), total);
+    spent.add(Duration::from_secs(10));
+    tokio::time::advance(Duration::from_secs(29)).await;
+    assert_eq!(spent.left(total), Duration::from_secs(20));
+    spent.add(Duration::from_secs(5));
+    tokio::time::advance(Duration::from_secs(29)).await;
+    assert_eq!(
+        spent.left(total),
+        Duration::from_secs(15),
+        "it was not well for long enough"
+    );
+    spent.add(Duration::ZERO);
+    tokio::time::advance(total).await;
+    assert_eq!(spent.left(total), total);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
+    let total = Duration::from_secs(30);
+    let mut spent = Spent::default();
+    spent.left(total);
+    spent.add(total);
+    for _ in 0..29 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(spent.left(total), Duration::ZERO);
+        spent.add(Duration::from_millis(1));
+    }
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(spent.left(total), total);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flight_to_nobody_takes_its_budget_and_the_next_has_what_it_left() {
+    let session = session();
+    let leg = session.leg();
+    let total = session.upstream.server().recovery.budget;
+    let flown = async || {
+        let started = Instant::now();
+        let mended = mend(&session, &leg, Cause::Unproven).await;
+        assert!(matches!(mended, Err(NotMended::Unavailable(_))));
+        started.elapsed()
+    };
+    let first = flown().await;
+    assert!(first <= total && first > total / 2, "{first:?}");
+    let second = flown().await;
+    assert!(first + second <= total, "{second:?}");
+    tokio::time::advance(total).await;
+    let third = flown().await;
+    assert!(third > total / 2, "well for long enough: {third:?}");
+}
