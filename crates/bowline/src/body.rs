@@ -1,13 +1,11 @@
-//! Bodies that are held in memory: reading one within a bound, and sending one.
+//! Bodies that are held in memory: reading one within a bound, and knowing whether one has left.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use http_body_util::BodyExt as _;
 use thiserror::Error;
 
@@ -65,7 +63,12 @@ struct Flags {
 }
 
 impl Sent {
-    /// Whether any of it was handed to a connection.
+    /// Its first byte has left.
+    pub(crate) fn begin(&self) {
+        self.0.sent.store(true, Ordering::Release);
+    }
+
+    /// Whether any of it has left.
     pub(crate) fn get(&self) -> bool {
         self.0.sent.load(Ordering::Acquire)
     }
@@ -87,50 +90,5 @@ impl Sent {
             false => Poll::Pending,
         })
         .await;
-    }
-}
-
-/// An outgoing body that notes when it is first asked for, which is when the request's head is
-/// written.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    data: Option<Bytes>,
-    sent: Sent,
-}
-
-impl Outgoing {
-    pub(crate) fn new(data: Bytes, sent: Sent) -> Self {
-        Self {
-            data: Some(data),
-            sent,
-        }
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self {
-            data: None,
-            sent: Sent::default(),
-        }
-    }
-}
-
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.sent.0.sent.store(true, Ordering::Release);
-        Poll::Ready(self.data.take().map(|data| Ok(Frame::data(data))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.data.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
     }
 }

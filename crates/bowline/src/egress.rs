@@ -1,21 +1,25 @@
 //! The only way out: every outbound HTTP request is made here.
 //!
 //! One [`Pool`] belongs to one endpoint. It speaks HTTP/1.1 on connections of its own rather than
-//! through a general client, because the gateway must know two things that a general client hides:
-//! whether a failed request had begun to leave, and how long a connection was idle.
+//! through a general client, because the gateway must know what a general client hides: whether a
+//! failed request had begun to leave, and whether a connection that rested is still open now. And a
+//! stream that rests for hours must hold no buffers.
 
 mod cookies;
 mod dial;
 mod pool;
+mod request;
 mod wire;
 
 pub(crate) use cookies::{Jar, Place};
 pub(crate) use dial::{Origin, Tls};
 pub(crate) use pool::{Pool, UpstreamBody};
+pub(crate) use request::{Head, Request};
 
 use std::io;
 use std::time::Duration;
 
+use bowline_wire::http1::Malformed;
 use thiserror::Error;
 
 /// Why a request got no answer.
@@ -32,10 +36,22 @@ pub(crate) enum EgressError {
     Tls(io::Error),
     /// The connection broke before the request began to leave.
     #[error("the connection closed before the request was sent: {0}")]
-    NotSent(hyper::Error),
+    NotSent(WireError),
     /// The connection broke after the request began to leave and before its answer came.
     #[error("the connection broke before an answer came: {0}")]
-    Broken(hyper::Error),
+    Broken(WireError),
+}
+
+/// Why a connection is of no use any more.
+#[derive(Debug, Error)]
+pub(crate) enum WireError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The server closed it before its answer had ended.
+    #[error("the server closed the connection")]
+    Closed,
+    #[error("the server's answer is not HTTP: {0}")]
+    Malformed(#[from] Malformed),
 }
 
 impl EgressError {

@@ -10,12 +10,16 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::drain::Drain;
 use crate::front::ReplyBody;
 use crate::net;
+
+mod patience;
+
+use patience::Patience;
 
 /// How long a connection may rest between requests, or take to send a request's head. Longer than
 /// clients keep idle connections, so that it is they who close them and never a request that
@@ -63,26 +67,25 @@ where
         return;
     }
     net::keep_alive(&stream);
-    let service = service_fn(|request| {
-        let served = serve(request);
-        let drain = &drain;
-        async move {
-            let mut response = served.await;
-            if drain.has_begun() {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
-            }
-            Ok::<_, Infallible>(response)
+    let (serve, stopping) = (&serve, &drain);
+    let service = service_fn(move |request| async move {
+        let mut response = serve(request).await;
+        if stopping.has_begun() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
         }
+        Ok::<_, Infallible>(response)
     });
+    let patience = Patience::new(HEAD_TIMEOUT);
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(patience.clone())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = patience.is_over() => return,
         () = drain.closed() => {
             connection.as_mut().graceful_shutdown();
             connection.await

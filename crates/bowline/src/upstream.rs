@@ -29,7 +29,7 @@ use self::tend::Tending;
 use self::tools::Tools;
 use crate::body::ReadError;
 use crate::config::{Server, ServerName};
-use crate::egress::{EgressError, Tls};
+use crate::egress::{EgressError, Tls, WireError};
 use crate::leg::{Moves, StreamError};
 use crate::telemetry::Metrics;
 
@@ -92,7 +92,7 @@ pub(crate) enum UpstreamError {
     #[error("the server's answer to `initialize` is not a JSON-RPC answer to it")]
     BadInitialize,
     #[error("the server's answer has {0}")]
-    BadBody(#[from] ReadError<hyper::Error>),
+    BadBody(#[from] ReadError<WireError>),
     #[error(transparent)]
     Stream(#[from] StreamError),
 }

@@ -6,12 +6,28 @@ use http::HeaderValue;
 pub const JSON: &str = "application/json";
 /// `text/event-stream`
 pub const EVENT_STREAM: &str = "text/event-stream";
+/// A POST may be answered by one message or by a stream of them.
+pub const BOTH: &str = "application/json, text/event-stream";
 
 /// Whether a `Content-Type` names this media type, parameters aside.
 pub fn is(content_type: Option<&HeaderValue>, media: &str) -> bool {
-    content_type
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|text| essence(text).eq_ignore_ascii_case(media))
+    content_type.is_some_and(|value| {
+        // As most write it.
+        value == media
+            || value
+                .to_str()
+                .is_ok_and(|text| essence(text).eq_ignore_ascii_case(media))
+    })
+}
+
+/// Whether `Accept` allows both answers that a POST may get.
+pub fn accepts_both<'a>(accept: impl IntoIterator<Item = &'a HeaderValue> + Clone) -> bool {
+    // As most write it.
+    let mut values = accept.clone().into_iter();
+    if values.next().is_some_and(|value| value == BOTH) && values.next().is_none() {
+        return true;
+    }
+    accepts(accept.clone(), JSON) && accepts(accept, EVENT_STREAM)
 }
 
 /// Whether `Accept` allows this media type. No `Accept` at all allows everything, and of several
@@ -97,6 +113,15 @@ mod tests {
         assert!(!accept("*/*, text/event-stream;q=0", EVENT_STREAM));
         assert!(!accept("text/event-stream;q=0, text/*", EVENT_STREAM));
         assert!(accept("*/*;q=0, application/json", JSON));
+    }
+
+    #[test]
+    fn a_post_needs_both() {
+        let both = |text: &'static str| accepts_both(&[HeaderValue::from_static(text)]);
+        assert!(both(BOTH) && both("text/event-stream,application/json") && both("*/*"));
+        assert!(!both(JSON) && !both(EVENT_STREAM));
+        let headers = [BOTH, "text/event-stream;q=0"].map(HeaderValue::from_static);
+        assert_eq!(accepts_both(&headers), accepts(&headers, EVENT_STREAM));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 #[path = "../../../fuzz/checks/headers.rs"]
 mod headers;
+#[path = "../../../fuzz/checks/http1.rs"]
+mod http1;
 #[path = "../../../fuzz/checks/message.rs"]
 mod message;
 #[path = "../../../fuzz/checks/replay.rs"]
@@ -23,6 +25,11 @@ fn messages() {
 #[test]
 fn event_streams() {
     replay::replay("sse", sse::check);
+}
+
+#[test]
+fn answers() {
+    replay::replay("http1", http1::check);
 }
 
 #[test]

@@ -10,27 +10,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bowline_wire::http1::{Framing, Head};
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::EgressError;
-use super::dial::{Dialled, Origin, Tls};
+use super::dial::{Origin, Tls};
 use super::wire::Wire;
-use crate::body::Outgoing;
+use super::{EgressError, Request, WireError};
 
 /// Below every common server's own idle limit (Node's is 5 s).
 const MAX_IDLE: Duration = Duration::from_secs(4);
 
 /// How long before the announced end an idle connection is no longer trusted.
 const MARGIN: Duration = Duration::from_secs(1);
-
-/// How long a connection may take to become ready again before another is used.
-const MAX_UNREADY: Duration = Duration::from_millis(20);
 
 /// Sends requests to one endpoint.
 #[derive(Debug, Clone)]
@@ -53,7 +48,7 @@ struct Idle {
 /// An answer's body; when it ends, its connection goes back to the pool.
 #[derive(Debug)]
 pub(crate) struct UpstreamBody {
-    incoming: Incoming,
+    framing: Framing,
     lease: Option<Lease>,
 }
 
@@ -62,7 +57,8 @@ pub(crate) struct UpstreamBody {
 struct Lease {
     wire: Wire,
     pool: Pool,
-    max_idle: Duration,
+    /// How long it may rest afterwards; `None` if it is to be closed.
+    max_idle: Option<Duration>,
 }
 
 // === impl Pool ===
@@ -78,29 +74,27 @@ impl Pool {
 
     /// Sends one request and waits for the head of its answer.
     ///
-    /// A request that provably was not written to an idle connection that had just closed is
-    /// written to another; nothing else is tried twice here.
+    /// A request of which nothing could be written to an idle connection, because that had just
+    /// closed, is written to another; nothing else is tried twice here.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Outgoing>,
+        request: &Request,
         connect_timeout: Duration,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        while let Some(mut wire) = self.reuse().await {
+        while let Some(mut wire) = self.reuse() {
             match wire.send(request).await {
-                Ok(response) => return Ok(self.lease(wire, response)),
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(EgressError::Broken(failed.into_error())),
-                },
+                Ok(head) => return Ok(self.lease(wire, head)),
+                Err(failed) if failed.was_sent => return Err(EgressError::Broken(failed.error)),
+                Err(_) => {}
             }
         }
-        let mut wire = self.connect(connect_timeout).await?;
+        // Boxed, because it is rare and large.
+        let dialled = Box::pin(self.0.origin.dial(&self.0.tls, connect_timeout)).await?;
+        let mut wire = Wire::new(dialled);
         match wire.send(request).await {
-            Ok(response) => Ok(self.lease(wire, response)),
-            Err(failed) if failed.message().is_some() => {
-                Err(EgressError::NotSent(failed.into_error()))
-            }
-            Err(failed) => Err(EgressError::Broken(failed.into_error())),
+            Ok(head) => Ok(self.lease(wire, head)),
+            Err(failed) if failed.was_sent => Err(EgressError::Broken(failed.error)),
+            Err(failed) => Err(EgressError::NotSent(failed.error)),
         }
     }
 
@@ -118,45 +112,32 @@ impl Pool {
     }
 
     /// The connection that was used last, if it is still good.
-    async fn reuse(&self) -> Option<Wire> {
+    fn reuse(&self) -> Option<Wire> {
         loop {
             let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
-            if idle.until <= Instant::now() {
-                continue;
-            }
-            // Ready at once, unless the server answered before it had read the whole request.
-            let ready = tokio::time::timeout(MAX_UNREADY, idle.wire.is_ready()).await;
-            if ready == Ok(true) {
+            if idle.until > Instant::now() && idle.wire.is_ready() {
                 return Some(idle.wire);
             }
         }
     }
 
-    async fn connect(&self, limit: Duration) -> Result<Wire, EgressError> {
-        let inner = &self.0;
-        let wire = match inner.origin.dial(&inner.tls, limit).await? {
-            Dialled::Plain(stream) => Wire::new(TokioIo::new(stream)).await,
-            Dialled::Tls(stream) => Wire::new(TokioIo::new(stream)).await,
+    fn lease(&self, wire: Wire, head: Head) -> Response<UpstreamBody> {
+        let max_idle = head.keeps_alive.then(|| max_idle(&head.headers));
+        let mut body = UpstreamBody {
+            framing: head.body,
+            lease: Some(Lease {
+                wire,
+                pool: self.clone(),
+                max_idle,
+            }),
         };
-        wire.map_err(EgressError::NotSent)
-    }
-
-    fn lease(&self, wire: Wire, response: Response<Incoming>) -> Response<UpstreamBody> {
-        let max_idle = max_idle(response.headers());
-        response.map(|incoming| {
-            let mut body = UpstreamBody {
-                lease: Some(Lease {
-                    wire,
-                    pool: self.clone(),
-                    max_idle,
-                }),
-                incoming,
-            };
-            if body.incoming.is_end_stream() {
-                body.give_back();
-            }
-            body
-        })
+        if body.framing.has_ended() {
+            body.give_back();
+        }
+        let mut response = Response::new(body);
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response
     }
 }
 
@@ -183,13 +164,13 @@ impl UpstreamBody {
         let Some(lease) = self.lease.take() else {
             return;
         };
-        if lease.max_idle.is_zero() || lease.wire.is_closed() {
+        let Some(max_idle) = lease.max_idle.filter(|rest| !rest.is_zero()) else {
             return;
-        }
+        };
         if let Some(idle) = &mut *lease.pool.0.idle.lock() {
             idle.push_back(Idle {
                 wire: lease.wire,
-                until: Instant::now() + lease.max_idle,
+                until: Instant::now() + max_idle,
             });
         }
     }
@@ -197,31 +178,33 @@ impl UpstreamBody {
 
 impl Body for UpstreamBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = WireError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         let this = &mut *self;
-        let mut frame = Pin::new(&mut this.incoming).poll_frame(cx);
-        if let (Poll::Pending, Some(lease)) = (&frame, &mut this.lease) {
-            lease.wire.poll(cx);
-            frame = Pin::new(&mut this.incoming).poll_frame(cx);
+        let Some(lease) = &mut this.lease else {
+            return Poll::Ready(None);
+        };
+        let data = ready!(lease.wire.poll_body(cx, &mut this.framing));
+        match &data {
+            Some(Err(_)) => this.lease = None,
+            _ if this.framing.has_ended() => this.give_back(),
+            _ => {}
         }
-        let frame = ready!(frame);
-        if frame.is_none() || self.incoming.is_end_stream() {
-            self.give_back();
-        }
-        Poll::Ready(frame)
+        Poll::Ready(data.map(|data| data.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.framing.has_ended()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.framing
+            .left()
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 

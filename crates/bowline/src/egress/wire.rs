@@ -1,102 +1,193 @@
 //! One connection to an endpoint, driven by whoever waits for something of it.
 //!
-//! hyper wants a connection to be polled. A task of its own would have to be woken to take every
-//! request and would wake its client's task to hand over every part of an answer; polled by the
-//! client's task itself, a request and its answer cost no wake-ups at all. A connection that rests
-//! is not polled; whether its server closed it meanwhile shows when it is to be used again.
+//! A task of its own would have to be woken to take every request and would wake its client's task
+//! to hand over every part of an answer; read and written by the client's task itself, a request and
+//! its answer cost no wake-ups at all, and a stream that rests holds no buffer.
 
-use std::future::{Future, poll_fn};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{self, SendRequest};
+use bowline_wire::http1::{Framing, Head, take_head};
+use bytes::{Buf as _, Bytes, BytesMut};
+use socket2::SockRef;
+use tokio::io::{AsyncRead as _, AsyncWrite, ReadBuf};
 
-use crate::body::Outgoing;
+use super::dial::Dialled;
+use super::{Request, WireError};
 
-/// The most of one answer that is read ahead of a slow reader.
+/// The most that is read at once. Every thread has one such buffer for all of its connections.
 const READ_BUFFER: usize = 64 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER]);
+}
 
 /// A connection.
 pub(super) struct Wire {
-    sender: SendRequest<Outgoing>,
-    /// `None` once the connection has ended.
-    driver: Option<Driver>,
+    stream: Dialled,
+    /// What has arrived and is not used yet.
+    input: BytesMut,
+    /// What of a request was not written yet when its answer came.
+    unwritten: Bytes,
 }
 
-type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Why a request got no answer on this connection.
+pub(super) struct SendError {
+    /// Whether any of the request had left.
+    pub(super) was_sent: bool,
+    pub(super) error: WireError,
+}
+
+// === impl Wire ===
 
 impl Wire {
-    /// Begins to speak HTTP on an open connection.
-    pub(super) async fn new<I>(io: I) -> Result<Self, hyper::Error>
-    where
-        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    {
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(READ_BUFFER)
-            .handshake(io)
-            .await?;
-        let driver = Box::pin(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "upstream connection ended");
+    pub(super) fn new(stream: Dialled) -> Self {
+        Self {
+            stream,
+            input: BytesMut::new(),
+            unwritten: Bytes::new(),
+        }
+    }
+
+    /// Whether another request can be sent: the server neither closed the connection nor said
+    /// anything while it rested. The system is asked, not the runtime, which may not know yet.
+    pub(super) fn is_ready(&mut self) -> bool {
+        if !self.input.is_empty() || !self.unwritten.is_empty() {
+            return false;
+        }
+        match &mut self.stream {
+            Dialled::Plain(stream) => {
+                let peeked = SockRef::from(&*stream).peek(&mut [MaybeUninit::uninit()]);
+                peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
-        });
-        Ok(Self {
-            sender,
-            driver: Some(driver),
-        })
+            // What has arrived may be the business of TLS alone.
+            Dialled::Tls(_) => self
+                .poll_read(&mut Context::from_waker(Waker::noop()))
+                .is_pending(),
+        }
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub(super) async fn send(
+    pub(super) async fn send(&mut self, request: &Request) -> Result<Head, SendError> {
+        let (mut written, mut broke) = (0, None);
+        let answered = poll_fn(|cx| {
+            if broke.is_none()
+                && let Poll::Ready(Err(error)) = self.poll_write(cx, request, &mut written)
+            {
+                if written == 0 {
+                    return Poll::Ready(Err(error.into()));
+                }
+                // The server may have said why before it closed.
+                broke = Some(error);
+            }
+            match ready!(self.poll_head(cx)) {
+                Err(WireError::Closed) if broke.is_some() => {
+                    Poll::Ready(Err(broke.take().map_or(WireError::Closed, WireError::Io)))
+                }
+                answered => Poll::Ready(answered),
+            }
+        });
+        let answered = answered.await;
+        if answered.is_ok() && written < request.len() {
+            self.unwritten = request.rest(written);
+        }
+        answered.map_err(|error| SendError {
+            was_sent: written > 0,
+            error,
+        })
+    }
+
+    /// Writes what is left of a request. Ready when all of it has left.
+    fn poll_write(
         &mut self,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Outgoing>>> {
-        let Self { sender, driver } = self;
-        let mut answer = std::pin::pin!(sender.try_send_request(request));
-        poll_fn(|cx| {
-            poll_driver(driver, cx);
-            answer.as_mut().poll(cx)
+        cx: &mut Context<'_>,
+        request: &Request,
+        written: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while *written < request.len() {
+            let slices = request.slices(*written).map(IoSlice::new);
+            // One that is empty may be all that a stream looks at.
+            let slices = match slices[0].is_empty() {
+                true => &slices[1..],
+                false => &slices,
+            };
+            let wrote = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
+            if wrote == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *written += wrote;
+            request.sent.begin();
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, WireError>> {
+        loop {
+            if !self.input.is_empty()
+                && let Some(head) = take_head(&mut self.input)?
+            {
+                return Poll::Ready(Ok(head));
+            }
+            if ready!(self.poll_read(cx))? == 0 {
+                return Poll::Ready(Err(WireError::Closed));
+            }
+        }
+    }
+
+    /// The next bytes of an answer's body; `None` at its end.
+    pub(super) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Framing,
+    ) -> Poll<Option<Result<Bytes, WireError>>> {
+        loop {
+            if let Some(data) = body.take(&mut self.input)? {
+                return Poll::Ready(Some(Ok(data)));
+            }
+            if body.has_ended() {
+                return Poll::Ready(None);
+            }
+            self.write_rest(cx);
+            if ready!(self.poll_read(cx))? == 0 {
+                return match body {
+                    Framing::UntilClosed => {
+                        *body = Framing::Ended;
+                        Poll::Ready(None)
+                    }
+                    _ => Poll::Ready(Some(Err(WireError::Closed))),
+                };
+            }
+        }
+    }
+
+    /// Goes on with a request whose answer came before all of it was written. If that fails, the
+    /// answer tells.
+    fn write_rest(&mut self, cx: &mut Context<'_>) {
+        while !self.unwritten.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.unwritten) {
+                Poll::Ready(Ok(wrote)) if wrote > 0 => self.unwritten.advance(wrote),
+                _ => return,
+            }
+        }
+    }
+
+    /// Reads what has arrived; 0 at the end.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut arrived = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut arrived))?;
+            self.input.extend_from_slice(arrived.filled());
+            Poll::Ready(Ok(arrived.filled().len()))
         })
-        .await
-    }
-
-    /// Waits until another request can be sent; `false` if none ever can.
-    pub(super) async fn is_ready(&mut self) -> bool {
-        poll_fn(|cx| {
-            // First the connection: its server may have closed it while it rested.
-            poll_driver(&mut self.driver, cx);
-            self.sender.poll_ready(cx)
-        })
-        .await
-        .is_ok()
-    }
-
-    /// Whether the connection has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.driver.is_none() || self.sender.is_closed()
-    }
-
-    /// Lets the connection read and write.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
-        poll_driver(&mut self.driver, cx);
-    }
-}
-
-fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    if let Some(running) = driver
-        && let Poll::Ready(()) = running.as_mut().poll(cx)
-    {
-        *driver = None;
     }
 }
 
 impl std::fmt::Debug for Wire {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wire")
-            .field("closed", &self.is_closed())
-            .finish()
+        f.write_str("Wire")
     }
 }

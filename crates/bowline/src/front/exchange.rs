@@ -118,7 +118,7 @@ pub(super) fn respond(
             relay,
             rescue,
         } => {
-            let is_events = matches!(*relay, Relay::Events(_));
+            let is_events = matches!(relay, Relay::Events(_));
             let stream = Arc::new(LiveStream::new(Source::Relay(relay), rescue));
             // If the session ended meanwhile the answer is still the answer: the request ran.
             session.attach(key, Arc::clone(&stream));

@@ -61,7 +61,12 @@ pub(crate) fn whole(
     let mut response = Response::new(ReplyBody::Whole(Some(body)));
     *response.status_mut() = status;
     if let Some(content_type) = content_type {
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        let is_events = content_type == media::EVENT_STREAM;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        if is_events {
+            hold_nothing_back(headers);
+        }
     }
     response
 }

@@ -119,8 +119,7 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
     if !media::is(headers.get(CONTENT_TYPE), media::JSON) {
         return Err(Fault::ContentType);
     }
-    let accepts = |media| media::accepts(headers.get_all(ACCEPT), media);
-    if !accepts(media::JSON) || !accepts(media::EVENT_STREAM) {
+    if !media::accepts_both(&headers.get_all(ACCEPT)) {
         return Err(Fault::AcceptForPost);
     }
     let limit = arrival.shared.limits.body_bytes;

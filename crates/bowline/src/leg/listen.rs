@@ -77,7 +77,7 @@ pub(super) async fn open(
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
         let rewrite = Rewrite::new(session.seal.clone(), leg.at, born.clone());
         let events = EventRelay::new(answer.body, rewrite).of(session, leg);
-        return Ok(Source::Relay(Box::new(Relay::Events(Box::new(events)))));
+        return Ok(Source::Relay(Relay::Events(Box::new(events))));
     }
     let status = answer.status;
     if status.is_server_error() {

@@ -135,7 +135,7 @@ async fn read_answer(
         let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
         let mut events = EventRelay::new(answer.body, rewrite);
         let message = events.until_answer(id).await?;
-        return Ok((message, Reply::events(events, None)));
+        return Ok((message, Reply::events(events, || None).await));
     }
     let content_type = answer.content_type().cloned();
     let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;

@@ -19,11 +19,14 @@ use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::{MAX_HELD_ANSWER, learn};
-use crate::egress::UpstreamBody;
+use crate::egress::{UpstreamBody, WireError};
 use crate::session::{Born, Question, Session};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
+
+/// The most of a stream that is passed on as one body, if it has ended already.
+const AT_ONCE: usize = 64 * 1024;
 
 /// A body that is passed on while it arrives.
 #[derive(Debug)]
@@ -31,7 +34,7 @@ pub(crate) enum Relay {
     /// Events, rewritten one by one.
     Events(Box<EventRelay>),
     /// Anything else, frame by frame as it came.
-    Frames(FrameRelay),
+    Frames(Box<FrameRelay>),
 }
 
 /// A body that is not events.
@@ -73,6 +76,8 @@ pub(crate) struct EventRelay {
     told_progress: Option<f64>,
     /// Nothing more is read: the request was given up.
     is_over: bool,
+    /// How it broke off while it was looked at, until that is told.
+    broke: Option<StreamError>,
 }
 
 /// An event as the client sees it, and what is in it as it came.
@@ -82,7 +87,7 @@ type Shown = (Bytes, Content);
 #[derive(Debug, Error)]
 pub(crate) enum StreamError {
     #[error("the server's connection broke: {0}")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] WireError),
     #[error("the server's stream ended within an event")]
     Cut,
     #[error(transparent)]
@@ -117,7 +122,7 @@ impl Relay {
     /// What was read so far and not passed on.
     pub(crate) fn into_held(self) -> Bytes {
         match self {
-            Self::Events(events) => Vec::from(events.ready).concat().into(),
+            Self::Events(mut events) => events.take_ready(),
             Self::Frames(_) => Bytes::new(),
         }
     }
@@ -189,6 +194,7 @@ impl EventRelay {
             progress: None,
             told_progress: None,
             is_over: false,
+            broke: None,
         }
     }
 
@@ -259,9 +265,43 @@ impl EventRelay {
         }
     }
 
+    /// All of the stream, if it has ended already: then there is nothing to hold open.
+    pub(crate) async fn at_once(&mut self) -> Option<Bytes> {
+        let mut held = 0;
+        let has_ended = poll_fn(|cx| {
+            while held <= AT_ONCE {
+                match self.poll_event(cx) {
+                    Poll::Ready(Some(Ok((shown, _)))) => {
+                        held += shown.len();
+                        self.ready.push_back(shown);
+                    }
+                    Poll::Ready(Some(Err(error))) => {
+                        self.broke = Some(error);
+                        return Poll::Ready(false);
+                    }
+                    Poll::Ready(None) => return Poll::Ready(true),
+                    Poll::Pending => return Poll::Ready(false),
+                }
+            }
+            Poll::Ready(false)
+        });
+        has_ended.await.then(|| self.take_ready())
+    }
+
+    /// What was read and not passed on yet.
+    fn take_ready(&mut self) -> Bytes {
+        match self.ready.len() {
+            1 => self.ready.pop_front().unwrap_or_default(),
+            _ => Vec::from(std::mem::take(&mut self.ready)).concat().into(),
+        }
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         if let Some(shown) = self.ready.pop_front() {
             return Poll::Ready(Some(Ok(shown)));
+        }
+        if let Some(broke) = self.broke.take() {
+            return Poll::Ready(Some(Err(broke)));
         }
         let next = ready!(self.poll_event(cx));
         Poll::Ready(next.map(|event| event.map(|(shown, _)| shown)))
@@ -369,7 +409,7 @@ impl EventRelay {
         skip.is_some_and(|skip| event.id() == Some(&skip[..]))
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, WireError>>> {
         if self.is_over {
             return Poll::Ready(None);
         }
@@ -393,7 +433,7 @@ impl EventRelay {
 pub(super) fn poll_data(
     body: &mut UpstreamBody,
     cx: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+) -> Poll<Option<Result<Bytes, WireError>>> {
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {
             None => return Poll::Ready(None),

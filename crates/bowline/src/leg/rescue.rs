@@ -148,7 +148,7 @@ async fn go_on_with_request(
         Err(error) => Err(error),
     };
     Ok(match replied {
-        Ok(Reply::Stream { relay, .. }) if matches!(*relay, Relay::Events(_)) => {
+        Ok(Reply::Stream { relay, .. }) if matches!(relay, Relay::Events(_)) => {
             Source::Relay(relay)
         }
         Ok(Reply::Whole { body, .. }) => Source::Last(event(&body)),

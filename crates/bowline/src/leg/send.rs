@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     Stream {
         status: StatusCode,
         content_type: Option<HeaderValue>,
-        relay: Box<Relay>,
+        relay: Relay,
         /// How to go on if it breaks.
         rescue: Option<Box<Rescue>>,
     },
@@ -69,7 +69,10 @@ pub(super) async fn request_again(
     message: Message,
     carried: &Carried,
 ) -> Result<Reply, UpstreamError> {
-    let mut asked = Asked::first(&message);
+    let mut asked = Asked {
+        goes_on: true,
+        ..Asked::first(&message)
+    };
     if old.at == leg.at {
         asked = asked.again(&message);
     }
@@ -101,7 +104,7 @@ async fn send_until_answered(
             Ok(answered) => {
                 session.believed.note(&message);
                 let rescue = || Box::new(Rescue::request(session, &leg, &message, carried));
-                return finish(session, &leg, &asked, answered, overtime, rescue);
+                return finish(session, &leg, &asked, answered, overtime, rescue).await;
             }
             Err(error) => error,
         };
@@ -122,6 +125,9 @@ pub(super) struct Asked {
     pub(super) message: Message,
     /// The client's own id, where the one that is sent is not.
     original: Option<Box<str>>,
+    /// The client has seen the beginning of an answer: what it knows already is not told again, so
+    /// nothing of this one is read before that is known.
+    goes_on: bool,
 }
 
 impl Asked {
@@ -129,6 +135,7 @@ impl Asked {
         Self {
             message: message.clone(),
             original: None,
+            goes_on: false,
         }
     }
 
@@ -142,6 +149,7 @@ impl Asked {
             Ok(message) => Self {
                 message,
                 original: Some(id.into()),
+                goes_on: self.goes_on,
             },
             Err(_) => self.clone(),
         }
@@ -217,7 +225,7 @@ fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
     Rewrite::new(session.seal.clone(), leg.at, born)
 }
 
-fn finish(
+async fn finish(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
     asked: &Asked,
@@ -254,7 +262,10 @@ fn finish(
             .of(session, leg)
             .answering(lists_tools)
             .with_overtime(overtime);
-        return Ok(Reply::events(events, Some(rescue())));
+        if asked.goes_on {
+            return Ok(Reply::stream(Box::new(events), Some(rescue())));
+        }
+        return Ok(Reply::events(events, || Some(rescue())).await);
     }
     if !answer.is(media::JSON) {
         return Err(UpstreamError::NotMcp(answer.status));
@@ -262,12 +273,7 @@ fn finish(
     Ok(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Box::new(Relay::Frames(FrameRelay::new(
-            first,
-            answer.body,
-            overtime,
-            leg,
-        ))),
+        relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime, leg))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })
@@ -410,12 +416,27 @@ impl Reply {
         }
     }
 
-    /// A stream of events.
-    pub(crate) fn events(events: EventRelay, rescue: Option<Box<Rescue>>) -> Self {
+    /// A stream of events, or one body of them if all have arrived.
+    pub(crate) async fn events(
+        events: EventRelay,
+        rescue: impl FnOnce() -> Option<Box<Rescue>>,
+    ) -> Self {
+        let mut events = Box::new(events);
+        match events.at_once().await {
+            Some(body) => Self::Whole {
+                status: StatusCode::OK,
+                content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
+                body,
+            },
+            None => Self::stream(events, rescue()),
+        }
+    }
+
+    fn stream(events: Box<EventRelay>, rescue: Option<Box<Rescue>>) -> Self {
         Self::Stream {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
-            relay: Box::new(Relay::Events(Box::new(events))),
+            relay: Relay::Events(events),
             rescue,
         }
     }

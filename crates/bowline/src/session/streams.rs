@@ -42,7 +42,7 @@ pub(crate) enum Source {
     /// The upstream has not answered yet.
     Opening(Opening),
     /// An upstream's answer.
-    Relay(Box<Relay>),
+    Relay(Relay),
     /// Nobody: the stream is held open for what Bowline itself has to say.
     Silent,
     /// One more event.
@@ -194,11 +194,10 @@ impl State {
     /// What to read instead of a source that broke.
     fn go_on(&mut self) -> Option<Source> {
         let broken = match &self.source {
-            Source::Relay(relay) => match &**relay {
-                Relay::Events(events) if events.has_answered() => return Some(Source::Ended),
-                Relay::Events(events) => events.broken(),
-                Relay::Frames(_) => return None,
-            },
+            Source::Relay(Relay::Events(events)) if events.has_answered() => {
+                return Some(Source::Ended);
+            }
+            Source::Relay(Relay::Events(events)) => events.broken(),
             _ => return None,
         };
         let rescue = self.rescue.as_ref()?;
@@ -223,12 +222,9 @@ impl Source {
 
     fn with_events(self, change: impl FnOnce(EventRelay) -> EventRelay) -> Self {
         match self {
-            Self::Relay(relay) => match *relay {
-                Relay::Events(events) => {
-                    Self::Relay(Box::new(Relay::Events(Box::new(change(*events)))))
-                }
-                frames => Self::Relay(Box::new(frames)),
-            },
+            Self::Relay(Relay::Events(events)) => {
+                Self::Relay(Relay::Events(Box::new(change(*events))))
+            }
             other => other,
         }
     }
@@ -257,8 +253,7 @@ impl Source {
     /// bodies only ever in the middle.
     fn end(&self) -> Self {
         match self {
-            Self::Relay(relay) if matches!(**relay, Relay::Frames(_)) => Self::Cut,
-            Self::Cut => Self::Cut,
+            Self::Relay(Relay::Frames(_)) | Self::Cut => Self::Cut,
             Self::Relay(_) | Self::Opening(_) | Self::Silent | Self::Last(_) | Self::Ended => {
                 Self::Ended
             }

@@ -4,6 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::config::Server;
+use crate::egress::Head;
 
 /// What is carried along with one message, or nothing.
 #[derive(Clone, Default)]
@@ -23,13 +24,19 @@ fn allowed(server: &Server) -> impl Iterator<Item = &HeaderName> {
     configured.filter(|name| !server.headers.contains_key(*name) && !is_ours(name))
 }
 
-/// Whether a header is Bowline's own in every request, or belongs to one connection.
+/// Whether a header is never a client's.
 fn is_ours(name: &HeaderName) -> bool {
+    *name == header::AUTHORIZATION || *name == header::USER_AGENT || is_fixed(name)
+}
+
+/// Whether a header is Bowline's own in every request, or belongs to one connection: whatever a
+/// configuration made by a program says, it is not in a request twice.
+pub(super) fn is_fixed(name: &HeaderName) -> bool {
     use bowline_wire::header as mcp;
     let protocol = [mcp::SESSION_ID, mcp::PROTOCOL_VERSION, mcp::LAST_EVENT_ID];
     let http = [
         header::ACCEPT,
-        header::AUTHORIZATION,
+        header::ACCEPT_ENCODING,
         header::CONNECTION,
         header::CONTENT_LENGTH,
         header::CONTENT_TYPE,
@@ -40,7 +47,6 @@ fn is_ours(name: &HeaderName) -> bool {
         header::TRAILER,
         header::TRANSFER_ENCODING,
         header::UPGRADE,
-        header::USER_AGENT,
     ];
     protocol.contains(name)
         || http.contains(name)
@@ -68,9 +74,9 @@ impl Carried {
     }
 
     /// Adds the headers.
-    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+    pub(super) fn add_to(&self, head: &mut Head) {
         for (name, value) in &self.headers {
-            headers.append(name, value.clone());
+            head.add(name, value);
         }
     }
 

@@ -12,21 +12,19 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Carried, Endpoint, Upstream, UpstreamError, redirect};
-use crate::body::{Outgoing, Sent, read_limited};
-use crate::config::Way;
-use crate::egress::{Jar, Place, UpstreamBody};
+use super::{Carried, Endpoint, Upstream, UpstreamError, carried, redirect};
+use crate::body::{Sent, read_limited};
+use crate::config::{Server, Way};
+use crate::egress::{Head, Jar, Place, Request, UpstreamBody};
 
 /// How Bowline introduces itself, unless the configuration says otherwise.
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
-
-/// A POST may be answered by one message or by a stream.
-const BOTH: &str = "application/json, text/event-stream";
 
 /// How much of a body that nobody wants is read, and for how long.
 const MAX_READ_OUT: usize = 64 * 1024;
@@ -44,6 +42,14 @@ pub(crate) struct Link<'a> {
     pub(crate) jar: &'a Mutex<Jar>,
     /// What of the client's request goes along.
     pub(crate) carried: &'a Carried,
+}
+
+/// What is asked, wherever a redirect may lead it.
+struct Asking<'a> {
+    method: Method,
+    accept: Option<HeaderValue>,
+    last_event_id: Option<&'a HeaderValue>,
+    message: Option<(Bytes, Sent)>,
 }
 
 /// An answer's head, and its body still to be read.
@@ -66,11 +72,14 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Answer, UpstreamError> {
-        let mut headers = self.headers_for(link);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
-        headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
-        self.send(link, Method::POST, headers, Some((message, sent)))
-            .await
+        let accept = Some(HeaderValue::from_static(media::BOTH));
+        let asking = Asking {
+            method: Method::POST,
+            accept,
+            last_event_id: None,
+            message: Some((message, sent)),
+        };
+        self.send(link, asking).await
     }
 
     /// Opens a stream.
@@ -79,50 +88,32 @@ impl Upstream {
         link: Link<'_>,
         last_event_id: Option<&HeaderValue>,
     ) -> Result<Answer, UpstreamError> {
-        let mut headers = self.headers_for(link);
-        headers.insert(ACCEPT, HeaderValue::from_static(media::EVENT_STREAM));
-        if let Some(id) = last_event_id {
-            headers.insert(header::LAST_EVENT_ID, id.clone());
-        }
-        self.send(link, Method::GET, headers, None).await
+        let accept = Some(HeaderValue::from_static(media::EVENT_STREAM));
+        let asking = Asking {
+            method: Method::GET,
+            accept,
+            last_event_id,
+            message: None,
+        };
+        self.send(link, asking).await
     }
 
     /// Ends the upstream's session.
     pub(crate) async fn delete(&self, link: Link<'_>) -> Result<Answer, UpstreamError> {
-        let headers = self.headers_for(link);
-        self.send(link, Method::DELETE, headers, None).await
-    }
-
-    fn headers_for(&self, link: Link<'_>) -> HeaderMap {
-        let mut headers = self.server().headers.clone();
-        link.carried.add_to(&mut headers);
-        headers.insert(HOST, link.endpoint.host.clone());
-        // Bodies are looked into, and some are rewritten: none may come compressed.
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if !headers.contains_key(USER_AGENT) {
-            headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        }
-        if let Some(id) = link.session_id {
-            headers.insert(header::SESSION_ID, id.to_header());
-        }
-        if let Some(negotiated) = link.version
-            && negotiated.to_str().is_ok_and(version::wants_header)
-        {
-            headers.insert(header::PROTOCOL_VERSION, negotiated.clone());
-        }
-        headers
+        let asking = Asking {
+            method: Method::DELETE,
+            accept: None,
+            last_event_id: None,
+            message: None,
+        };
+        self.send(link, asking).await
     }
 
     /// Sends a request and takes the cookies of its answer, following redirects that stay within
     /// the endpoint's own origin. A redirect says that nothing ran, so the message may go again.
-    async fn send(
-        &self,
-        link: Link<'_>,
-        method: Method,
-        mut headers: HeaderMap,
-        message: Option<(Bytes, Sent)>,
-    ) -> Result<Answer, UpstreamError> {
+    async fn send(&self, link: Link<'_>, asking: Asking<'_>) -> Result<Answer, UpstreamError> {
         let endpoint = link.endpoint;
+        let server = self.server();
         let mut target = link.carried.target(&endpoint.target);
         for _ in 0..=MAX_REDIRECTS {
             let place = Place {
@@ -130,18 +121,11 @@ impl Upstream {
                 host: endpoint.origin.host(),
                 path: target.path(),
             };
-            headers.remove(COOKIE);
-            if let Some(cookies) = link.jar.lock().header(place) {
-                headers.insert(COOKIE, cookies);
-            }
-            let mut request = Request::new(match &message {
-                Some((message, sent)) => Outgoing::new(message.clone(), sent.clone()),
-                None => Outgoing::empty(),
-            });
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = target.clone().into();
-            *request.headers_mut() = headers.clone();
-            let (head, body) = self.dispatch(endpoint, request).await?.into_parts();
+            let request = asking.request(link, &server, &target, place);
+            let (head, body) = self
+                .dispatch(endpoint, &server, &request)
+                .await?
+                .into_parts();
             if self.keeps_cookies() {
                 link.jar.lock().store(&head.headers, place);
             }
@@ -170,7 +154,8 @@ impl Upstream {
     async fn dispatch(
         &self,
         endpoint: &Endpoint,
-        request: Request<Outgoing>,
+        server: &Server,
+        request: &Request,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         if let Some(ailment) = endpoint.health.ailment()
             && ailment.unreachable
@@ -178,7 +163,6 @@ impl Upstream {
         {
             return Err(UpstreamError::Unavailable(ailment));
         }
-        let server = self.server();
         // Behind a balancer's address are several servers: one that fails says nothing of the rest.
         let is_one_server = matches!(server.way, Way::Endpoints(_));
         match endpoint.pool.send(request, server.connect_timeout).await {
@@ -214,6 +198,55 @@ impl Upstream {
     #[cfg(feature = "planted")]
     const fn keeps_cookies(&self) -> bool {
         !self.planted.forget_cookies
+    }
+}
+
+// === impl Asking ===
+
+impl Asking<'_> {
+    fn request(
+        &self,
+        link: Link<'_>,
+        server: &Server,
+        target: &PathAndQuery,
+        place: Place<'_>,
+    ) -> Request {
+        let mut head = Head::new(&self.method, target);
+        head.add(&HOST, &link.endpoint.host);
+        let configured = server.headers.iter();
+        for (name, value) in configured.filter(|(name, _)| !carried::is_fixed(name)) {
+            head.add(name, value);
+        }
+        if !server.headers.contains_key(USER_AGENT) {
+            head.add(&USER_AGENT, &HeaderValue::from_static(AGENT));
+        }
+        link.carried.add_to(&mut head);
+        // Bodies are looked into, and some are rewritten: none may come compressed.
+        head.add(&ACCEPT_ENCODING, &HeaderValue::from_static("identity"));
+        if let Some(accept) = &self.accept {
+            head.add(&ACCEPT, accept);
+        }
+        if let Some(id) = link.session_id {
+            head.add(&header::SESSION_ID, &id.to_header());
+        }
+        if let Some(negotiated) = link.version
+            && negotiated.to_str().is_ok_and(version::wants_header)
+        {
+            head.add(&header::PROTOCOL_VERSION, negotiated);
+        }
+        if let Some(id) = self.last_event_id {
+            head.add(&header::LAST_EVENT_ID, id);
+        }
+        if let Some(cookies) = link.jar.lock().header(place) {
+            head.add(&COOKIE, &cookies);
+        }
+        match &self.message {
+            None => head.alone(),
+            Some((message, sent)) => {
+                head.add(&CONTENT_TYPE, &HeaderValue::from_static(media::JSON));
+                head.with(message.clone(), sent.clone())
+            }
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Method, Request, Uri};
+use http::header::HOST;
+use http::{Method, Uri};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -16,9 +17,8 @@ use tokio::time::Instant;
 use super::endpoints::Endpoint;
 use super::health::{Ailment, Health, jittered};
 use super::{Pin, Upstream, UpstreamError};
-use crate::body::Outgoing;
 use crate::config::Way;
-use crate::egress::{Origin, Pool};
+use crate::egress::{Head, Origin, Pool};
 
 /// How often an upstream is asked whether anything is due.
 pub(crate) const TEND_EVERY: Duration = Duration::from_millis(250);
@@ -202,13 +202,10 @@ impl Upstream {
                 .map(drop)
                 .map_err(|error| (true, error.to_string())),
             Some(target) => {
-                let mut request = Request::new(Outgoing::empty());
-                *request.method_mut() = Method::GET;
-                *request.uri_mut() = target.clone().into();
-                request
-                    .headers_mut()
-                    .insert(http::header::HOST, endpoint.host.clone());
-                match tokio::time::timeout(limit, endpoint.pool.send(request, limit)).await {
+                let mut head = Head::new(&Method::GET, target);
+                head.add(&HOST, &endpoint.host);
+                let request = head.alone();
+                match tokio::time::timeout(limit, endpoint.pool.send(&request, limit)).await {
                     Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
                     Ok(Ok(answer)) => Err((
                         false,
