@@ -51,6 +51,17 @@ async fn a_session_leaves_a_replica_that_answers_nobody() {
     });
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert!(started.elapsed() < BUDGET / 2, "{:?}", started.elapsed());
+    // What was left there is ended, if it hears of it.
+    let deleted = loop {
+        let asked = first.next().await;
+        if asked.rpc_method() != "ping" {
+            break asked;
+        }
+    };
+    assert_eq!(
+        (deleted.method.as_str(), deleted.header("mcp-session-id")),
+        ("DELETE", "u1")
+    );
     second.finish();
 }
 
