@@ -32,6 +32,7 @@ pub(crate) use rescue::Rescue;
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_wire::id::UpstreamSessionId;
 use http::HeaderValue;
@@ -50,6 +51,8 @@ pub(crate) struct Leg {
     session_id: Option<UpstreamSessionId>,
     version: HeaderValue,
     jar: Mutex<Jar>,
+    /// The upstream no longer knows its session: nothing more is sent on it.
+    lost: AtomicBool,
     /// For whoever waits for the end of this generation, if it was left for another.
     farewell: Mutex<Option<part::Farewell>>,
 }
@@ -69,6 +72,15 @@ impl Leg {
         self.version.to_str().unwrap_or_default()
     }
 
+    /// The upstream no longer knows the session.
+    fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
     /// Whether the upstream issued an id, so that there is something to end.
     pub(crate) fn has_upstream_session(&self) -> bool {
         self.session_id.is_some()
@@ -83,6 +95,7 @@ impl Leg {
             session_id: self.session_id.clone(),
             version: self.version.clone(),
             jar: Mutex::new(self.jar.lock().clone()),
+            lost: AtomicBool::new(false),
             farewell: Mutex::default(),
         }
     }
@@ -135,6 +148,7 @@ impl Leg {
             session_id: None,
             version: HeaderValue::from_static("2025-11-25"),
             jar: Mutex::default(),
+            lost: AtomicBool::new(false),
             farewell: Mutex::default(),
         }
     }

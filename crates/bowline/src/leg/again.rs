@@ -61,16 +61,27 @@ impl Again {
                 Ran::No | Ran::Yes => error,
             });
         }
-        tokio::select! {
-            biased;
-            () = call.cancelled() => Err(UpstreamError::Cancelled),
-            () = sent.left() => Err(UpstreamError::Cancelled),
-            mended = mend(session, leg, cause) => {
-                let mended = mended?;
-                session.upstream.metrics.replay(&session.upstream.name, true);
-                Ok(mended)
-            }
-        }
+        let mended = mended(session, leg, cause, (call, sent)).await?;
+        session
+            .upstream
+            .metrics
+            .replay(&session.upstream.name, true);
+        Ok(mended)
+    }
+}
+
+/// The leg on which a request can go, unless its client cancels it or leaves meanwhile.
+pub(super) async fn mended(
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    cause: Cause,
+    (call, sent): (&Call, &Sent),
+) -> Result<Arc<Leg>, UpstreamError> {
+    tokio::select! {
+        biased;
+        () = call.cancelled() => Err(UpstreamError::Cancelled),
+        () = sent.left() => Err(UpstreamError::Cancelled),
+        mended = mend(session, leg, cause) => Ok(mended?),
     }
 }
 

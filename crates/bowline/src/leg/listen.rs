@@ -75,6 +75,9 @@ pub(super) async fn open(
     last: Option<&HeaderValue>,
     carried: &Carried,
 ) -> Result<Source, UpstreamError> {
+    if leg.is_lost() {
+        return Err(UpstreamError::SessionLost);
+    }
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
     let answer = loop {

@@ -113,6 +113,9 @@ fn join(
     if current.at.generation != seen.at.generation {
         return Err(current);
     }
+    if cause == Cause::Lost {
+        seen.lose();
+    }
     if let Some(flight) = &*flight
         && flight.generation == seen.at.generation
         && let Some(waiting) = Waiting::join(&flight.waiters)
@@ -165,7 +168,10 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
             let limit = budget.attempt(silences);
             match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
-                Ok(Pulse::Lost) => (is_forgotten, failures) = (true, 0),
+                Ok(Pulse::Lost) => {
+                    seen.lose();
+                    (is_forgotten, failures) = (true, 0);
+                }
                 Ok(Pulse::Unproven(why, after)) => (reason, asked_for) = (why, after),
                 Err(_) => {
                     silences += 1;

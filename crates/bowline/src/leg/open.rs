@@ -80,6 +80,7 @@ pub(crate) async fn open(
         at: LegRef::FIRST,
         version,
         jar,
+        lost: false.into(),
         farewell: Mutex::default(),
     };
     Ok(First {

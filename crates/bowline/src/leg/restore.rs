@@ -78,6 +78,7 @@ pub(super) async fn restore(
         session_id,
         version: old.version.clone(),
         jar,
+        lost: false.into(),
         farewell: Mutex::default(),
     };
     // A server that is not what it was is the client's to judge.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::again::Again;
+use super::again::{Again, mended};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
@@ -80,7 +80,10 @@ pub(super) async fn request_again(
     (message, call): (Message, Arc<Call>),
     carried: &Carried,
 ) -> Result<Reply, UpstreamError> {
-    let mut asked = Asked::first(&message);
+    let mut asked = Asked {
+        goes_on: true,
+        ..Asked::first(&message)
+    };
     if old.at == leg.at {
         asked = asked.again(&message, &call);
     }
@@ -98,6 +101,9 @@ async fn send_until_answered(
 ) -> Result<Reply, UpstreamError> {
     let mut overtime = Overtime::of(session, &message);
     let mut again = Again::default();
+    if leg.is_lost() {
+        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent))).await?;
+    }
     loop {
         let answering = answer(session, &leg, &asked, carried, sent.clone());
         let answered = match &mut overtime {
@@ -124,12 +130,12 @@ async fn send_until_answered(
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
         let after = again.after(session, &leg, &message, (&call, &sent), error);
-        let mended = Box::pin(after).await?;
-        if mended.at == leg.at {
+        let next = Box::pin(after).await?;
+        if next.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
             asked = asked.again(&message, &call);
         }
-        leg = mended;
+        leg = next;
     }
 }
 
@@ -139,6 +145,9 @@ pub(super) struct Asked {
     pub(super) message: Message,
     /// It goes under an id of ours.
     is_renamed: bool,
+    /// The client has seen the beginning of an answer: what it knows already is not told again, so
+    /// nothing of this one is read before that is known.
+    goes_on: bool,
 }
 
 impl Asked {
@@ -146,6 +155,7 @@ impl Asked {
         Self {
             message: message.clone(),
             is_renamed: false,
+            goes_on: false,
         }
     }
 
@@ -161,6 +171,7 @@ impl Asked {
                 Self {
                     message,
                     is_renamed: true,
+                    goes_on: self.goes_on,
                 }
             }
             Err(_) => self.clone(),
@@ -275,6 +286,9 @@ async fn finish(
             .answering(lists_tools)
             .suspecting(leg.upstream.server())
             .with_overtime(overtime);
+        if asked.goes_on {
+            return Ok(Reply::stream(Box::new(events), Some(rescue())));
+        }
         return Ok(Reply::events(events, || Some(rescue())).await);
     }
     if !answer.is(media::JSON) {
@@ -350,6 +364,9 @@ async fn tell(
     carried: &Carried,
     sent: Sent,
 ) -> Result<Reply, UpstreamError> {
+    if leg.is_lost() {
+        return Err(UpstreamError::SessionLost);
+    }
     let answer = leg.upstream.post(leg.link(carried), body, sent).await?;
     if answer.denies_session() {
         return Err(UpstreamError::SessionLost);
@@ -456,20 +473,22 @@ impl Reply {
         rescue: impl FnOnce() -> Option<Box<Rescue>>,
     ) -> Self {
         let mut events = Box::new(events);
-        let status = StatusCode::OK;
-        let content_type = Some(HeaderValue::from_static(media::EVENT_STREAM));
         match events.at_once().await {
             Some(body) => Self::Whole {
-                status,
-                content_type,
+                status: StatusCode::OK,
+                content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
                 body,
             },
-            None => Self::Stream {
-                status,
-                content_type,
-                relay: Relay::Events(events),
-                rescue: rescue(),
-            },
+            None => Self::stream(events, rescue()),
+        }
+    }
+
+    fn stream(events: Box<EventRelay>, rescue: Option<Box<Rescue>>) -> Self {
+        Self::Stream {
+            status: StatusCode::OK,
+            content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
+            relay: Relay::Events(events),
+            rescue,
         }
     }
 }

@@ -92,6 +92,33 @@ async fn a_call_that_never_ends_does_not_keep_the_old_session_for_ever() {
 }
 
 #[tokio::test]
+async fn sessions_move_a_few_at_a_time() {
+    let (mut old, mut new) = (Scripted::start().await, Scripted::start().await);
+    let gateway = Gateway::start(over(&[old.url()])).await.unwrap();
+    for session in 0..12 {
+        Client::open(&gateway, &mut old, &format!("u{session}")).await;
+    }
+    gateway.reload(over(&[new.url()])).unwrap();
+    let mut opening = Vec::new();
+    for _ in 0..8 {
+        opening.push(new.next().await);
+    }
+    let ninth = tokio::time::timeout(DRAIN / 2, new.next()).await;
+    assert!(ninth.is_err(), "{ninth:?}");
+    for (session, asked) in opening.into_iter().enumerate() {
+        asked.initialized(Some(&format!("v{session}")));
+    }
+    for session in 8..12 {
+        new.next().await.initialized(Some(&format!("v{session}")));
+    }
+    for _ in 0..12 {
+        assert_eq!(old.next().await.method, "DELETE");
+    }
+    old.finish();
+    new.finish();
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_named_again_keeps_its_sessions() {
     let (mut old, new) = (Scripted::start().await, Scripted::start().await);
     let gateway = Gateway::start(over(&[old.url()])).await.unwrap();

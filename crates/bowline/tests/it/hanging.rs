@@ -51,6 +51,17 @@ async fn a_session_leaves_a_replica_that_answers_nobody() {
     });
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert!(started.elapsed() < BUDGET / 2, "{:?}", started.elapsed());
+    // What was left there is ended, if it hears of it.
+    let deleted = loop {
+        let asked = first.next().await;
+        if asked.rpc_method() != "ping" {
+            break asked;
+        }
+    };
+    assert_eq!(
+        (deleted.method.as_str(), deleted.header("mcp-session-id")),
+        ("DELETE", "u1")
+    );
     second.finish();
 }
 
@@ -153,6 +164,32 @@ async fn a_repeated_request_whose_answer_is_resumed_is_answered_under_its_own_id
     resumed
         .events()
         .write(format!("id: e2\ndata: {answer}\n\n"));
+    assert_eq!(events.next_message().await.1["id"], 7);
+    events.ends_cleanly().await;
+    only.finish();
+}
+
+/// The repeated request is answered by a stream that has ended when its head comes.
+#[tokio::test]
+async fn a_repeated_answer_that_is_there_at_once_tells_no_progress_twice() {
+    let mut only = Scripted::start().await;
+    let gateway = Gateway::start(over(&[only.url()])).await.unwrap();
+    let client = Client::open(&gateway, &mut only, "u1").await;
+    let (mut events, mut pen) = client.open_stream(&mut only, client.post(&list(7))).await;
+    let progress = |progress: u32| {
+        let params = json!({"progressToken": 1, "progress": progress});
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        format!("data: {told}\n\n")
+    };
+    pen.write(progress(1));
+    assert_eq!(events.next_message().await.1["params"]["progress"], 1);
+    pen.cut();
+    only.next().await.result(&json!({}));
+    let again = only.next().await;
+    let answer = json!({"jsonrpc": "2.0", "id": again.json()["id"], "result": {}});
+    let whole = format!("{}{}data: {answer}\n\n", progress(1), progress(2));
+    again.reply(200, &[("content-type", "text/event-stream")], whole);
+    assert_eq!(events.next_message().await.1["params"]["progress"], 2);
     assert_eq!(events.next_message().await.1["id"], 7);
     events.ends_cleanly().await;
     only.finish();
