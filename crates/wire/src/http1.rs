@@ -88,6 +88,7 @@ pub fn take_head(input: &mut BytesMut) -> Result<Option<Head>, Malformed> {
             };
         };
         match status {
+            _ if length > MAX_HEAD => return Err(Malformed::LongHead),
             StatusCode::SWITCHING_PROTOCOLS => return Err(Malformed::Switched),
             status if status.is_informational() => input.advance(length),
             status => {
@@ -247,7 +248,7 @@ impl Framing {
                     return Err(Malformed::Chunk);
                 }
                 Chunk::Size => match httparse::parse_chunk_size(input) {
-                    Ok(Status::Complete((length, size))) => {
+                    Ok(Status::Complete((length, size))) if length <= MAX_CHUNK_LINE => {
                         input.advance(length);
                         *chunk = match size {
                             0 => Chunk::Trailers,
@@ -255,7 +256,7 @@ impl Framing {
                         };
                     }
                     Ok(Status::Partial) if input.len() < MAX_CHUNK_LINE => break,
-                    Ok(Status::Partial) | Err(_) => return Err(Malformed::Chunk),
+                    Ok(_) | Err(_) => return Err(Malformed::Chunk),
                 },
                 Chunk::DataEnd => {
                     let arrived = &input[..input.len().min(2)];
@@ -272,12 +273,12 @@ impl Framing {
                     // They mean nothing here; only where they end does.
                     let mut none = [httparse::EMPTY_HEADER; MAX_HEADERS];
                     match httparse::parse_headers(input, &mut none) {
-                        Ok(Status::Complete((length, _))) => {
+                        Ok(Status::Complete((length, _))) if length <= MAX_HEAD => {
                             input.advance(length);
                             *self = Self::Ended;
                         }
                         Ok(Status::Partial) if input.len() < MAX_HEAD => break,
-                        Ok(Status::Partial) | Err(_) => return Err(Malformed::Chunk),
+                        Ok(_) | Err(_) => return Err(Malformed::Chunk),
                     }
                 }
             }

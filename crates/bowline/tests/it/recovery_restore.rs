@@ -348,7 +348,7 @@ async fn one_who_leaves_is_not_waited_for_and_the_others_get_what_they_waited_fo
         // Had the one left before the other came, the other has the session opened anew.
         let again = loop {
             let asked = server.next().await;
-            match asked.rpc_method() {
+            match &*asked.rpc_method() {
                 "initialize" => asked.initialized(Some("u3")),
                 _ => break asked,
             }

@@ -87,8 +87,11 @@ fn chunks_are_joined_and_their_frame_is_dropped() {
     ] {
         assert_eq!(chunked(bad), Err(Malformed::Chunk), "{bad:?}");
     }
-    let endless = format!("5;{}", "a".repeat(MAX_CHUNK_LINE));
-    assert_eq!(chunked(&endless), Err(Malformed::Chunk));
+    // Whether it arrives at once or not.
+    for end in ["", "\r\nhello\r\n0\r\n\r\n"] {
+        let long = format!("5;{}{end}", "a".repeat(MAX_CHUNK_LINE));
+        assert_eq!(chunked(&long), Err(Malformed::Chunk));
+    }
     let endless = format!("0\r\nx: {}", "a".repeat(MAX_HEAD));
     assert_eq!(chunked(&endless), Err(Malformed::Chunk));
 }
@@ -181,8 +184,10 @@ fn what_is_no_head_is_refused() {
     ] {
         assert!(matches!(whole(bad), Err(Malformed::Head(_))), "{bad}");
     }
-    let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(MAX_HEAD));
-    assert_eq!(whole(&endless), Err(Malformed::LongHead));
+    for end in ["", "\r\n\r\n"] {
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}{end}", "a".repeat(MAX_HEAD));
+        assert_eq!(whole(&long), Err(Malformed::LongHead));
+    }
     let many = format!(
         "HTTP/1.1 200 OK\r\n{}\r\n",
         "x: y\r\n".repeat(MAX_HEADERS + 1)
