@@ -16,6 +16,7 @@ mod deadlines;
 mod faults;
 mod fingerprints;
 mod ids;
+mod keep_alive;
 mod lifetime;
 mod limits;
 mod operations;
