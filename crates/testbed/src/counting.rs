@@ -4,6 +4,7 @@
 //! port. Several replicas share a [`Tally`] of executions, by the `key` argument of each call, so
 //! that "at most once" can be asserted over all of them. It depends on nothing of the gateway's.
 
+mod resting;
 mod serve;
 mod session;
 mod stream;
@@ -14,8 +15,10 @@ mod tools;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -26,6 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use self::resting::{Rest, Resting};
 pub use self::session::Session;
 use self::session::Sessions;
 pub use self::tally::{Execution, Tally};
@@ -56,10 +60,20 @@ struct Replica {
     name: String,
     tally: Tally,
     settings: Mutex<Settings>,
+    resting: Resting,
     sessions: Sessions,
     initializes: AtomicU64,
     deletes: AtomicU64,
     strays: AtomicU64,
+}
+
+/// Why a connection is ended from this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Nothing happened on it for too long.
+    Idle,
+    /// The replica dies.
+    Dead,
 }
 
 /// Everything between two deaths.
@@ -84,6 +98,7 @@ impl Counting {
                 name: name.to_owned(),
                 tally: tally.clone(),
                 settings: Mutex::default(),
+                resting: Resting::default(),
                 sessions: Sessions::default(),
                 initializes: AtomicU64::new(0),
                 deletes: AtomicU64::new(0),
@@ -117,6 +132,18 @@ impl Counting {
     /// Changes what it says.
     pub fn settings(&self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.replica.settings.lock());
+    }
+
+    /// From now on closes connections on which nothing happens, each after a random time of at most
+    /// `longest` since its last answer.
+    pub fn close_idle_connections(&self, longest: Duration, seed: u64) {
+        self.replica.resting.limit(longest, seed);
+    }
+
+    /// How many connections it closed because nothing happened on them.
+    #[must_use]
+    pub fn closed_idle(&self) -> u64 {
+        self.replica.resting.closed()
     }
 
     /// Forgets every session and lives on. What is running runs on.
@@ -205,16 +232,37 @@ async fn accept(listener: TcpListener, replica: Arc<Replica>, life: Life) {
 }
 
 async fn connection(stream: TcpStream, replica: Arc<Replica>, life: Life) {
-    let service = service_fn(|request| serve::serve(request, Arc::clone(&replica), life.clone()));
+    let rest = Arc::new(Rest::default());
+    let resting = Arc::clone(&rest);
+    let (serving, dying) = (Arc::clone(&replica), life.clone());
+    let service = service_fn(move |request| {
+        let busy = resting.busy();
+        serve::serve(request, Arc::clone(&serving), dying.clone(), busy)
+    });
     let mut serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
+    let idle = async {
+        rest.is_over(&replica.resting).await;
+        End::Idle
+    };
+    let dead = async {
+        life.over.cancelled().await;
+        End::Dead
+    };
+    let end = tokio::select! {
         // A broken connection is part of the game.
-        _ = &mut serving => {}
-        () = life.over.cancelled() => {
-            let stream = serving.into_parts().io.into_inner();
-            _ = stream.set_zero_linger();
+        _ = &mut serving => return,
+        end = idle => end,
+        end = dead => end,
+    };
+    if end == End::Idle {
+        Pin::new(&mut serving).graceful_shutdown();
+        tokio::select! {
+            _ = &mut serving => return,
+            () = life.over.cancelled() => {}
         }
     }
+    let stream = serving.into_parts().io.into_inner();
+    _ = stream.set_zero_linger();
 }
 
 // === impl Settings ===

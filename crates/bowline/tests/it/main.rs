@@ -18,6 +18,7 @@ mod faults;
 mod fingerprints;
 mod hanging;
 mod ids;
+mod keep_alive;
 mod lifetime;
 mod limits;
 mod operations;

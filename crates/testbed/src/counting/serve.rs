@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::resting::Busy;
 use super::stream::Stream;
 use super::tools::{self, Call, Manner};
 use super::{Life, Replica};
@@ -23,6 +24,7 @@ pub(super) async fn serve(
     request: Request<Incoming>,
     replica: Arc<Replica>,
     life: Life,
+    _until_answered: Busy,
 ) -> Result<Response<Scroll>, Failure> {
     let (head, body) = request.into_parts();
     #[expect(clippy::disallowed_methods, reason = "bounded")]
