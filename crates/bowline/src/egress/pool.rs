@@ -74,8 +74,8 @@ impl Pool {
 
     /// Sends one request and waits for the head of its answer.
     ///
-    /// A request of which nothing could be written to an idle connection, because that had just
-    /// closed, is written to another; nothing else is tried twice here.
+    /// A request that nobody read, because the server had just closed the idle connection, is
+    /// written to another; nothing else is tried twice here.
     pub(crate) async fn send(
         &self,
         request: &Request,

@@ -10,17 +10,21 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bowline_wire::http1::{Framing, Head, take_head};
 use bytes::{Buf as _, Bytes, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncRead as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWrite, Interest, ReadBuf};
 
 use super::dial::Dialled;
 use super::{Request, WireError};
 
 /// The most that is read at once. Every thread has one such buffer for all of its connections.
 const READ_BUFFER: usize = 64 * 1024;
+
+/// How long a refusal may come after the farewell that it follows.
+const LATE_REFUSAL: Duration = Duration::from_millis(20);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER]);
@@ -92,13 +96,35 @@ impl Wire {
             }
         });
         let answered = answered.await;
-        if answered.is_ok() && written < request.len() {
-            self.unwritten = request.rest(written);
+        match answered {
+            Ok(head) => {
+                if written < request.len() {
+                    self.unwritten = request.rest(written);
+                }
+                Ok(head)
+            }
+            Err(error) => Err(SendError {
+                was_sent: written > 0 && !self.was_closed_before(&error).await,
+                error,
+            }),
         }
-        answered.map_err(|error| SendError {
-            was_sent: written > 0,
-            error,
-        })
+    }
+
+    /// Whether the server had closed the connection before the request came there, so that nobody
+    /// read it. Then the server's system refuses what came after its farewell (RFC 9293, 3.10.7.4),
+    /// and ours tells that from a connection that was reset: only there it says "broken pipe". A
+    /// server that read the request and closed then has nothing left to refuse.
+    async fn was_closed_before(&self, error: &WireError) -> bool {
+        let (WireError::Closed, Dialled::Plain(stream)) = (error, &self.stream) else {
+            return false;
+        };
+        let refused = || matches!(stream.take_error(), Ok(Some(error)) if error.kind() == io::ErrorKind::BrokenPipe);
+        // The refusal of a server far away comes a moment after its farewell.
+        self.input.is_empty()
+            && (refused()
+                || tokio::time::timeout(LATE_REFUSAL, stream.ready(Interest::ERROR))
+                    .await
+                    .is_ok_and(|_| refused()))
     }
 
     /// Writes what is left of a request. Ready when all of it has left.
