@@ -61,6 +61,19 @@ class Load:
         grown = (process.rss() - before) * 1024 / (opened["sessions"] + 64)
         return self.note({"measure": "idle", **labels}, {"bytes_per_session": grown})
 
+    def recover(self, url, direct, kill, labels, *options):
+        """Times the request after `kill`, which is told the address of the session's replica."""
+        words = [self.program, "recover", "--url", url, "--direct", direct, *options]
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with subprocess.Popen(words, text=True, **pipes) as client:
+            pinned = client.stdout.readline()
+            if pinned:
+                kill(json.loads(pinned)["pinned"])
+            told, why = client.communicate("gone\n", timeout=HANGS)
+        failed = {"errors": 1, "first_error": why.strip()}
+        result = json.loads(told) if client.returncode == 0 else failed
+        return self.note({"measure": "recovery", **labels}, result)
+
     @staticmethod
     def _must(row):
         if row.get("errors"):

@@ -59,7 +59,13 @@ backend servers
   stick-table type string len 64 size 200k expire 30m
   stick match req.hdr(mcp-session-id)
   stick store-response res.hdr(mcp-session-id)
-  server only 127.0.0.1:{upstream}
+{servers}
+"""
+
+# What HAProxy has against the death of a server: another gets the request.
+REDISPATCH = """\
+  retries 3
+  option redispatch 1
 """
 
 
@@ -70,11 +76,11 @@ class Path:
         self.key, self.title, self.start = key, title, start
 
 
-def _configuration(template, name, port, upstream, files):
+def _configuration(template, name, port, files, **more):
     path = scratch() / f"{name}-{port}.conf"
     # A proxied connection is two files.
     values = dict(threads=THREADS, files=files, connections=(files - 200) // 2)
-    values.update(directory=scratch(), port=port, upstream=upstream.port)
+    values.update(directory=scratch(), port=port, **more)
     values["user"] = "user root;" if os.getuid() == 0 else ""
     path.write_text(template.format(**values))
     return path
@@ -88,14 +94,18 @@ def upstream(release):
 def nginx(server, files):
     program = need("nginx")
     make = lambda port: [program, "-p", scratch(), "-e", "stderr", "-c",
-                         _configuration(NGINX, "nginx", port, server, files)]
+                         _configuration(NGINX, "nginx", port, files, upstream=server.port)]
     return Process("nginx", make)
 
 
-def haproxy(server, files):
+def haproxy(servers, files):
+    """HAProxy before one server, or before several of which another takes a dead one's requests."""
     program = need("haproxy")
+    lines = [f"  server s{server.port} 127.0.0.1:{server.port}" for server in servers]
+    if len(servers) > 1:
+        lines = [REDISPATCH, *(f"{line} check" for line in lines)]
     make = lambda port: [program, "-db", "-f",
-                         _configuration(HAPROXY, "haproxy", port, server, files)]
+                         _configuration(HAPROXY, "haproxy", port, files, servers="\n".join(lines))]
     return Process("haproxy", make)
 
 

@@ -27,21 +27,24 @@ class Process:
     """A server with a port of its own. `make` gives its command for a port."""
 
     def __init__(self, name, make):
-        self.name = name
+        self.name, self.make = name, make
         for attempt in range(4):
             self.port = free_port()
             self.log = scratch() / f"{name}-{self.port}.log"
-            # The kernel ends it if this program is killed and cannot.
-            words = ["setpriv", "--pdeathsig", "TERM", *map(str, make(self.port))]
-            with open(self.log, "wb") as log:
-                self.child = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
-            _running.append(self)
-            if self._listens():
+            if self._start():
                 return
-            self.stop()
-        raise Failed(f"{name} does not start:\n{self.log.read_text(errors='replace')}")
+        raise self._failed()
+
+    def kill(self):
+        """Ends it as a crash does; on return it is gone."""
+        _running.remove(self)
+        self.child.kill()
+        self.child.wait()
+
+    def start_again(self):
+        """Starts it on its old port after `kill`."""
+        if not self._start():
+            raise self._failed()
 
     def pids(self):
         """The process and its descendants."""
@@ -75,6 +78,22 @@ class Process:
             except subprocess.TimeoutExpired:
                 continue
         self.child.poll()
+
+    def _start(self):
+        # The kernel ends it if this program is killed and cannot.
+        words = ["setpriv", "--pdeathsig", "TERM", *map(str, self.make(self.port))]
+        with open(self.log, "ab") as log:
+            self.child = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        _running.append(self)
+        if self._listens():
+            return True
+        self.stop()
+        return False
+
+    def _failed(self):
+        return Failed(f"{self.name} does not start:\n{self.log.read_text(errors='replace')}")
 
     def _listens(self):
         while self.child.poll() is None:

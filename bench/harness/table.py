@@ -1,6 +1,7 @@
 """From single measurements to the one table: medians over rounds, with their spread."""
 
 import os
+from math import ceil
 from statistics import median
 
 PATHS = {
@@ -96,12 +97,44 @@ def _lines():
     yield "CPU per call, 100 servers / 1", growth("servers"), 2, 1.1
 
 
+def over_kills(field, share):
+    """The value that this share of all kills does not exceed, in ms."""
+    def compute(rows, path):
+        values = sorted(rows.values(field, measure="recovery", path=path).values())
+        return {0: values[ceil(len(values) * share) - 1] / 1000} if values else {}
+    return compute
+
+
+def own_initialise(share):
+    """What the server itself takes for it: no way's, so it is shown as the direct one's."""
+    measure = over_kills("initialise_us", share)
+    return lambda rows, path: measure(rows, "bowline2") if path == "direct" else {}
+
+
+def beyond_initialise(share):
+    """What recovery takes besides the server's own part of it."""
+    whole, part = over_kills("answer_us", share), own_initialise(share)
+    def compute(rows, path):
+        own = part(rows, "direct")
+        return {key: value - own[key] for key, value in whole(rows, path).items() if key in own}
+    return compute
+
+
+def _recovery_lines():
+    """The same, of what is measured with two replicas only."""
+    for name, share in (("p50", 0.50), ("p99", 0.99)):
+        yield f"initialize + initialized {name} ms", own_initialise(share), 2, None
+        yield f"told 404 after {name} ms", over_kills("refused_us", share), 2, None
+        yield f"recovery {name} ms", over_kills("answer_us", share), 2, None
+    yield "… beyond the server's p99 initialise", beyond_initialise(0.99), 2, 25
+
+
 def cell(compute, rows, path, digits):
     """A median with its spread, and the bare median."""
     try:
         values = list(compute(rows, path).values())
     except Invalid as invalid:
-        return f"invalid: {str(invalid)[:60]}", None
+        return f"invalid: {' '.join(str(invalid).split())[:60]}", None
     if not values or (path == "direct" and not any(values)):
         return "", None
     middle = f"{median(values):.{digits}f}"
@@ -115,13 +148,15 @@ def render(measured, notes):
     rows = Rows(measured)
     text = ["| | " + " | ".join(PATHS.values()) + " | Bowline's target |"]
     text.append("|---" * (len(PATHS) + 2) + "|")
-    for title, compute, digits, target in _lines():
+    lines = [("bowline", *line) for line in _lines()]
+    lines += [("bowline2", *line) for line in _recovery_lines()]
+    for judged, title, compute, digits, target in lines:
         cells = {path: cell(compute, rows, path, digits) for path in PATHS}
         if not any(shown for shown, _ in cells.values()):
             continue
         verdict = ""
         if target is not None:
-            reached = cells["bowline"][1]
+            reached = cells[judged][1]
             verdict = f"≤ {target}"
             if reached is not None:
                 verdict += ": reached" if reached <= target else ": missed"

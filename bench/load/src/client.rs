@@ -162,6 +162,28 @@ impl Connection {
         Ok(())
     }
 
+    /// Lists the tools. Returns which server answered, or nothing if it does not know the session.
+    pub(crate) async fn list_tools(
+        &mut self,
+        session: &Session,
+        id: u64,
+    ) -> anyhow::Result<Option<SocketAddr>> {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+        let request = request_of(Method::POST, session, session.headers.clone(), body);
+        let response = self.send(request).await?;
+        let known = response.status() != StatusCode::NOT_FOUND;
+        if known {
+            ensure_status(&response, StatusCode::OK)?;
+        }
+        let answer = read(response.into_body(), MAX_ANSWER).await?;
+        if !known {
+            return Ok(None);
+        }
+        let by = echo::listed_by(&answer, id);
+        let by = by.with_context(|| format!("no list: {}", String::from_utf8_lossy(&answer)))?;
+        Ok(Some(by))
+    }
+
     /// Opens the session's stream and waits for the first of it.
     pub(crate) async fn listen(&mut self, session: &Session) -> anyhow::Result<Incoming> {
         let mut headers = session.headers.clone();

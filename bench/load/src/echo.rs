@@ -1,10 +1,12 @@
-//! The one tool, as text: what is asked and what must be answered.
+//! The tools, as text: what is asked and what must be answered.
 //!
 //! Both sides write JSON by hand, because a library's cost here would hide the proxies'.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use clap::ValueEnum;
+use serde_json::Value;
 
 /// How the server answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,6 +70,22 @@ pub(crate) fn is_answer(kind: Kind, body: &[u8], id: u64, text: &str) -> bool {
     message == Some(expected.as_bytes())
 }
 
+/// The answer to `tools/list`, which also says who gives it.
+pub(crate) fn list(id: &str, by: SocketAddr) -> String {
+    let schema = r#"{"type":"object","properties":{"text":{"type":"string"}}}"#;
+    let [json, sse] = [Kind::Json.tool(), Kind::Sse.tool()];
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{{"name":"{json}","inputSchema":{schema}}},{{"name":"{sse}","inputSchema":{schema}}}],"_meta":{{"by":"{by}"}}}}}}"#
+    )
+}
+
+/// Who gave this answer to `tools/list`, if it is the one to this request.
+pub(crate) fn listed_by(body: &[u8], id: u64) -> Option<SocketAddr> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let by = answer.pointer("/result/_meta/by")?.as_str()?;
+    (answer["id"] == id).then(|| by.parse().ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +100,13 @@ mod tests {
         let event = format!("event: message\ndata: {body}\n\n");
         assert!(is_answer(Kind::Sse, event.as_bytes(), 7, &text));
         assert!(!is_answer(Kind::Sse, b": nothing\n\n", 7, &text));
+    }
+
+    #[test]
+    fn a_list_says_whose_it_is() {
+        let by = SocketAddr::from(([127, 0, 0, 1], 7));
+        let body = list("3", by);
+        assert_eq!(listed_by(body.as_bytes(), 3), Some(by));
+        assert_eq!(listed_by(body.as_bytes(), 4), None);
     }
 }

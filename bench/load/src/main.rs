@@ -1,6 +1,6 @@
 //! What `bench/run` starts: a cheap MCP server to put under load, and the load.
 //!
-//! Every command prints one line of JSON and leaves the arithmetic over rounds to the harness.
+//! Every command ends with one line of JSON and leaves the arithmetic over rounds to the harness.
 //! One thread each, because the proxies between them are what shall have the cores.
 
 mod calls;
@@ -10,6 +10,7 @@ mod hold;
 mod open;
 mod pace;
 mod process;
+mod recover;
 mod upstream;
 
 use std::io::Write as _;
@@ -35,6 +36,8 @@ enum Command {
     Open(open::Arguments),
     /// Open streams and hold them
     Hold(hold::Arguments),
+    /// Time the request after the death of a session's replica
+    Recover(recover::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
             Command::Calls(arguments) => calls::run(arguments).await,
             Command::Open(arguments) => open::run(arguments).await,
             Command::Hold(arguments) => hold::run(arguments).await,
+            Command::Recover(arguments) => recover::run(arguments).await,
         }
     })?;
     // Connections may still be open: nobody waits for their tasks.

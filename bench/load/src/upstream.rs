@@ -34,8 +34,10 @@ pub(crate) struct Arguments {
 }
 
 /// The sessions that are open here.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sessions {
+    /// Where "here" is.
+    at: SocketAddr,
     open: HashSet<Box<[u8]>>,
     /// How many were ever opened.
     opened: u64,
@@ -81,11 +83,15 @@ pub(crate) async fn serve(arguments: &Arguments) -> anyhow::Result<serde_json::V
         .await
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let local = LocalSet::new();
-    local.run_until(accept(listener)).await
+    local.run_until(accept(listener, arguments.listen)).await
 }
 
-async fn accept(listener: TcpListener) -> anyhow::Result<serde_json::Value> {
-    let sessions = Rc::new(RefCell::new(Sessions::default()));
+async fn accept(listener: TcpListener, at: SocketAddr) -> anyhow::Result<serde_json::Value> {
+    let sessions = Rc::new(RefCell::new(Sessions {
+        at,
+        open: HashSet::new(),
+        opened: 0,
+    }));
     loop {
         let (stream, _) = listener.accept().await?;
         tokio::task::spawn_local(connection(stream, Rc::clone(&sessions)));
@@ -157,6 +163,9 @@ fn post(sessions: &RefCell<Sessions>, known: bool, body: &[u8]) -> Response<Repl
     let Some(id) = message.id else {
         return reply(StatusCode::ACCEPTED, Reply::empty());
     };
+    if message.method == "tools/list" {
+        return json(echo::list(id.get(), sessions.borrow().at));
+    }
     let called = message
         .params
         .and_then(|params| Some((params.name?, params.arguments?.text)));
