@@ -9,6 +9,7 @@ mod file;
 mod key;
 mod local;
 mod memory;
+pub(crate) mod open;
 mod private;
 mod redis;
 pub(crate) mod sealed;

@@ -6,6 +6,7 @@
 
 mod file;
 mod laws;
+mod open;
 mod redis;
 
 use std::future::Future;
