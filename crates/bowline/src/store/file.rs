@@ -99,7 +99,10 @@ impl File {
         let read = timeout(self.timeout, read).await;
         let read = read.map_err(|_| StoreError::Timeout(self.timeout))?;
         read.map_err(StoreError::unreachable)?
-            .map_err(StoreError::unreachable)
+            .map_err(|error| match error {
+                redb::Error::Corrupted(what) => StoreError::Damaged(what),
+                other => StoreError::unreachable(other),
+            })
     }
 
     pub(super) async fn update(
