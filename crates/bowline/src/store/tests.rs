@@ -24,7 +24,7 @@ use super::{File, Heard, Key, Listener, Loaded, Memory, Redis, RedisPlace, Store
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 /// Short, and yet longer than a few round trips on a busy machine.
-const SHORT: Duration = Duration::from_millis(600);
+const SHORT: Duration = Duration::from_secs(1);
 /// How long an operation may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
