@@ -36,6 +36,12 @@ pub(crate) enum Command {
     /// For editors: in a TOML file, the line `#:schema bowline.schema.json` makes many of them
     /// complete and check its keys.
     Schema,
+
+    /// Print a new key that seals sessions
+    ///
+    /// Gateways that share a Redis need the same keys, because sessions lie there sealed.
+    #[command(after_help = KEYGEN_EXAMPLES)]
+    Keygen,
 }
 
 /// The options of `bowline serve`.
@@ -117,6 +123,15 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   bowline check --config bowline.toml
   bowline check --config ~/.cursor/mcp.json";
+
+const KEYGEN_EXAMPLES: &str = "\
+The keys are in BOWLINE_SEAL_KEYS, or in the file that `seal_keys_file` names: newest first, separated
+by commas or line ends. The first seals, all open. To change keys, add the new one behind the old one on
+every gateway, then put it first, and take the old one out when the oldest session is over.
+
+Examples:
+  BOWLINE_SEAL_KEYS=\"$(bowline keygen)\" bowline serve --config bowline.toml
+  (umask 077 && bowline keygen > seal-keys)";
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()

@@ -49,6 +49,10 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             print(summary::Summary(&plan))
         }
         Command::Schema => print(format_args!("{:#}\n", bowline::config::schema())),
+        Command::Keygen => {
+            let key = bowline::SealKeys::generate().context("cannot make a key")?;
+            print(format_args!("{key}\n"))
+        }
     }
 }
 

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::str::FromStr as _;
 
-use bowline::config::{Config, Environment, KeyHash, LoadError, Server, ServerName};
+use bowline::SealKeys;
+use bowline::config::{
+    Config, Environment, KeyHash, LoadError, Server, ServerName, Store, StoreKind,
+};
 
 use crate::args::{Admin, ConfigArguments};
 use crate::failure::{Complaint, Failure};
@@ -21,6 +24,9 @@ pub(crate) struct Plan {
 
 /// The environment variable with the token that the operator's API asks for.
 const API_TOKEN: &str = "BOWLINE_API_TOKEN";
+
+/// The environment variable with the keys that seal what is stored.
+const SEAL_KEYS: &str = "BOWLINE_SEAL_KEYS";
 
 const SERVER_HELP: &str = "write it like `--server files=http://127.0.0.1:8000/mcp`";
 
@@ -45,6 +51,7 @@ impl Plan {
         };
         let token = environment(API_TOKEN).filter(|token| !token.is_empty());
         config.api_token = token.map(|token| KeyHash::of(token.as_bytes()));
+        config.store.seal_keys = seal_keys(&config.store, environment)?;
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
         if let Some(listen) = arguments.listen {
@@ -75,6 +82,30 @@ impl Plan {
             }),
         }
     }
+}
+
+/// The seal keys of the environment; a store that is shared needs keys from somewhere.
+fn seal_keys(store: &Store, environment: &Environment<'_>) -> Result<Option<SealKeys>, Failure> {
+    let text = environment(SEAL_KEYS).filter(|text| !text.trim().is_empty());
+    if let Some(text) = text {
+        let keys = SealKeys::parse(&text).map_err(|error| {
+            Failure::usage(
+                format!("{SEAL_KEYS}: {error}"),
+                "make a key with `bowline keygen`; several are separated by commas, newest first",
+            )
+        })?;
+        return Ok(Some(keys));
+    }
+    if matches!(store.kind, StoreKind::Redis(_)) && store.seal_keys_file.is_none() {
+        return Err(Failure::usage(
+            "sessions in Redis are sealed, and there is no key to seal them with",
+            format!(
+                "make one with `bowline keygen` and give it to every gateway, in {SEAL_KEYS} or in \
+                 the file that `seal_keys_file` names"
+            ),
+        ));
+    }
+    Ok(None)
 }
 
 /// What to do about a file that cannot be read.

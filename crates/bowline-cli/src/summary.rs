@@ -4,7 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use bowline::config::{Config, Fingerprint, OnLoss, Recovery, Replay, Server, StoreKind, Way};
+use bowline::config::{
+    Config, Fingerprint, OnLoss, OnUnreachable, Password, Recovery, RedisStore, Replay, Server,
+    Store, StoreKind, Way,
+};
 use http::Uri;
 
 use crate::plan::Plan;
@@ -54,16 +57,66 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
         None => writeln!(f, "admin = \"off\"")?,
     }
     writeln!(f, "stop_timeout = {}", duration(config.stop_timeout))?;
-    let kind = match config.store {
-        StoreKind::Memory => "memory",
-    };
-    writeln!(f, "\n[store]\nkind = \"{kind}\"")?;
+    store(f, &config.store)?;
     let limits = config.limits;
     writeln!(f, "\n[limits]")?;
     writeln!(f, "sessions = {}", limits.sessions)?;
     writeln!(f, "streams = {}", limits.streams)?;
     writeln!(f, "body_bytes = {}", limits.body_bytes)?;
-    writeln!(f, "session_idle = {}", duration(limits.session_idle))
+    writeln!(f, "session_idle = {}", duration(limits.session_idle))?;
+    match limits.session_max_age {
+        Some(age) => writeln!(f, "session_max_age = {}", duration(age)),
+        None => writeln!(f, "# no session_max_age: used sessions may last for ever"),
+    }
+}
+
+fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {
+    writeln!(f, "\n[store]")?;
+    match &store.kind {
+        StoreKind::Memory => return writeln!(f, "kind = \"memory\""),
+        StoreKind::File { path } => {
+            writeln!(
+                f,
+                "kind = \"file\"\npath = {}",
+                string(&path.to_string_lossy())
+            )?;
+        }
+        StoreKind::Redis(place) => redis(f, place)?,
+    }
+    writeln!(f, "timeout = {}", duration(store.timeout))?;
+    writeln!(f, "cache = {}", store.cache)?;
+    writeln!(f, "grace = {}", duration(store.grace))?;
+    match (&store.seal_keys, &store.seal_keys_file) {
+        (Some(_), _) => writeln!(f, "# sealed with the keys in the environment"),
+        (None, Some(file)) => {
+            writeln!(f, "seal_keys_file = {}", string(&file.to_string_lossy()))
+        }
+        (None, None) => writeln!(f, "# sealed with a key of its own, beside the sessions"),
+    }
+}
+
+fn redis(f: &mut fmt::Formatter<'_>, redis: &RedisStore) -> fmt::Result {
+    // Credentials are not in it, and its path is a number.
+    writeln!(f, "kind = \"redis\"\nurl = \"{}\"", redis.url)?;
+    if let Some(user) = &redis.user {
+        writeln!(f, "user = {}", string(user))?;
+    }
+    match &redis.password {
+        None => {}
+        Some(Password::Written(_)) => writeln!(f, "password = \"{MASKED}\"")?,
+        Some(Password::File(file)) => {
+            writeln!(f, "password_file = {}", string(&file.to_string_lossy()))?;
+        }
+    }
+    if let Some(file) = &redis.ca_file {
+        writeln!(f, "ca_file = {}", string(&file.to_string_lossy()))?;
+    }
+    writeln!(f, "prefix = {}", string(&redis.prefix))?;
+    let on_unreachable_start = match redis.on_unreachable_start {
+        OnUnreachable::Wait => "wait",
+        OnUnreachable::Exit => "exit",
+    };
+    writeln!(f, "on_unreachable_start = \"{on_unreachable_start}\"")
 }
 
 fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {

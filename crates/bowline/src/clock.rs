@@ -1,12 +1,20 @@
-//! The one place that reads the wall clock: cookies expire at dates, not after durations.
+//! The one place that reads the wall clock: cookies expire at dates, not after durations, and so do
+//! sessions that outlive a process.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub(crate) fn unix_seconds() -> i64 {
+    i64::try_from(since_1970().as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_millis() -> u64 {
+    u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+fn since_1970() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
+    now.unwrap_or_default()
 }

@@ -21,6 +21,7 @@ mod name;
 mod read;
 mod report;
 mod schema;
+mod store;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 pub use self::name::{NameProblem, ServerName};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
+pub use self::store::{OnUnreachable, Password, RedisStore, Store, StoreKind};
 pub use self::url::UrlProblem;
 
 /// Everything the gateway is told before it starts.
@@ -49,7 +51,7 @@ pub struct Config {
     /// Where health and metrics are served; `None` when switched off.
     pub admin: Option<SocketAddr>,
     /// Where sessions are kept.
-    pub store: StoreKind,
+    pub store: Store,
     /// How much the gateway takes on before it refuses.
     pub limits: Limits,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
@@ -60,14 +62,6 @@ pub struct Config {
     pub api_token: Option<KeyHash>,
     /// How long answers that are under way may take once the gateway was told to stop.
     pub stop_timeout: Duration,
-}
-
-/// The kind of store that keeps sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreKind {
-    /// In this process; sessions end with it.
-    #[default]
-    Memory,
 }
 
 /// How much the gateway takes on before it refuses.
@@ -81,6 +75,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a session is kept after its last use.
     pub session_idle: Duration,
+    /// How long a session may last, used or not; for ever when `None`.
+    pub session_max_age: Option<Duration>,
 }
 
 /// One MCP server behind the gateway.
@@ -208,7 +204,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6270)),
             admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271))),
-            store: StoreKind::default(),
+            store: Store::default(),
             limits: Limits::default(),
             servers: BTreeMap::new(),
             callers: BTreeMap::new(),
@@ -237,7 +233,7 @@ impl Config {
             expand::expand(&mut root, "", text, environment, &mut findings);
             let read = if json { editor::read } else { file::read };
             let written = read(&root, text, &mut findings);
-            check::check(written, &mut findings)
+            check::check(written, environment, &mut findings)
         });
         findings
             .into_result(source_name, text)
@@ -264,6 +260,7 @@ impl Default for Limits {
             streams: 20_000,
             body_bytes: 8 * 1024 * 1024,
             session_idle: Duration::from_secs(30 * 60),
+            session_max_age: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyHash, Limits, StoreKind};
+use crate::config::{Config, KeyHash, Limits, Store};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
@@ -42,7 +42,7 @@ pub struct Gateway {
 struct Fixed {
     listen: SocketAddr,
     admin: Option<SocketAddr>,
-    store: StoreKind,
+    store: Store,
     limits: Limits,
     stop_timeout: Duration,
 }
@@ -231,7 +231,7 @@ impl Fixed {
         Self {
             listen: config.listen,
             admin: config.admin,
-            store: config.store,
+            store: config.store.clone(),
             limits: config.limits,
             stop_timeout: config.stop_timeout,
         }

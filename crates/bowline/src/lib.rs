@@ -22,7 +22,13 @@ mod net;
 pub mod planted;
 mod route;
 mod session;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "used from the next commit on")
+)]
+mod store;
 mod telemetry;
 mod upstream;
 
 pub use gateway::{Gateway, ReloadError, StartError};
+pub use store::sealed::{NoRandomness, SealKeys, SealKeysError};

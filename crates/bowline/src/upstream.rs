@@ -12,7 +12,7 @@ mod tools;
 pub(crate) use carried::{Carried, MAX_QUERY};
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use fingerprint::{is_fingerprint, is_suspect};
-pub(crate) use health::{Ailment, random_fraction};
+pub(crate) use health::{Ailment, jittered, random_fraction};
 pub(crate) use streamable::{Answer, Link};
 pub(crate) use tend::TEND_EVERY;
 

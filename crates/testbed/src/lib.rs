@@ -5,5 +5,6 @@ pub mod counting;
 pub mod everything;
 pub mod faulty;
 pub mod haproxy;
+pub mod redis;
 pub mod scripted;
 pub mod strict;

@@ -60,6 +60,7 @@ sessions = 100000
 streams = 20000
 body_bytes = 8388608
 session_idle = "30m"
+# no session_max_age: used sessions may last for ever
 
 [servers.files]
 endpoints = [
@@ -99,6 +100,73 @@ key = "****"
 
 ok
 
+"#]]
+    );
+}
+
+#[test]
+fn a_store_that_is_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        [store]
+        kind = "redis"
+        url = "rediss://redis.example.com:6379"
+        user = "bowline"
+        password = "${TOKEN}"
+        [servers.web]
+        url = "http://h/"
+    "#;
+    std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
+    let with_keys = |keys: &str| {
+        let mut command = bowline();
+        command.args(["check", "-c", "bowline.toml"]);
+        command
+            .env("TOKEN", "s3cret")
+            .env("BOWLINE_SEAL_KEYS", keys);
+        run(command.current_dir(folder.path()))
+    };
+    let (code, _, stderr) = with_keys("");
+    assert_eq!(code, Some(2));
+    assert_data_eq!(
+        stderr,
+        str![[r#"
+error: sessions in Redis are sealed, and there is no key to seal them with
+  help: make one with `bowline keygen` and give it to every gateway, in BOWLINE_SEAL_KEYS or in the file that `seal_keys_file` names
+
+"#]]
+    );
+    let (code, key, _) = run(bowline().arg("keygen"));
+    assert_eq!(
+        (code, key.len()),
+        (Some(0), 45),
+        "32 bytes in base64, and a line end"
+    );
+    let (_, other, _) = run(bowline().arg("keygen"));
+    assert_ne!(key, other);
+    let (code, _, stderr) = with_keys(&format!("{},s3cret", key.trim()));
+    assert_eq!(code, Some(2));
+    assert!(
+        stderr
+            .starts_with("error: BOWLINE_SEAL_KEYS: seal key number 2 is not 32 bytes in base64\n"),
+        "{stderr}"
+    );
+    let (code, stdout, stderr) = with_keys(&format!("{key},{other}"));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let (_, store) = stdout.split_once("[store]\n").unwrap();
+    let (store, _) = store.split_once("\n\n").unwrap();
+    assert_data_eq!(
+        store,
+        str![[r#"
+kind = "redis"
+url = "rediss://redis.example.com:6379/"
+user = "bowline"
+password = "****"
+prefix = "bowline"
+on_unreachable_start = "wait"
+timeout = "2s"
+cache = 10000
+grace = "30s"
+# sealed with the keys in the environment
 "#]]
     );
 }

@@ -21,6 +21,7 @@ Commands:
   serve   Run the gateway
   check   Check the configuration and print what was understood
   schema  Print the JSON Schema of the configuration file
+  keygen  Print a new key that seals sessions
   help    Print this message or the help of the given subcommand(s)
 
 Options:

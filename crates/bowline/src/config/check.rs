@@ -7,19 +7,18 @@ mod caller;
 mod headers;
 mod recovery;
 mod server;
+mod store;
 mod value;
 
 use std::net::SocketAddr;
 
-use toml::Spanned;
-
 use super::file::{self, File};
 use super::keys::SMALLEST_BODY;
 use super::report::Findings;
-use super::{Config, Limits, StoreKind};
+use super::{Config, Environment, Limits};
 
 /// The file as meant; what is wrong goes to `findings`.
-pub(super) fn check(file: File, findings: &mut Findings) -> Config {
+pub(super) fn check(file: File, environment: &Environment<'_>, findings: &mut Findings) -> Config {
     let default = Config::default();
     let (listen, admin) = addresses(&file, findings);
     let stop_timeout = file.stop_timeout.as_ref();
@@ -28,7 +27,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Config {
         listen,
         admin,
         stop_timeout: value::duration("stop_timeout", stop_timeout, default.stop_timeout, findings),
-        store: store(file.store_kind, findings),
+        store: store::check(&file.store, environment, findings),
         limits: limits(&file.limits, findings),
         servers: servers
             .filter_map(|server| server::check(server, findings))
@@ -65,18 +64,6 @@ fn addresses(file: &File, findings: &mut Findings) -> (SocketAddr, Option<Socket
     (listen.unwrap_or(Config::default().listen), admin)
 }
 
-fn store(written: Option<Spanned<String>>, findings: &mut Findings) -> StoreKind {
-    match written {
-        Some(kind) if kind.get_ref() != "memory" => findings.add(
-            kind.span(),
-            "there is no such kind of store",
-            "write `kind = \"memory\"`, the only kind there is",
-        ),
-        _ => {}
-    }
-    StoreKind::Memory
-}
-
 fn limits(written: &file::Limits, findings: &mut Findings) -> Limits {
     let default = Limits::default();
     let mut count = |key, least, written: &Option<_>, default| {
@@ -95,6 +82,11 @@ fn limits(written: &file::Limits, findings: &mut Findings) -> Limits {
             "session_idle",
             written.session_idle.as_ref(),
             default.session_idle,
+            findings,
+        ),
+        session_max_age: value::optional_duration(
+            "session_max_age",
+            written.session_max_age.as_ref(),
             findings,
         ),
     }

@@ -21,10 +21,28 @@ pub(super) struct File {
     pub(super) listen: Text,
     pub(super) admin: Text,
     pub(super) stop_timeout: Text,
-    pub(super) store_kind: Text,
+    pub(super) store: Store,
     pub(super) limits: Limits,
     pub(super) servers: Vec<Server>,
     pub(super) callers: Vec<Caller>,
+}
+
+/// The table `store`; there is no `Debug`, because the password is secret.
+#[derive(Default)]
+pub(super) struct Store {
+    pub(super) kind: Text,
+    pub(super) path: Text,
+    pub(super) url: Text,
+    pub(super) user: Text,
+    pub(super) password: Text,
+    pub(super) password_file: Text,
+    pub(super) ca_file: Text,
+    pub(super) prefix: Text,
+    pub(super) timeout: Text,
+    pub(super) cache: Option<Spanned<i128>>,
+    pub(super) grace: Text,
+    pub(super) on_unreachable_start: Text,
+    pub(super) seal_keys_file: Text,
 }
 
 /// The table `limits`.
@@ -34,6 +52,7 @@ pub(super) struct Limits {
     pub(super) streams: Option<Spanned<i128>>,
     pub(super) body_bytes: Option<Spanned<i128>>,
     pub(super) session_idle: Text,
+    pub(super) session_max_age: Text,
 }
 
 /// A table in `servers`; there is no `Debug`, because headers are secret.
@@ -92,7 +111,21 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         ..File::default()
     };
     if let Some(mut store) = top.table("store") {
-        file.store_kind = store.text("kind");
+        file.store = Store {
+            kind: store.text("kind"),
+            path: store.text("path"),
+            url: store.text("url"),
+            user: store.text("user"),
+            password: store.text("password"),
+            password_file: store.text("password_file"),
+            ca_file: store.text("ca_file"),
+            prefix: store.text("prefix"),
+            timeout: store.text("timeout"),
+            cache: store.integer("cache"),
+            grace: store.text("grace"),
+            on_unreachable_start: store.text("on_unreachable_start"),
+            seal_keys_file: store.text("seal_keys_file"),
+        };
         store.finish();
     }
     if let Some(mut limits) = top.table("limits") {
@@ -101,6 +134,7 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
             streams: limits.integer("streams"),
             body_bytes: limits.integer("body_bytes"),
             session_idle: limits.text("session_idle"),
+            session_max_age: limits.text("session_max_age"),
         };
         limits.finish();
     }

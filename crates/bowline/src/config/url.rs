@@ -31,8 +31,13 @@ pub enum UrlProblem {
 
 /// Reads the URL of a server; path and query stay as they are written, byte for byte.
 pub(super) fn parse(text: &str) -> Result<Uri, UrlProblem> {
+    parse_with(["http", "https"], text)
+}
+
+/// The same for a URL with one of these schemes.
+pub(super) fn parse_with(schemes: [&str; 2], text: &str) -> Result<Uri, UrlProblem> {
     let (scheme, rest) = text.split_once("://").ok_or(UrlProblem::NotAbsolute)?;
-    let known = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
+    let known = schemes.map(|known| scheme.eq_ignore_ascii_case(known));
     if !known.contains(&true) {
         return Err(UrlProblem::Scheme);
     }

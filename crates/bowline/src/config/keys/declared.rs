@@ -49,13 +49,45 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     ),
 ]);
 
-static STORE: Shape = Shape::new(&[Key::new(
-    "kind",
-    Kind::Choice(&["memory"]),
-    "`memory`: in this process; sessions end with it.",
-)
-.default(r#""memory""#)
-.open()]);
+static STORE: Shape = Shape::new(&[
+    Key::new("kind", Kind::Choice(&["memory", "file", "redis"]), "`memory`: in this process; sessions end with it. `file`: on this machine, for one gateway. `redis`: in a Redis or Valkey, for any number of gateways.")
+        .default(r#""memory""#)
+        .open(),
+    Key::new("path", Kind::Text, "For `file`: the directory, `bowline` in the user's state directory when left out.")
+        .example(r#""/var/lib/bowline""#)
+        .open(),
+    Key::new("url", Kind::Url, "For `redis`: where it is, `redis://` or, with TLS, `rediss://`.")
+        .example(r#""rediss://redis.example.com:6379""#),
+    Key::new("user", Kind::Text, "For `redis`: as whom to use it.")
+        .example(r#""bowline""#)
+        .open(),
+    Key::new("password", Kind::Text, "For `redis`: its password.")
+        .example(r#""${REDIS_PASSWORD}""#),
+    Key::new("password_file", Kind::Text, "Instead of `password`: a file that holds it.")
+        .example(r#""/run/secrets/redis""#)
+        .open(),
+    Key::new("ca_file", Kind::Text, "For `rediss://`: the certificates (PEM) to trust instead of the system's.")
+        .example(r#""/etc/bowline/redis-ca.pem""#)
+        .open(),
+    Key::new("prefix", Kind::Text, "For `redis`: what its keys begin with; gateways with the same prefix share their sessions.")
+        .default(r#""bowline""#)
+        .open(),
+    Key::new("timeout", Kind::Text, "How long to wait for the store.")
+        .default(r#""2s""#)
+        .open(),
+    Key::new("cache", Kind::Integer(1), "How many sessions are kept at hand, so that not every message asks the store.")
+        .default("10000")
+        .open(),
+    Key::new("grace", Kind::Text, "How long sessions that are at hand go on while the store cannot be reached.")
+        .default(r#""30s""#)
+        .open(),
+    Key::new("on_unreachable_start", Kind::Choice(&["wait", "exit"]), "For `redis`, if it is not there at the start: `wait`: try again until it is; `exit`: give up.")
+        .default(r#""wait""#)
+        .open(),
+    Key::new("seal_keys_file", Kind::Text, "A file with the keys that seal what is stored, newest first; `BOWLINE_SEAL_KEYS` wins over it.")
+        .example(r#""/run/secrets/bowline-seal-keys""#)
+        .open(),
+]);
 
 static LIMITS: Shape = Shape::new(&[
     Key::new(
@@ -85,6 +117,13 @@ static LIMITS: Shape = Shape::new(&[
         "How long a session is kept after its last use.",
     )
     .default(r#""30m""#)
+    .open(),
+    Key::new(
+        "session_max_age",
+        Kind::Text,
+        "How long a session may last, used or not; for ever when left out.",
+    )
+    .example(r#""24h""#)
     .open(),
 ]);
 

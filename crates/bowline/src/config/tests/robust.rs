@@ -6,7 +6,7 @@ use super::parse;
 
 const VALID: &str = r#"listen = "127.0.0.1:6270"
 admin = "off"
-store = { kind = "memory" }
+store = { kind = "redis", url = "redis://${HOST}:1/é", password = "é", prefix = "漢", cache = 1 }
 [limits]
 sessions = 5
 session_idle = "30m"

@@ -41,10 +41,22 @@ fn every_example_is_right() {
     for choice in [0, 1] {
         let mut text = String::new();
         examples(&FILE, "", choice, &mut text);
-        let text = text.replace("${ALICE_KEY}", "${TOKEN}");
-        let config = good(&text);
+        let text = text
+            .replace("${ALICE_KEY}", "${TOKEN}")
+            .replace("${REDIS_PASSWORD}", "${TOKEN}")
+            .replace("kind = \"memory\"", "kind = \"redis\"");
+        // A Redis has no path, and one password.
+        let excluded = ["path =", ["password =", "password_file ="][choice]];
+        let fits = |line: &&str| !excluded.iter().any(|key| line.starts_with(key));
+        let config = good(&text.lines().filter(fits).collect::<Vec<_>>().join("\n"));
         assert_eq!((config.servers.len(), config.callers.len()), (1, 1));
     }
+    let path = FILE.key("store").map(|store| &store.kind);
+    let Some(Kind::Table(store)) = path else {
+        panic!("the store is a table");
+    };
+    let path = store.line(store.key("path").unwrap());
+    good(&format!("[store]\nkind = \"file\"\n{path}\n"));
 }
 
 /// Collects `key = default` for every table that is not behind a name.
@@ -63,7 +75,12 @@ fn every_default_is_the_default() {
     let mut text = String::new();
     defaults(&FILE, "", &mut text);
     assert!(text.lines().count() >= 8, "{text}");
-    assert_eq!(good(&text), Config::default());
+    // Most keys of a store need one that is not in memory.
+    let memory = "store.kind = \"memory\"\n";
+    let redis = "store.kind = \"redis\"\nstore.url = \"redis://h\"\n";
+    assert_eq!(good(memory), Config::default());
+    assert!(text.contains(memory), "{text}");
+    assert_eq!(good(&text.replace(memory, redis)), good(redis));
 
     let Kind::Named(server) = FILE.key("servers").unwrap().kind else {
         panic!("servers have names");
@@ -111,6 +128,7 @@ fn every_key_is_there() {
             "limits",
             "limits.body_bytes",
             "limits.session_idle",
+            "limits.session_max_age",
             "limits.sessions",
             "limits.streams",
             "listen",
@@ -134,7 +152,19 @@ fn every_key_is_there() {
             "servers.*.url",
             "stop_timeout",
             "store",
+            "store.ca_file",
+            "store.cache",
+            "store.grace",
             "store.kind",
+            "store.on_unreachable_start",
+            "store.password",
+            "store.password_file",
+            "store.path",
+            "store.prefix",
+            "store.seal_keys_file",
+            "store.timeout",
+            "store.url",
+            "store.user",
         ]
     );
     let server = &schema["properties"]["servers"]["additionalProperties"];

@@ -6,6 +6,11 @@ const SECRETS: [&str; 3] = ["s3cret", "hunter2", "k3y"];
 
 /// A file that is right and full of secrets, to be broken by the tests.
 const FULL: &str = r#"listen = "127.0.0.1:6270"
+[store]
+kind = "redis"
+url = "rediss://redis.example.com:6379"
+user = "bowline"
+password = "k3y-and-more"
 [limits]
 sessions = 5 # s3cret
 [servers.a]

@@ -1,0 +1,98 @@
+//! Where sessions are kept, as meant.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::SealKeys;
+
+/// Where sessions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// In what.
+    pub kind: StoreKind,
+    /// How long to wait for it.
+    pub timeout: Duration,
+    /// How many sessions are kept at hand.
+    pub cache: usize,
+    /// How long sessions that are at hand go on while the store cannot be reached.
+    pub grace: Duration,
+    /// The keys that seal what is stored, if the environment has them; never in a file of
+    /// configuration.
+    pub seal_keys: Option<SealKeys>,
+    /// Where they are otherwise.
+    pub seal_keys_file: Option<PathBuf>,
+}
+
+/// The kind of store that keeps sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In this process; sessions end with it.
+    #[default]
+    Memory,
+    /// On this machine, for one gateway.
+    File {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// In a Redis or Valkey, for any number of gateways.
+    Redis(RedisStore),
+}
+
+/// A Redis that keeps sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisStore {
+    /// `redis://` or `rediss://`, host and port, and perhaps the number of a database.
+    pub url: http::Uri,
+    /// As whom to use it.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<Password>,
+    /// The certificates to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// What its keys begin with.
+    pub prefix: String,
+    /// What happens if it is not there at the start.
+    pub on_unreachable_start: OnUnreachable,
+}
+
+/// A password, or where it is. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    /// This.
+    Written(String),
+    /// What this file holds, without the line's end.
+    File(PathBuf),
+}
+
+/// What happens if the store is not there at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUnreachable {
+    /// The gateway tries again until it is.
+    #[default]
+    Wait,
+    /// The gateway gives up.
+    Exit,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            kind: StoreKind::default(),
+            timeout: Duration::from_secs(2),
+            cache: 10_000,
+            grace: Duration::from_secs(30),
+            seal_keys: None,
+            seal_keys_file: None,
+        }
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Written(_) => f.write_str("Password(…)"),
+            Self::File(path) => write!(f, "Password({})", path.display()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Sessions in this process. Also the plainest statement of the laws, to measure the others by.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::local::Local;
+use super::{Key, Live, Loaded, Updated, Version};
+
+/// How often what has expired is thrown away.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Sessions in this process.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    sessions: Mutex<Sessions>,
+    pub(super) local: Local,
+}
+
+#[derive(Debug)]
+struct Sessions {
+    slots: HashMap<Key, Slot>,
+    swept: Instant,
+}
+
+#[derive(Debug)]
+struct Slot {
+    until: Instant,
+    /// `None` when it has ended.
+    live: Option<Live>,
+}
+
+// === impl Memory ===
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        Self {
+            sessions: Mutex::new(Sessions {
+                slots: HashMap::new(),
+                swept: Instant::now(),
+            }),
+            local: Local::default(),
+        }
+    }
+
+    pub(super) fn create(&self, key: &Key, record: &[u8], jar: &[u8], ttl: Duration) -> bool {
+        let mut sessions = self.sessions.lock();
+        sessions.sweep();
+        if sessions.find(key).is_some() {
+            return false;
+        }
+        let live = Live {
+            version: Version::FIRST,
+            record: record.to_vec(),
+            jar: jar.to_vec(),
+            jar_since: Version::FIRST,
+        };
+        let slot = Slot {
+            until: Instant::now() + ttl,
+            live: Some(live),
+        };
+        sessions.slots.insert(key.clone(), slot);
+        true
+    }
+
+    pub(super) fn load(&self, key: &Key) -> Loaded {
+        match self.sessions.lock().find(key) {
+            None => Loaded::Absent,
+            Some(Slot { live: None, .. }) => Loaded::Ended,
+            Some(Slot {
+                live: Some(live), ..
+            }) => Loaded::Live(live.clone()),
+        }
+    }
+
+    pub(super) fn update(
+        &self,
+        key: &Key,
+        version: Version,
+        record: &[u8],
+        jar: Option<&[u8]>,
+    ) -> Updated {
+        let mut sessions = self.sessions.lock();
+        match sessions.find_live(key) {
+            None => Updated::Gone,
+            Some(live) if live.version != version => Updated::Conflict(live.clone()),
+            Some(live) => {
+                live.version = version.next();
+                live.record = record.to_vec();
+                if let Some(jar) = jar {
+                    live.jar = jar.to_vec();
+                    live.jar_since = live.version;
+                }
+                Updated::Done(live.version)
+            }
+        }
+    }
+
+    pub(super) fn touch(&self, key: &Key, ttl: Duration) -> bool {
+        match self.sessions.lock().find(key) {
+            Some(slot) if slot.live.is_some() => {
+                slot.until = Instant::now() + ttl;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn end(&self, key: &Key, remember: Duration) -> Option<Live> {
+        let mut sessions = self.sessions.lock();
+        let slot = sessions.find(key)?;
+        let live = slot.live.take()?;
+        slot.until = Instant::now() + remember;
+        Some(live)
+    }
+
+    pub(super) fn put_jar(&self, key: &Key, since: Version, jar: &[u8]) -> bool {
+        let mut sessions = self.sessions.lock();
+        match sessions.find_live(key) {
+            Some(live) if live.jar_since == since => {
+                live.jar = jar.to_vec();
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+// === impl Sessions ===
+
+impl Sessions {
+    fn find(&mut self, key: &Key) -> Option<&mut Slot> {
+        let now = Instant::now();
+        self.slots.get_mut(key).filter(|slot| now < slot.until)
+    }
+
+    fn find_live(&mut self, key: &Key) -> Option<&mut Live> {
+        self.find(key)?.live.as_mut()
+    }
+
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        if now < self.swept + SWEEP {
+            return;
+        }
+        self.swept = now;
+        self.slots.retain(|_, slot| now < slot.until);
+    }
+}

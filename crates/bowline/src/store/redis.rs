@@ -1,0 +1,376 @@
+//! Sessions in a Redis or Valkey that gateways share.
+//!
+//! A session is one Redis hash, `PREFIX:{SCOPE:HASH}`: `v` its version, `r` the record, `j` the jar,
+//! `s` the version of the jar, or only `e` once it has ended. So record, jar and tombstone change
+//! together and expire together, and no script touches two keys: any of this also works on a
+//! cluster. Everything conditional is a script, because another gateway may write in between.
+//!
+//! One connection carries all commands and comes back by itself; announcements have one of their
+//! own ([`listener`]). A command that was given up may still be carried out later.
+
+mod listener;
+mod scripts;
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{Client, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, RedisError};
+use redis::{ServerErrorKind, TlsCertificates, cmd};
+
+pub(crate) use self::listener::RedisListener;
+use self::scripts::Scripts;
+use super::{
+    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, StoreError, Updated, Version,
+};
+
+/// Where a Redis is, and as whom to use it.
+pub(crate) struct RedisPlace {
+    /// `redis://` or `rediss://`, without credentials.
+    pub(crate) url: String,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    /// The certificates (PEM) of whom to trust; the platform's when `None`.
+    pub(crate) trust: Option<Vec<u8>>,
+    /// What every key begins with.
+    pub(crate) prefix: String,
+    /// The longest that anything waits.
+    pub(crate) timeout: Duration,
+}
+
+/// Sessions in a Redis.
+pub(crate) struct Redis {
+    client: Client,
+    connection: ConnectionManager,
+    scripts: Scripts,
+    prefix: String,
+    timeout: Duration,
+}
+
+/// The four fields of a live session.
+type Fields = (Option<u64>, Option<Vec<u8>>, Option<Vec<u8>>, Option<u64>);
+
+// === impl Redis ===
+
+impl Redis {
+    /// A store at this place. Nothing is connected yet, so this fails only if the place cannot be.
+    ///
+    /// Must be called on the runtime that will use it.
+    pub(crate) fn new(place: RedisPlace) -> Result<Self, StoreError> {
+        let refused = |error: RedisError| StoreError::Refused(error.to_string());
+        let info = place.url.as_str().into_connection_info().map_err(refused)?;
+        // RESP3, so that announcements come by push.
+        let mut settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3);
+        if let Some(user) = &place.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &place.password {
+            settings = settings.set_password(password);
+        }
+        // A Redis whose machine vanished must not hold the connection for a quarter of an hour. The
+        // system counts in seconds, and refuses zero.
+        let asking = place.timeout.max(Duration::from_secs(1));
+        let keep_alive = TcpKeepalive::new()
+            .with_time(asking)
+            .with_interval(asking)
+            .with_retries(3);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keep_alive);
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout(3 * place.timeout);
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        let client = match place.trust {
+            None => Client::open(info),
+            trust => Client::build_with_tls(
+                info,
+                TlsCertificates {
+                    client_tls: None,
+                    root_cert: trust,
+                },
+            ),
+        }
+        .map_err(refused)?;
+        // Whoever asks meets one attempt to connect, so that "refused" is said at once. What a
+        // session does meanwhile is the near cache's business.
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(0)
+            .set_connection_timeout(Some(place.timeout))
+            .set_response_timeout(Some(place.timeout));
+        let connection =
+            ConnectionManager::new_lazy_with_config(client.clone(), config).map_err(refused)?;
+        Ok(Self {
+            client,
+            connection,
+            scripts: Scripts::new(),
+            prefix: place.prefix,
+            timeout: place.timeout,
+        })
+    }
+
+    pub(super) async fn create(
+        &self,
+        key: &Key,
+        record: &[u8],
+        jar: &[u8],
+        ttl: Duration,
+    ) -> Result<bool, StoreError> {
+        let mut call = self.scripts.create.key(self.key(key));
+        call.arg(record).arg(jar).arg(millis(ttl));
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn load(&self, key: &Key) -> Result<Loaded, StoreError> {
+        let mut get = cmd("HMGET");
+        get.arg(self.key(key)).arg(&["e", "v", "r", "j", "s"]);
+        let (ended, version, record, jar, since): (Option<u8>, _, _, _, _) = self
+            .ask(get.query_async(&mut self.connection.clone()))
+            .await?;
+        match (ended, live((version, record, jar, since))?) {
+            (Some(_), _) => Ok(Loaded::Ended),
+            (None, Some(live)) => Ok(Loaded::Live(live)),
+            (None, None) => Ok(Loaded::Absent),
+        }
+    }
+
+    pub(super) async fn update(
+        &self,
+        key: &Key,
+        version: Version,
+        record: &[u8],
+        jar: Option<&[u8]>,
+    ) -> Result<Updated, StoreError> {
+        let mut call = self.scripts.update.key(self.key(key));
+        call.arg(version.0).arg(record).arg(jar);
+        let (done, fields): (bool, Fields) = self
+            .ask(call.invoke_async(&mut self.connection.clone()))
+            .await?;
+        match (done, live(fields)?) {
+            (true, _) => Ok(Updated::Done(version.next())),
+            (false, Some(live)) => Ok(Updated::Conflict(live)),
+            (false, None) => Ok(Updated::Gone),
+        }
+    }
+
+    pub(super) async fn touch(&self, key: &Key, ttl: Duration) -> Result<bool, StoreError> {
+        let mut call = self.scripts.touch.key(self.key(key));
+        call.arg(millis(ttl));
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn end(
+        &self,
+        key: &Key,
+        remember: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        let mut call = self.scripts.end.key(self.key(key));
+        call.arg(millis(remember));
+        let fields = self
+            .ask(call.invoke_async(&mut self.connection.clone()))
+            .await?;
+        live(fields)
+    }
+
+    pub(super) async fn put_jar(
+        &self,
+        key: &Key,
+        since: Version,
+        jar: &[u8],
+    ) -> Result<bool, StoreError> {
+        let mut call = self.scripts.put_jar.key(self.key(key));
+        call.arg(since.0).arg(jar);
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn lease(
+        &self,
+        name: &str,
+        holder: &str,
+        ttl: Duration,
+    ) -> Result<bool, StoreError> {
+        let mut call = self.scripts.lease.key(self.lease_key(name));
+        call.arg(holder).arg(millis(ttl));
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn renew(
+        &self,
+        name: &str,
+        holder: &str,
+        ttl: Duration,
+    ) -> Result<bool, StoreError> {
+        let mut call = self.scripts.renew.key(self.lease_key(name));
+        call.arg(holder).arg(millis(ttl));
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn release(&self, name: &str, holder: &str) -> Result<bool, StoreError> {
+        let mut call = self.scripts.release.key(self.lease_key(name));
+        call.arg(holder);
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn announce(&self, announcement: &Announcement) -> Result<(), StoreError> {
+        let mut message = vec![announcement.kind];
+        message.extend_from_slice(&announcement.body);
+        let mut publish = cmd("PUBLISH");
+        publish.arg(self.channel()).arg(message);
+        self.ask(publish.query_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) fn listen(&self) -> RedisListener {
+        RedisListener::new(self.client.clone(), self.channel(), self.timeout)
+    }
+
+    pub(super) async fn appear(&self, me: &Presence, ttl: Duration) -> Result<(), StoreError> {
+        let presence =
+            serde_json::to_string(me).map_err(|error| StoreError::Refused(error.to_string()))?;
+        let mut call = self.scripts.appear.key(self.gateways_key());
+        call.arg(&me.id).arg(presence).arg(millis(ttl));
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn leave(&self, id: &str) -> Result<(), StoreError> {
+        let mut delete = cmd("HDEL");
+        delete.arg(self.gateways_key()).arg(id);
+        self.ask(delete.query_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+        let call = self.scripts.gateways.key(self.gateways_key());
+        let found: Vec<Vec<u8>> = self
+            .ask(call.invoke_async(&mut self.connection.clone()))
+            .await?;
+        let read = |one: &Vec<u8>| {
+            serde_json::from_slice(one)
+                .map_err(|_| StoreError::Damaged("the list of gateways".to_owned()))
+        };
+        let mut gateways: Vec<Presence> = found.iter().map(read).collect::<Result<_, _>>()?;
+        gateways.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(gateways)
+    }
+
+    pub(super) async fn ping(&self) -> Result<(), StoreError> {
+        let mut connection = self.connection.clone();
+        self.ask(cmd("PING").query_async(&mut connection)).await
+    }
+
+    pub(super) async fn eviction(&self) -> Result<Option<String>, StoreError> {
+        // Not CONFIG GET, which hosted services refuse.
+        let mut info = cmd("INFO");
+        info.arg("memory");
+        let info: String = self
+            .ask(info.query_async(&mut self.connection.clone()))
+            .await?;
+        let mut lines = info.lines();
+        let policy = lines.find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        Ok(policy
+            .filter(|policy| *policy != "noeviction")
+            .map(ToOwned::to_owned))
+    }
+
+    /// Waits for an answer, but not longer than the timeout.
+    async fn ask<T>(
+        &self,
+        asking: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, StoreError> {
+        match tokio::time::timeout(self.timeout, asking).await {
+            Err(_) => Err(StoreError::Timeout(self.timeout)),
+            Ok(answer) => answer.map_err(|error| self.judge(error)),
+        }
+    }
+
+    fn judge(&self, error: RedisError) -> StoreError {
+        match error.kind() {
+            ErrorKind::Io if error.is_timeout() => StoreError::Timeout(self.timeout),
+            // A cluster without a master, a replica, one that reads its file: all may pass.
+            ErrorKind::Io
+            | ErrorKind::ClusterConnectionNotFound
+            | ErrorKind::Server(
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::TryAgain,
+            ) => StoreError::unreachable(error),
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+                StoreError::Damaged(error.to_string())
+            }
+            _ if error.code() == Some("WRONGTYPE") => StoreError::Damaged(error.to_string()),
+            _ => StoreError::Refused(error.to_string()),
+        }
+    }
+
+    /// The braces are a cluster's hash tag: whatever else is kept for a session lies on its node.
+    fn key(&self, key: &Key) -> String {
+        format!("{}:{{{}}}", self.prefix, key.as_str())
+    }
+
+    fn lease_key(&self, name: &str) -> String {
+        format!("{}:lease:{{{name}}}", self.prefix)
+    }
+
+    fn gateways_key(&self) -> String {
+        format!("{}:gateways", self.prefix)
+    }
+
+    fn channel(&self) -> String {
+        format!("{}:announcements", self.prefix)
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RedisPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisPlace")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the four fields say; `None` where there is nothing.
+fn live((version, record, jar, since): Fields) -> Result<Option<Live>, StoreError> {
+    match (version, record, jar, since) {
+        (None, None, None, None) => Ok(None),
+        (Some(version), Some(record), Some(jar), Some(since))
+            if version > 0 && record.len().max(jar.len()) <= LARGEST_VALUE =>
+        {
+            Ok(Some(Live {
+                version: Version(version),
+                record,
+                jar,
+                jar_since: Version(since),
+            }))
+        }
+        _ => Err(StoreError::Damaged(
+            "a session that is not whole".to_owned(),
+        )),
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    // Zero would mean "delete".
+    u64::try_from(duration.as_millis())
+        .unwrap_or(u64::MAX)
+        .clamp(1, i64::MAX as u64 / 2)
+}

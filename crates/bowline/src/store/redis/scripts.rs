@@ -1,0 +1,115 @@
+//! What must happen in one step. Each script has one key.
+
+use redis::Script;
+
+/// Every script, ready to be called.
+pub(super) struct Scripts {
+    pub(super) create: Script,
+    pub(super) update: Script,
+    pub(super) touch: Script,
+    pub(super) end: Script,
+    pub(super) put_jar: Script,
+    pub(super) lease: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+    pub(super) appear: Script,
+    pub(super) gateways: Script,
+}
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            create: Script::new(CREATE),
+            update: Script::new(UPDATE),
+            touch: Script::new(TOUCH),
+            end: Script::new(END),
+            put_jar: Script::new(PUT_JAR),
+            lease: Script::new(LEASE),
+            renew: Script::new(RENEW),
+            release: Script::new(RELEASE),
+            appear: Script::new(APPEAR),
+            gateways: Script::new(GATEWAYS),
+        }
+    }
+}
+
+/// Record, jar, time to live.
+const CREATE: &str = "
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], 'v', '1', 'r', ARGV[1], 'j', ARGV[2], 's', '1')
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1";
+
+/// Version, record and, if it is replaced, the jar. Versions are compared as text: Lua's numbers
+/// lose digits.
+const UPDATE: &str = "
+local version = redis.call('HGET', KEYS[1], 'v')
+if version ~= ARGV[1] then
+  return {0, redis.call('HMGET', KEYS[1], 'v', 'r', 'j', 's')}
+end
+redis.call('HSET', KEYS[1], 'r', ARGV[2])
+local next = redis.call('HINCRBY', KEYS[1], 'v', 1)
+if ARGV[3] then redis.call('HSET', KEYS[1], 'j', ARGV[3], 's', next) end
+return {1, {false, false, false, false}}";
+
+/// Time to live.
+const TOUCH: &str = "
+if redis.call('HEXISTS', KEYS[1], 'v') == 0 then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[1])";
+
+/// How long to remember it.
+const END: &str = "
+local was = redis.call('HMGET', KEYS[1], 'v', 'r', 'j', 's')
+if was[1] then
+  redis.call('DEL', KEYS[1])
+  redis.call('HSET', KEYS[1], 'e', '1')
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+end
+return was";
+
+/// The version that the jar belongs to, and the jar.
+const PUT_JAR: &str = "
+if redis.call('HGET', KEYS[1], 's') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'j', ARGV[2])
+return 1";
+
+/// Holder, time to live.
+const LEASE: &str = "
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1";
+
+/// Holder, time to live.
+const RENEW: &str = "
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+
+/// Holder.
+const RELEASE: &str = "
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])";
+
+/// Id, presence, time to live. A field has no expiry of its own, so it begins with when it expires
+/// by Redis's clock, which is the same for all.
+const APPEAR: &str = "
+local time = redis.call('TIME')
+local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3]
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', until_ms) .. ARGV[2])
+return 1";
+
+const GATEWAYS: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local all, found = redis.call('HGETALL', KEYS[1]), {}
+for at = 1, #all, 2 do
+  local until_ms, presence = string.match(all[at + 1], '^(%d+) (.*)$')
+  if until_ms and tonumber(until_ms) > now then
+    found[#found + 1] = presence
+  else
+    redis.call('HDEL', KEYS[1], all[at])
+  end
+end
+return found";

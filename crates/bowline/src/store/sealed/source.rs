@@ -1,0 +1,95 @@
+//! Where seal keys come from: a file that the operator names, or one that the file store makes for
+//! itself. The environment is read by the command line.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{NoRandomness, SealKeys};
+use crate::store::{SESSIONS_FILE, private};
+
+/// The key file beside the sessions' file.
+const KEY_FILE: &str = "seal.key";
+
+/// Why there are no seal keys.
+#[derive(Debug, thiserror::Error)]
+pub enum SealKeysError {
+    /// There is no key at all.
+    #[error("there is no seal key")]
+    Empty,
+    /// One of the keys is not one.
+    #[error("seal key number {number} is not 32 bytes in base64")]
+    NotAKey {
+        /// Which, from 1.
+        number: usize,
+    },
+    /// The key file cannot be read or made.
+    #[error("cannot use the key file {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is in the key file is wrong.
+    #[error("in the key file {}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What.
+        source: Box<Self>,
+    },
+    /// The sessions are there, and the key that they are sealed with is not.
+    #[error("{} is missing, and the sessions beside it cannot be read without it", path.display())]
+    Lost {
+        /// The key file.
+        path: PathBuf,
+    },
+    /// No key could be made.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+}
+
+/// The keys in a file, in the form that [`SealKeys::parse`] reads.
+pub(crate) fn from_file(path: &Path) -> Result<SealKeys, SealKeysError> {
+    read(path).map_err(|source| SealKeysError::File {
+        path: path.to_owned(),
+        source,
+    })?
+}
+
+/// The keys beside the sessions' file in this directory; made at the first start.
+pub(crate) fn beside_sessions(directory: &Path) -> Result<SealKeys, SealKeysError> {
+    let path = directory.join(KEY_FILE);
+    let failed = |source| SealKeysError::File {
+        path: path.clone(),
+        source,
+    };
+    match read(&path) {
+        Ok(keys) => return keys,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    // A new key would open none of them.
+    if directory.join(SESSIONS_FILE).exists() {
+        return Err(SealKeysError::Lost { path });
+    }
+    let line = SealKeys::generate()? + "\n";
+    let made =
+        private::directory(directory).and_then(|()| private::write_new(&path, line.as_bytes()));
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+        // Whoever was first, it is the key that is there now that counts.
+        _ => from_file(&path),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Result<SealKeys, SealKeysError>> {
+    let text = fs::read_to_string(path)?;
+    Ok(
+        SealKeys::parse(&text).map_err(|source| SealKeysError::InFile {
+            path: path.to_owned(),
+            source: Box::new(source),
+        }),
+    )
+}

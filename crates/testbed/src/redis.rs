@@ -1,0 +1,206 @@
+//! A real Redis: started, paused, killed, and started again with nothing in it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+
+/// A running Redis that keeps nothing on the disk. Killed when dropped.
+#[derive(Debug)]
+pub struct Redis {
+    address: SocketAddr,
+    options: Vec<String>,
+    tls: bool,
+    child: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Redis {
+    /// Starts one on a free port.
+    ///
+    /// # Errors
+    ///
+    /// When `redis-server` is not installed (`scripts/setup` installs it) or does not come up.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with further options, such as `["--requirepass", "secret"]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Redis::start`].
+    pub async fn start_with(options: &[&str]) -> anyhow::Result<Self> {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        Self::launch(tempfile::tempdir()?, options, false).await
+    }
+
+    /// Starts one that speaks TLS only, with a certificate for 127.0.0.1 of an authority of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Redis::start`], and when `openssl` is not installed.
+    pub async fn start_tls() -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        certify(directory.path()).await?;
+        Self::launch(directory, Vec::new(), true).await
+    }
+
+    async fn launch(
+        directory: tempfile::TempDir,
+        options: Vec<String>,
+        tls: bool,
+    ) -> anyhow::Result<Self> {
+        // The port is free until somebody else takes it, so a start may need another try.
+        let mut tries = 0;
+        let (address, child) = loop {
+            let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+            match spawn(address, &options, tls, directory.path()).await {
+                Ok(child) => break (address, child),
+                Err(error) if tries == 4 => return Err(error),
+                Err(_) => tries += 1,
+            }
+        };
+        Ok(Self {
+            address,
+            options,
+            tls,
+            child,
+            directory,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.tls { "rediss" } else { "redis" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The certificate of its authority, if it speaks TLS.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    /// Lets it hang: it takes connections and says nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running.
+    pub async fn pause(&self) -> anyhow::Result<()> {
+        self.signal("-STOP").await
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running.
+    pub async fn resume(&self) -> anyhow::Result<()> {
+        self.signal("-CONT").await
+    }
+
+    /// Kills it; from now on connections are refused.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Starts it again after [`Redis::kill`], at the same address and with nothing in it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up.
+    pub async fn restart_empty(&mut self) -> anyhow::Result<()> {
+        let directory = self.directory.path();
+        self.child = spawn(self.address, &self.options, self.tls, directory).await?;
+        Ok(())
+    }
+
+    async fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let id = self.child.id().context("redis-server is not running")?;
+        run(Command::new("kill").arg(signal).arg(id.to_string())).await
+    }
+}
+
+async fn spawn(
+    address: SocketAddr,
+    options: &[String],
+    tls: bool,
+    directory: &Path,
+) -> anyhow::Result<Child> {
+    let mut command = Command::new("redis-server");
+    let port = address.port().to_string();
+    command
+        .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .arg("--dir")
+        .arg(directory);
+    if tls {
+        command.args(["--port", "0", "--tls-auth-clients", "no", "--tls-port"]);
+        command.arg(&port);
+        for (option, file) in [
+            ("--tls-cert-file", "redis.pem"),
+            ("--tls-key-file", "redis.key"),
+            ("--tls-ca-cert-file", "ca.pem"),
+        ] {
+            command.arg(option).arg(directory.join(file));
+        }
+    } else {
+        command.args(["--port", &port]);
+    }
+    let mut child = command
+        .args(options)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .context("redis-server is not installed: run scripts/setup")?;
+    #[expect(clippy::disallowed_methods, reason = "asks whether Redis is up")]
+    while TcpStream::connect(address).await.is_err() {
+        if let Some(status) = child.try_wait()? {
+            anyhow::bail!("redis-server ended: {status}");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(child)
+}
+
+/// Makes an authority, and a certificate of it for 127.0.0.1.
+async fn certify(directory: &Path) -> anyhow::Result<()> {
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    let request = || {
+        let mut command = Command::new("openssl");
+        command.current_dir(directory).args(["req", "-x509"]);
+        command.args(key).args(["-nodes", "-days", "2"]);
+        command
+    };
+    run(request()
+        .args(["-subj", "/CN=testbed"])
+        .args(["-keyout", "ca.key", "-out", "ca.pem"]))
+    .await?;
+    run(request()
+        .args(["-subj", "/CN=redis", "-CA", "ca.pem", "-CAkey", "ca.key"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", "redis.key", "-out", "redis.pem"]))
+    .await
+}
+
+async fn run(command: &mut Command) -> anyhow::Result<()> {
+    let name = command.as_std().get_program().to_owned();
+    let output = command
+        .output()
+        .await
+        .with_context(|| format!("{} is not installed", name.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{}: {said}", name.display());
+    Ok(())
+}
