@@ -52,8 +52,23 @@ fn health(shared: &Shared) -> Response<ReplyBody> {
         "status": if shared.drain.has_begun() { "stopping" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
         "servers": servers.collect::<serde_json::Map<_, _>>(),
+        "store": store(shared),
     });
     json(StatusCode::OK, body.to_string())
+}
+
+/// Where sessions are kept, and who else keeps some there.
+fn store(shared: &Shared) -> Value {
+    let Some(keeper) = shared.table.keeper() else {
+        return serde_json::json!({"kind": "memory", "status": "ok"});
+    };
+    let is_reachable = keeper.is_reachable();
+    serde_json::json!({
+        "kind": if keeper.is_shared() { "redis" } else { "file" },
+        "status": if is_reachable { "ok" } else { "unavailable" },
+        "gateway": &*keeper.me,
+        "others": shared.neighbours.told(),
+    })
 }
 
 fn server(upstream: &Upstream) -> Value {
@@ -88,8 +103,13 @@ fn endpoint(endpoint: &Endpoint) -> Value {
 fn ready(shared: &Shared) -> Response<ReplyBody> {
     let upstreams = shared.routes.all();
     let mut configured = upstreams.values().filter(|upstream| !upstream.is_retired());
-    let ready =
-        !shared.drain.has_begun() && configured.any(|upstream| upstream.has_well_endpoint());
+    let has_store = shared
+        .table
+        .keeper()
+        .is_none_or(|keeper| keeper.is_reachable());
+    let ready = !shared.drain.has_begun()
+        && has_store
+        && configured.any(|upstream| upstream.has_well_endpoint());
     let (status, word) = match ready {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),

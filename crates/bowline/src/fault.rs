@@ -11,6 +11,7 @@ use http::StatusCode;
 use thiserror::Error;
 
 use crate::config::ServerName;
+use crate::session::Unsure;
 use crate::upstream::UpstreamError;
 
 /// JSON-RPC error codes: the protocol's own, and Bowline's outside the reserved range.
@@ -106,6 +107,8 @@ pub(crate) enum Fault {
     Stopping,
     #[error("the gateway's random source failed")]
     Random,
+    #[error("the gateway's store of sessions cannot tell: {0}")]
+    Store(Box<str>),
     #[error("server \"{server}\": {error}")]
     Upstream {
         server: ServerName,
@@ -126,6 +129,11 @@ pub(crate) struct Telling {
 }
 
 impl Fault {
+    /// Nothing can be said of a session now.
+    pub(crate) fn unsure(why: &Unsure) -> Self {
+        Self::Store(why.to_string().into())
+    }
+
     /// The row of this fault.
     pub(crate) fn telling(&self) -> Telling {
         use codes::{INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, PARSE_ERROR, SESSION_NOT_FOUND};
@@ -211,6 +219,14 @@ impl Fault {
                 INTERNAL_ERROR,
                 "random_source",
             ),
+            Self::Store(_) => Telling {
+                retry_after: Some(1),
+                ..row(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    INTERNAL_ERROR,
+                    "store_unavailable",
+                )
+            },
             Self::Upstream { error, .. } => upstream_telling(error),
         }
     }

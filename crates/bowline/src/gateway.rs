@@ -17,14 +17,17 @@ use crate::drain::{self, Drain};
 use crate::egress::Tls;
 use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
+use crate::leg::Leg;
+use crate::neighbours::{self, Neighbours};
 use crate::route::Routes;
-use crate::session::{Session, Table};
+use crate::session::{Keeper, Session, Table, Unsure};
+use crate::store;
+use crate::store::OpenStoreError;
+use crate::store::sealed::SealKeysError;
 use crate::telemetry::Metrics;
 use crate::upstream::{Carried, TEND_EVERY, Upstream};
 use crate::{admin, front, leg, listener};
 
-/// How long an upstream's DELETE may take: it is a courtesy, nobody waits for it.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
@@ -60,6 +63,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no place for sessions.
+    #[error("cannot keep sessions")]
+    Store(#[source] OpenStoreError),
 }
 
 /// Why a session ended.
@@ -73,6 +79,8 @@ pub(crate) enum Ending {
     Lost,
     /// Its client left before it heard of it.
     Unclaimed,
+    /// It lasted as long as a session may.
+    TooOld,
 }
 
 /// Why a running gateway did not take over a configuration; it goes on as before.
@@ -97,6 +105,8 @@ pub(crate) struct Shared {
     tls: Tls,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
+    /// What is known of the other gateways on the same store.
+    pub(crate) neighbours: Neighbours,
     /// The operator's listener goes on until everything else has ended.
     pub(crate) admin_drain: Drain,
 }
@@ -143,6 +153,11 @@ impl Gateway {
         }
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
+        let table = Table::new(config.limits.sessions);
+        let table = match keeper(&config, &tracker).await? {
+            Some(keeper) => table.over(keeper, config.store.cache),
+            None => table,
+        };
         let metrics = Arc::new(Metrics::new());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
@@ -161,7 +176,8 @@ impl Gateway {
             },
             callers,
             routes: Routes::new(upstreams),
-            table: Arc::new(Table::new(config.limits.sessions)),
+            table: Arc::new(table),
+            neighbours: Neighbours::default(),
             limits: config.limits,
             streams: Arc::new(Semaphore::new(
                 config.limits.streams.min(Semaphore::MAX_PERMITS),
@@ -179,6 +195,7 @@ impl Gateway {
             shared.serve_admin(listener, address);
         }
         shared.keep_tidy();
+        neighbours::watch(&shared);
         Ok(Self {
             listen,
             admin,
@@ -250,6 +267,32 @@ impl Fixed {
     }
 }
 
+/// Where sessions are kept beyond this process, if they are.
+async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Keeper>>, StartError> {
+    let (store, Some(keys)) = store::open(&config.store)
+        .await
+        .map_err(StartError::Store)?
+    else {
+        return Ok(None);
+    };
+    let me =
+        neighbours::name().map_err(|error| StartError::Store(SealKeysError::from(error).into()))?;
+    let times = (config.limits.session_idle, config.store.grace);
+    let keeper = Arc::new(Keeper::new((store, keys), me, times, tracker.clone()));
+    if let Err(error) = keeper.ping().await
+        && config.store.gives_up_at_start()
+    {
+        return Err(StartError::Store(error.into()));
+    }
+    if let Ok(Some(policy)) = keeper.store.eviction().await {
+        tracing::warn!(
+            policy,
+            "Redis may throw sessions away to make room: set `maxmemory-policy noeviction`"
+        );
+    }
+    Ok(Some(keeper))
+}
+
 async fn bind(
     address: SocketAddr,
     key: &'static str,
@@ -276,6 +319,7 @@ impl Ending {
             Self::Idle => "idle",
             Self::Lost => "lost",
             Self::Unclaimed => "unclaimed",
+            Self::TooOld => "too_old",
         }
     }
 }
@@ -311,22 +355,67 @@ impl Shared {
         true
     }
 
+    /// The same for a session that a client ends: for all gateways, before it is told so. An error
+    /// means that nobody knows whether it has ended.
+    pub(crate) async fn delete_session(
+        &self,
+        id: &SessionId,
+        session: &Arc<Session>,
+        carried: Carried,
+    ) -> Result<bool, Unsure> {
+        if !session.is_kept() {
+            return Ok(self.end_session(id, Ending::Deleted, carried));
+        }
+        let ended = session.end_for_all().await?;
+        self.table.end(id);
+        let Some(leg) = ended else {
+            return Ok(false);
+        };
+        self.tell_end(session, Ending::Deleted);
+        self.delete_upstream(leg, carried);
+        Ok(true)
+    }
+
     fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
-        let server = &session.upstream.name;
-        self.metrics.session_ended(server, ending.reason());
-        tracing::info!(session = %session.hash, %server, reason = ending.reason(), "session ended");
-        if ending == Ending::Lost || !session.leg().has_upstream_session() {
+        self.tell_end(&session, ending);
+        if !session.is_kept() {
+            if ending != Ending::Lost {
+                self.delete_upstream(session.leg(), carried);
+            }
             return;
         }
         self.tracker.spawn(async move {
-            let leg = session.leg();
-            let deleting = leg.upstream.delete(leg.link(&carried));
-            match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),
-                Err(_) => tracing::debug!("upstream session not deleted in time"),
+            match session.end_for_all().await {
+                Ok(Some(leg)) if ending != Ending::Lost => leg::end(&leg, &carried).await,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(session = %session.hash, %error, "a session's end is not in the store");
+                }
             }
         });
+    }
+
+    fn tell_end(&self, session: &Session, ending: Ending) {
+        let server = &session.upstream.name;
+        self.metrics.session_ended(server, ending.reason());
+        tracing::info!(session = %session.hash, %server, reason = ending.reason(), "session ended");
+    }
+
+    /// Ends the upstream's session, as a courtesy.
+    fn delete_upstream(&self, leg: Arc<Leg>, carried: Carried) {
+        self.tracker
+            .spawn(async move { leg::end(&leg, &carried).await });
+    }
+
+    /// Ends sessions that nobody used. Where gateways share them this one cannot know that: the
+    /// store lets them go when nobody anywhere has used them.
+    fn expire(&self, idle: Duration) {
+        let is_shared = self.table.keeper().is_some_and(|keeper| keeper.is_shared());
+        for session in self.table.expire(idle) {
+            if !is_shared {
+                self.bury(session, Ending::Idle, Carried::default());
+            }
+        }
     }
 
     fn serve_clients(self: &Arc<Self>, listener: TcpListener) {
@@ -367,9 +456,7 @@ impl Shared {
                         shared.move_drained();
                     }
                     _ = expiry.tick() => {
-                        for session in shared.table.expire(idle) {
-                            shared.bury(session, Ending::Idle, Carried::default());
-                        }
+                        shared.expire(idle);
                     }
                 }
             }

@@ -29,6 +29,7 @@ pub(crate) use moves::{Moves, move_drained};
 pub(crate) use open::{First, open};
 pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};
 pub(crate) use rescue::Rescue;
+pub(crate) use restore::{discard, end};
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 
 use std::sync::Arc;
@@ -57,6 +58,14 @@ pub(crate) struct Leg {
     farewell: Mutex<Option<part::Farewell>>,
 }
 
+/// What a leg has at its upstream.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) at: LegRef,
+    pub(crate) session_id: Option<UpstreamSessionId>,
+    pub(crate) version: HeaderValue,
+}
+
 /// Which leg of a session, and which life of it: what marks carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LegRef {
@@ -67,6 +76,52 @@ pub(crate) struct LegRef {
 // === impl Leg ===
 
 impl Leg {
+    /// A leg that was opened by another gateway, or before a restart.
+    pub(crate) fn revived(
+        upstream: Arc<Upstream>,
+        endpoint: Pin,
+        life: Life,
+        jar: Jar,
+        is_lost: bool,
+    ) -> Self {
+        Self {
+            upstream,
+            endpoint,
+            at: life.at,
+            session_id: life.session_id,
+            version: life.version,
+            jar: Mutex::new(jar),
+            lost: is_lost.into(),
+            farewell: Mutex::default(),
+        }
+    }
+
+    /// What the upstream issued, for the session's record.
+    pub(crate) fn upstream_session(&self) -> Option<&UpstreamSessionId> {
+        self.session_id.as_ref()
+    }
+
+    /// The cookies, for the session's record; `None` if there are none.
+    pub(crate) fn jar_bytes(&self) -> Option<Result<Vec<u8>, serde_json::Error>> {
+        let jar = self.jar.lock();
+        (!jar.is_empty()).then(|| jar.to_bytes())
+    }
+
+    /// Which cookies there are.
+    pub(crate) fn jar_names(&self) -> u64 {
+        self.jar.lock().names()
+    }
+
+    /// Whether the cookies have changed since this was last asked.
+    pub(crate) fn take_jar_change(&self) -> bool {
+        std::mem::take(&mut self.jar.lock().has_changed)
+    }
+
+    /// The change was not dealt with.
+    pub(crate) fn put_back_jar_change(&self) {
+        self.jar.lock().has_changed = true;
+    }
+
     /// The protocol revision that client and upstream agreed on.
     pub(crate) fn version(&self) -> &str {
         self.version.to_str().unwrap_or_default()

@@ -17,18 +17,16 @@ mod front;
 mod gateway;
 mod leg;
 mod listener;
+mod neighbours;
 mod net;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod route;
 mod session;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "used from the next commit on")
-)]
 mod store;
 mod telemetry;
 mod upstream;
 
 pub use gateway::{Gateway, ReloadError, StartError};
 pub use store::sealed::{NoRandomness, SealKeys, SealKeysError};
+pub use store::{OpenStoreError, StoreError};

@@ -2,15 +2,20 @@
 
 mod believed;
 mod calls;
+mod keeper;
+mod news;
 mod questions;
 mod record;
 mod seal;
 mod streams;
 mod table;
 mod timeline;
+mod written;
 
 pub(crate) use believed::{Believed, Offered};
 pub(crate) use calls::{Call, Calls};
+pub(crate) use keeper::{Keeper, Published, Turn, Unsure};
+pub(crate) use news::News;
 pub(crate) use questions::{Question, Questions};
 pub(crate) use record::{Caller, InUse, Session};
 pub(crate) use seal::{Born, EventMark, Seal};

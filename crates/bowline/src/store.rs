@@ -9,7 +9,7 @@ mod file;
 mod key;
 mod local;
 mod memory;
-pub(crate) mod open;
+mod open;
 mod private;
 mod redis;
 pub(crate) mod sealed;
@@ -22,11 +22,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::error::StoreError;
+pub use self::error::StoreError;
 pub(crate) use self::file::{File, SESSIONS_FILE};
 pub(crate) use self::key::{Key, Part};
 use self::local::LocalListener;
 pub(crate) use self::memory::Memory;
+pub use self::open::OpenStoreError;
+pub(crate) use self::open::open;
 pub(crate) use self::redis::{Redis, RedisPlace};
 
 /// The largest record, and the largest jar.

@@ -75,6 +75,16 @@ pub enum OnUnreachable {
     Exit,
 }
 
+impl Store {
+    /// Whether a store that is not there at the start is a reason not to start.
+    pub(crate) fn gives_up_at_start(&self) -> bool {
+        match &self.kind {
+            StoreKind::Redis(redis) => redis.on_unreachable_start == OnUnreachable::Exit,
+            StoreKind::Memory | StoreKind::File { .. } => true,
+        }
+    }
+}
+
 impl Default for Store {
     fn default() -> Self {
         Self {

@@ -4,8 +4,11 @@
 //! cookie, paths and expiry count, `Secure` means https. Count and size are capped. The jar lies
 //! below everything that judges an answer, so that a cookie on an error counts too.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use cookie::{Cookie, Expiration};
 use http::{HeaderMap, HeaderValue, header};
+use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
@@ -19,6 +22,8 @@ const MAX_COOKIE_BYTES: usize = 4096;
 pub(crate) struct Jar {
     /// Oldest first.
     cookies: Vec<Kept>,
+    /// Something is different since this was last taken notice of.
+    pub(crate) has_changed: bool,
 }
 
 /// Where a request goes, as far as cookies care.
@@ -29,7 +34,7 @@ pub(crate) struct Place<'a> {
     pub(crate) path: &'a str,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     name: Box<str>,
     value: Box<str>,
@@ -44,6 +49,29 @@ impl Jar {
     /// Whether nothing was ever set, or all of it was taken back.
     pub(crate) fn is_empty(&self) -> bool {
         self.cookies.is_empty()
+    }
+
+    /// The jar that these bytes were written for.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let cookies: Vec<Kept> = serde_json::from_slice(bytes)?;
+        Ok(Self {
+            cookies,
+            has_changed: false,
+        })
+    }
+
+    /// The jar, to be kept elsewhere.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(&self.cookies)
+    }
+
+    /// Which cookies there are, whatever their values.
+    pub(crate) fn names(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for cookie in &self.cookies {
+            (&cookie.name, &cookie.path).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Takes every `Set-Cookie` of an answer that came from `place`.
@@ -103,11 +131,13 @@ impl Jar {
         let same = |other: &Kept| other.name == kept.name && other.path == kept.path;
         let expired = kept.is_expired(now);
         match self.cookies.iter().position(same) {
+            Some(at) if !expired && self.cookies[at] == kept => return,
             Some(at) if expired => drop(self.cookies.remove(at)),
             Some(at) => self.cookies[at] = kept,
-            None if expired => {}
+            None if expired => return,
             None => self.insert(kept, now),
         }
+        self.has_changed = true;
     }
 
     fn insert(&mut self, kept: Kept, now: i64) {

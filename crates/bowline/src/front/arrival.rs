@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::request::Parts;
 
 use crate::fault::Fault;
-use crate::gateway::Shared;
+use crate::gateway::{Ending, Shared};
 use crate::session::{Caller, InUse, Session};
 use crate::upstream::{Carried, MAX_QUERY, Upstream};
 
@@ -51,16 +51,24 @@ impl Arrival {
 
     /// The session that the request names: its caller's, on the path of its server. Anybody
     /// else's is told exactly like one that never was.
-    pub(super) fn find(&self) -> Result<(SessionId, InUse), Fault> {
+    pub(super) async fn find(&self) -> Result<(SessionId, InUse), Fault> {
         let value = self
             .headers
             .get(mcp::SESSION_ID)
             .ok_or(Fault::SessionRequired)?;
-        let found = SessionId::from_header(value)
-            .and_then(|id| Some((id, self.shared.table.find(&id)?)))
-            .filter(|(_, in_use)| self.may_use(in_use.session()));
-        let (id, in_use) = found.ok_or(Fault::UnknownSession)?;
+        let id = SessionId::from_header(value).ok_or(Fault::UnknownSession)?;
+        let found = self.shared.table.find(&id, &self.upstream).await;
+        let found = found.map_err(|unsure| Fault::unsure(&unsure))?;
+        let in_use = found
+            .filter(|in_use| self.may_use(in_use.session()))
+            .ok_or(Fault::UnknownSession)?;
         let session = in_use.session();
+        let max_age = self.shared.limits.session_max_age;
+        if max_age.is_some_and(|max_age| session.age() >= max_age) {
+            self.shared
+                .end_session(&id, Ending::TooOld, Carried::default());
+            return Err(Fault::UnknownSession);
+        }
         let named = self.headers.get(mcp::PROTOCOL_VERSION);
         match named.map(|version| version.to_str()) {
             None => {}

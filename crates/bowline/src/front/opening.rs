@@ -101,9 +101,19 @@ async fn open(
         return Ok(Opening::Declined(reply));
     };
     let believed = Believed::new(&initialize, offered);
-    let (id, session) = vacancy
-        .fill(|id| Session::new(id, arrival.caller, seal, leg, believed))
-        .map_err(|_| Fault::Random)?;
+    let filled = vacancy.fill(arrival.upstream.name.as_ref(), |id| {
+        Session::new(id, arrival.caller, seal, leg, believed)
+    });
+    let (id, session) = match filled.await {
+        Ok(filled) => filled,
+        Err((unsure, newborn)) => {
+            // Nobody will ever hear of it.
+            if let Some(session) = newborn {
+                leg::discard(&session.leg());
+            }
+            return Err(Fault::unsure(&unsure));
+        }
+    };
     let newborn = Newborn {
         shared: arrival.shared,
         id,

@@ -20,9 +20,9 @@ use super::reply::{self, ReplyBody, StreamBody, refuse};
 use crate::body::{ReadError, read_limited};
 use crate::config::ServerName;
 use crate::fault::Fault;
-use crate::gateway::{Ending, Shared};
+use crate::gateway::Shared;
 use crate::leg::{self, Rescue};
-use crate::session::{Born, LiveStream, Session, Source};
+use crate::session::{Born, LiveStream, News, Session, Source};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         Method::POST => post(arrival, body).await,
         // Boxed, so that every connection's task is not as large as its rarest request.
         Method::GET => Box::pin(get(arrival)).await.map_err(no_id),
-        Method::DELETE => delete(arrival).map_err(no_id),
+        Method::DELETE => Box::pin(delete(arrival)).await.map_err(no_id),
         _ => {
             let allow = "GET, POST, DELETE";
             Err(no_id(Fault::Method { allow }))
@@ -103,7 +103,7 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
 }
 
 async fn exchange(arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
-    let (id, in_use) = arrival.find()?;
+    let (id, in_use) = arrival.find().await?;
     let exchange = Exchange {
         shared: arrival.shared,
         id,
@@ -136,7 +136,7 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
         return Err(Fault::AcceptForGet);
     }
-    let (id, in_use) = arrival.find()?;
+    let (id, in_use) = arrival.find().await?;
     let shared = &arrival.shared;
     if shared.drain.has_begun() {
         return Err(Fault::Stopping);
@@ -176,8 +176,12 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
         (born == Born::Standalone).then(|| Box::new(Rescue::standalone(session, arrival.carried)));
     // The older stream is closed before the newer is asked for, so that the server sees one.
     let stream = Arc::new(LiveStream::new(source, rescue));
+    let is_standalone = born == Born::Standalone;
     if !session.attach(born, Arc::clone(&stream)) {
         return Err(Fault::UnknownSession);
+    }
+    if is_standalone {
+        session.announce(News::Listens);
     }
     let body =
         StreamBody::new(Arc::clone(&stream), in_use, shared.abandoned(), permit).with_heartbeat();
@@ -210,10 +214,13 @@ fn resumed(session: &Session, mark: &HeaderValue) -> Option<Resumed> {
 
 // === DELETE ===
 
-fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
-    let (id, _) = arrival.find()?;
-    let carried = arrival.carried;
-    if !arrival.shared.end_session(&id, Ending::Deleted, carried) {
+async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
+    let (id, in_use) = arrival.find().await?;
+    let ended = arrival
+        .shared
+        .delete_session(&id, in_use.session(), arrival.carried)
+        .await;
+    if !ended.map_err(|unsure| Fault::unsure(&unsure))? {
         return Err(Fault::UnknownSession);
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))

@@ -20,7 +20,7 @@ use super::part::part;
 use super::restore::{self, TRUSTED_FAILURES};
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
-use crate::session::Session;
+use crate::session::{Published, Session, Turn};
 use crate::upstream::{Carried, UpstreamError};
 
 /// What is known of the upstream's session when mending begins.
@@ -153,6 +153,9 @@ fn join(
     Ok((outcome, waiting))
 }
 
+/// How much longer than one attempt a gateway keeps others from opening the same session.
+const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
 async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
     let server = session.upstream.server();
     let total = server.recovery.budget;
@@ -164,6 +167,10 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
     let (mut silences, mut failures) = (0, 0);
     let mut asked_for = None;
     while budget.next_attempt(asked_for.take()).await {
+        let current = session.leg();
+        if current.at.generation != seen.at.generation {
+            return Ok(current);
+        }
         if !leaves {
             let limit = budget.attempt(silences);
             match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
@@ -195,9 +202,32 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
         if server.recovery.on_loss == OnLoss::Tell {
             return Err(NotMended::TellClient);
         }
-        match restore_within(session, seen, &budget, failures).await {
-            Ok(leg) => {
-                let published = publish(session, leg)?;
+        match session
+            .turn(seen, budget.patient_attempt() + LEASE_MARGIN)
+            .await
+        {
+            Ok(Turn::Mine) => {}
+            Ok(Turn::Theirs) => {
+                reason = "another gateway has been opening it again".into();
+                continue;
+            }
+            Ok(Turn::Other(leg)) => return Ok(leg),
+            Ok(Turn::Ended) => return Err(NotMended::TellClient),
+            Err(unsure) => {
+                reason = unsure.to_string().into();
+                continue;
+            }
+        }
+        let restored = restore_within(session, seen, &budget, failures).await;
+        let published = match restored {
+            Ok(leg) => publish(session, leg)
+                .await
+                .map_err(restore::Failed::ForGood),
+            Err(failed) => Err(failed),
+        };
+        session.yield_turn();
+        match published {
+            Ok(published) => {
                 if !is_forgotten && !seen.endpoint.is_unreachable() {
                     part(seen);
                 }
@@ -239,13 +269,18 @@ async fn restore_within(
 
 /// Nothing of the client's is sent on a generation before it is published; and a session that ended
 /// meanwhile stays ended, and its newborn upstream session goes, too.
-fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
+async fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
     let leg = Arc::new(leg);
-    if session.publish(Arc::clone(&leg)) {
-        return Ok(leg);
+    let published = session.publish(&leg).await;
+    if !matches!(published, Ok(Published::Done)) {
+        restore::discard(&leg);
     }
-    restore::discard(&leg);
-    Err(NotMended::TellClient)
+    match published {
+        Ok(Published::Done) => Ok(leg),
+        Ok(Published::Other(theirs)) => Ok(theirs),
+        Ok(Published::Ended) => Err(NotMended::TellClient),
+        Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
+    }
 }
 
 /// One line per flight, one number, and an entry in the session's timeline.

@@ -137,6 +137,16 @@ async fn say_again(session: &Session, leg: &Leg) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Says something of the client's again on a newer generation than the one that it was said on.
+pub(super) async fn say_again_on(leg: &Leg, message: &Message) {
+    let Some(span) = message.id_span() else {
+        return;
+    };
+    if say(leg, message.splice(span, RESTORE_ID)).await.is_err() {
+        tracing::debug!("what the client set was not set on the newer generation");
+    }
+}
+
 fn request(method: &str, name: &str, value: &str) -> Bytes {
     let params = format!(r#"{{"{name}":{value}}}"#);
     format!(r#"{{"jsonrpc":"2.0","id":{RESTORE_ID},"method":"{method}","params":{params}}}"#).into()
@@ -179,17 +189,22 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Ends an upstream session that nobody needs, as a courtesy.
-pub(super) fn discard(leg: &Arc<Leg>) {
+/// Ends an upstream session that nobody needs, as a courtesy that nobody waits for.
+pub(crate) fn discard(leg: &Arc<Leg>) {
     let leg = Arc::clone(leg);
+    let tracker = leg.upstream.tracker().clone();
+    tracker.spawn(async move { end(&leg, &Carried::default()).await });
+}
+
+/// Ends the upstream's session of a leg, if there is one.
+pub(crate) async fn end(leg: &Leg, carried: &Carried) {
     if !leg.has_upstream_session() {
         return;
     }
-    let tracker = leg.upstream.tracker().clone();
-    tracker.spawn(tokio::time::timeout(DISCARD_TIMEOUT, async move {
-        leg.upstream
-            .delete(leg.link(&Carried::default()))
-            .await
-            .is_ok()
-    }));
+    let deleting = leg.upstream.delete(leg.link(carried));
+    match tokio::time::timeout(DISCARD_TIMEOUT, deleting).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),
+        Err(_) => tracing::debug!("upstream session not deleted in time"),
+    }
 }

@@ -14,11 +14,11 @@ use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
-use super::restore::retry_after;
+use super::restore::{retry_after, say_again_on};
 use super::rewrite::Rewrite;
 use super::{Leg, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
-use crate::session::{Born, Call, Session};
+use crate::session::{Born, Call, News, Session};
 use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
@@ -121,7 +121,12 @@ async fn send_until_answered(
                     // badly: only asking can tell.
                     mend_behind(session, &leg, Cause::Unproven);
                 }
-                session.believed.note(&message);
+                if let Some(newer) = session.remember(&message).await
+                    && newer.at != leg.at
+                {
+                    // Another gateway has opened the session again: what was set is set there, too.
+                    Box::pin(say_again_on(&newer, &message)).await;
+                }
                 let rescue =
                     || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
                 return finish(session, &leg, &asked, answered, overtime, rescue).await;
@@ -323,6 +328,7 @@ pub(crate) async fn notify(
     if let Some(span) = message.cancelled_request() {
         let id = message.text(span);
         session.calls.cancel(id);
+        session.announce(|session| News::Cancelled(session, id.into()));
         if let Some(sent_as) = session.calls.sent_as(id) {
             body = message.splice(span, &sent_as);
         }
@@ -330,7 +336,7 @@ pub(crate) async fn notify(
     let leg = session.leg();
     let error = match tell(&leg, body.clone(), carried, sent.clone()).await {
         Ok(reply) => {
-            session.believed.note(message);
+            session.remember(message).await;
             return Ok(reply);
         }
         Err(error) => error,
@@ -343,7 +349,7 @@ pub(crate) async fn notify(
     };
     match message.method() {
         Some("notifications/initialized") => {
-            session.believed.note(message);
+            session.remember(message).await;
             let mended = Box::pin(mend(&session, &leg, cause)).await?;
             if mended.at == leg.at && ran == Ran::No {
                 return tell(&mended, body, carried, sent).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use bowline_wire::message::Message;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The most subscriptions of one session that are restored.
 const MAX_SUBSCRIPTIONS: usize = 1000;
@@ -35,7 +35,7 @@ pub(crate) struct Said {
 }
 
 /// The capabilities of a server, as far as a client may rely on them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offered(u16);
 
 /// Lists whose changes are announced, with the bit that stands for each.
@@ -53,6 +53,26 @@ impl Believed {
             said: Mutex::default(),
             changed: AtomicU8::new(0),
         }
+    }
+
+    /// Makes this what the client has said.
+    pub(super) fn set(&self, initialized: bool, said: Said) {
+        self.initialized.store(initialized, Ordering::Release);
+        let is_something = said.level.is_some() || !said.subscriptions.is_empty();
+        *self.said.lock() = is_something.then(|| Box::new(said));
+    }
+
+    /// Whether a message says something that [`Believed::note`] remembers.
+    pub(crate) fn is_memorable(message: &Message) -> bool {
+        matches!(
+            message.method(),
+            Some(
+                "notifications/initialized"
+                    | "logging/setLevel"
+                    | "resources/subscribe"
+                    | "resources/unsubscribe"
+            )
+        )
     }
 
     /// Notes what a message that the server took means for later.

@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
+use bowline_wire::message::Message;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use super::keeper::{Kept, Published, Turn, Unsure};
+use super::news::News;
 use super::timeline::Timeline;
 use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::config::CallerName;
@@ -37,6 +40,8 @@ pub(crate) struct Session {
     /// Requests and streams that are under way.
     uses: AtomicU32,
     streams: Mutex<Streams>,
+    /// How it is kept beyond this process, if it is.
+    pub(super) kept: Option<Box<Kept>>,
 }
 
 /// The leg that is used now.
@@ -104,6 +109,15 @@ impl Session {
             last_used: AtomicU64::new(0),
             uses: AtomicU32::new(0),
             streams: Mutex::default(),
+            kept: None,
+        }
+    }
+
+    /// The same, kept beyond this process.
+    pub(super) fn kept_by(self, kept: Box<Kept>) -> Self {
+        Self {
+            kept: Some(kept),
+            ..self
         }
     }
 
@@ -118,11 +132,89 @@ impl Session {
         Arc::clone(&self.leg.read().leg)
     }
 
-    /// Goes on with a new generation of the leg. `false`: the session has ended.
-    pub(crate) fn publish(&self, leg: Arc<Leg>) -> bool {
+    /// Makes a new generation of the leg the session's, here and, where others share it, for all
+    /// gateways. Nothing of the client's is sent on it before.
+    pub(crate) async fn publish(self: &Arc<Self>, leg: &Arc<Leg>) -> Result<Published, Unsure> {
+        if let Some(kept) = &self.kept {
+            match kept.publish(self, leg).await? {
+                Published::Done => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(match self.go_on_with(Arc::clone(leg)) {
+            true => Published::Done,
+            false => Published::Ended,
+        })
+    }
+
+    /// Whether this gateway is the one to open the next generation after `seen`. It is for as long
+    /// as `limit`, or until [`Session::yield_turn`].
+    pub(crate) async fn turn(
+        self: &Arc<Self>,
+        seen: &Leg,
+        limit: Duration,
+    ) -> Result<Turn, Unsure> {
+        match &self.kept {
+            None => Ok(Turn::Mine),
+            Some(kept) => kept.turn(self, seen, limit).await,
+        }
+    }
+
+    /// Lets another gateway open the next generation.
+    pub(crate) fn yield_turn(&self) {
+        if let Some(kept) = &self.kept {
+            kept.release();
+        }
+    }
+
+    /// Remembers what the client said and the server took. What other gateways should restore is
+    /// written down for them; the leg that the session has then may be a newer one.
+    pub(crate) async fn remember(self: &Arc<Self>, message: &Message) -> Option<Arc<Leg>> {
+        self.believed.note(message);
+        let kept = self.kept.as_ref()?;
+        if !Believed::is_memorable(message) {
+            return None;
+        }
+        match Box::pin(kept.save(self, || self.believed.note(message))).await {
+            Ok(leg) => Some(leg),
+            Err(error) => {
+                // The server took it; only a recovery elsewhere would not know.
+                tracing::warn!(session = %self.hash, %error, "what the client said is not in the store");
+                None
+            }
+        }
+    }
+
+    /// Ends it in the store, where it is kept in one. `None`: it had ended before. Otherwise the
+    /// leg on which it is to be ended upstream, by this caller and no other.
+    pub(crate) async fn end_for_all(self: &Arc<Self>) -> Result<Option<Arc<Leg>>, Unsure> {
+        match &self.kept {
+            None => Ok(Some(self.leg())),
+            Some(kept) => kept.end(self).await,
+        }
+    }
+
+    /// Whether it is kept beyond this process.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Tells other gateways something of this session.
+    pub(crate) fn announce(&self, news: impl FnOnce(SessionId) -> News) {
+        if let Some(kept) = &self.kept {
+            kept.keeper.announce(news(kept.id));
+        }
+    }
+
+    /// Goes on with a new generation of the leg, unless there is one already. `false`: the session
+    /// has ended.
+    pub(super) fn go_on_with(&self, leg: Arc<Leg>) -> bool {
         let mut current = self.leg.write();
         if current.ended {
             return false;
+        }
+        if current.leg.at.generation >= leg.at.generation {
+            return true;
         }
         current.leg = leg;
         drop(current);
@@ -168,12 +260,18 @@ impl Session {
 
     /// How long it has been open.
     pub(crate) fn age(&self) -> Duration {
-        self.opened.elapsed()
+        let before = self.kept.as_ref().map(|kept| kept.before);
+        self.opened.elapsed() + before.unwrap_or_default()
     }
 
     /// How many streams of it are live.
     pub(crate) fn live_streams(&self) -> usize {
         self.streams.lock().live.len()
+    }
+
+    /// Whether nothing of it is under way, so that the store's copy is all there is to it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.uses.load(Ordering::Acquire) == 0 && self.live_streams() == 0
     }
 
     /// How long nothing was under way.
@@ -263,6 +361,9 @@ impl Drop for InUse {
     fn drop(&mut self) {
         let since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last_used.store(since, Ordering::Relaxed);
+        if let Some(kept) = &self.0.kept {
+            kept.after_use(&self.0);
+        }
         // After the time was noted: whoever sees no use sees when it ended.
         self.0.uses.fetch_sub(1, Ordering::Release);
     }

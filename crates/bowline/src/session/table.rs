@@ -1,7 +1,8 @@
-//! All sessions of this gateway: open, find, end, expire.
+//! The sessions at hand: open, find, end, expire.
 //!
-//! Kept in memory. Ending takes the entry out first, so nothing that is still under way for the
-//! session can bring it back: there is no write that creates an entry but [`Vacancy::fill`], and
+//! Without a store this is all there is. With one it is a near cache of it ([`Keeper`]): what is not
+//! at hand is looked for there, and what nobody uses gives way when there is no more room. Ending
+//! takes the entry out first, so nothing that is still under way for the session can bring it back:
 //! ids are never used twice.
 
 use std::collections::HashMap;
@@ -13,10 +14,17 @@ use aws_lc_rs::rand;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 
-use super::{InUse, Session};
+use super::keeper::{Keeper, Kept, Unsure};
+use super::news::News;
+use super::{Born, InUse, Session};
+use crate::store::sealed::NoRandomness;
+use crate::upstream::Upstream;
 
 /// Enough that two cores rarely meet at one lock.
 const SHARDS: usize = 16;
+
+/// How much of a full shard gives way at once.
+const GIVES_WAY: usize = 8;
 
 /// The sessions of one gateway.
 #[derive(Debug)]
@@ -24,6 +32,9 @@ pub(crate) struct Table {
     shards: [Mutex<HashMap<SessionId, Arc<Session>>>; SHARDS],
     taken: AtomicUsize,
     limit: usize,
+    keeper: Option<Arc<Keeper>>,
+    /// How many sessions that are in the store are kept at hand as well.
+    cache: usize,
 }
 
 /// A place for one more session, held while its leg opens.
@@ -35,12 +46,29 @@ pub(crate) struct Vacancy {
 // === impl Table ===
 
 impl Table {
+    /// A table of at most `limit` sessions.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             taken: AtomicUsize::new(0),
             limit,
+            keeper: None,
+            cache: limit,
         }
+    }
+
+    /// The same over a store, with `cache` sessions at hand.
+    pub(crate) fn over(self, keeper: Arc<Keeper>, cache: usize) -> Self {
+        Self {
+            keeper: Some(keeper),
+            cache,
+            ..self
+        }
+    }
+
+    /// Where sessions are kept besides.
+    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
     }
 
     /// Takes a place, if there is one.
@@ -54,12 +82,86 @@ impl Table {
         })
     }
 
-    /// The session with this id, in use from now on: expiry cannot come between.
-    pub(crate) fn find(&self, id: &SessionId) -> Option<InUse> {
+    /// The session of this server with this id, in use from now on: expiry cannot come between.
+    pub(crate) async fn find(
+        &self,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Option<InUse>, Unsure> {
+        let at_hand = self.at_hand(id);
+        match (&self.keeper, at_hand) {
+            (None, found) => Ok(found),
+            (Some(_), Some(in_use)) if in_use.session().is_fresh() => Ok(Some(in_use)),
+            (Some(keeper), at_hand) => Box::pin(self.look_up(keeper, id, upstream, at_hand)).await,
+        }
+    }
+
+    fn at_hand(&self, id: &SessionId) -> Option<InUse> {
         self.shard(id).lock().get(id).map(Session::begin_use)
     }
 
-    /// Ends a session: from now on its id is unknown and its streams are over.
+    async fn look_up(
+        &self,
+        keeper: &Arc<Keeper>,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+        at_hand: Option<InUse>,
+    ) -> Result<Option<InUse>, Unsure> {
+        if let Some(in_use) = at_hand {
+            let is_there = in_use.session().refresh().await?;
+            if !is_there {
+                self.end(id);
+            }
+            return Ok(is_there.then_some(in_use));
+        }
+        let loaded = keeper.load(id, upstream).await?;
+        Ok(loaded.and_then(|session| self.insert(id, Arc::new(session))))
+    }
+
+    /// Puts a session that was found in the store at hand, unless somebody was faster.
+    fn insert(&self, id: &SessionId, session: Arc<Session>) -> Option<InUse> {
+        let mut shard = self.shard(id).lock();
+        if let Some(known) = shard.get(id) {
+            return Some(known.begin_use());
+        }
+        // It may have ended while it was read.
+        if self
+            .keeper
+            .as_ref()
+            .is_some_and(|keeper| keeper.has_ended(id))
+        {
+            return None;
+        }
+        let in_use = session.begin_use();
+        shard.insert(*id, session);
+        self.taken.fetch_add(1, Ordering::AcqRel);
+        let room = self.cache.div_ceil(SHARDS);
+        if shard.len() > room {
+            self.make_room(&mut shard, room);
+        }
+        Some(in_use)
+    }
+
+    /// Lets the sessions go that were used least lately; the store has them.
+    fn make_room(&self, shard: &mut HashMap<SessionId, Arc<Session>>, room: usize) {
+        let mut idle: Vec<(Duration, SessionId)> = shard
+            .iter()
+            .filter(|(_, session)| session.is_at_rest())
+            .map(|(id, session)| (session.idle_for(), *id))
+            .collect();
+        let too_many = shard.len().saturating_sub(room - room / GIVES_WAY);
+        let going = too_many.min(idle.len());
+        if going == 0 {
+            return;
+        }
+        idle.select_nth_unstable_by(going - 1, |one, other| other.0.cmp(&one.0));
+        for (_, id) in &idle[..going] {
+            shard.remove(id);
+        }
+        self.taken.fetch_sub(going, Ordering::AcqRel);
+    }
+
+    /// Ends a session: from now on its id is unknown here and its streams are over.
     ///
     /// Returns the session to the one caller that ended it.
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
@@ -69,7 +171,7 @@ impl Table {
         Some(session)
     }
 
-    /// Every session.
+    /// Every session at hand.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let shards = self.shards.iter();
         shards
@@ -94,6 +196,36 @@ impl Table {
         expired
     }
 
+    /// Takes in what another gateway announced.
+    pub(crate) async fn hear(&self, keeper: &Keeper, news: News) {
+        match news {
+            News::Ended(id) => {
+                keeper.remember_end(&id);
+                self.end(&id);
+            }
+            News::Changed(id) => {
+                let Some(in_use) = self.at_hand(&id) else {
+                    return;
+                };
+                match in_use.session().refresh().await {
+                    Ok(true) => {}
+                    Ok(false) => drop(self.end(&id)),
+                    Err(error) => tracing::debug!(%error, "another gateway's change was not read"),
+                }
+            }
+            News::Listens(id) => {
+                if let Some(in_use) = self.at_hand(&id) {
+                    in_use.session().end_stream(&Born::Standalone);
+                }
+            }
+            News::Cancelled(id, request) => {
+                if let Some(in_use) = self.at_hand(&id) {
+                    in_use.session().calls.cancel(&request);
+                }
+            }
+        }
+    }
+
     fn shard(&self, id: &SessionId) -> &Mutex<HashMap<SessionId, Arc<Session>>> {
         // Ids are random, so any of their bytes spreads them evenly.
         &self.shards[usize::from(id.as_bytes()[0]) % SHARDS]
@@ -103,21 +235,36 @@ impl Table {
 // === impl Vacancy ===
 
 impl Vacancy {
-    /// Opens a session under a new id.
-    pub(crate) fn fill(
+    /// Opens a session under a new id. Where sessions are kept in a store it is written there
+    /// before anybody can hear of it; if that fails the session comes back.
+    pub(crate) async fn fill(
         self,
+        server: &str,
         session: impl FnOnce(&SessionId) -> Session,
-    ) -> Result<(SessionId, Arc<Session>), aws_lc_rs::error::Unspecified> {
+    ) -> Result<(SessionId, Arc<Session>), (Unsure, Option<Arc<Session>>)> {
         let mut random = [0; SessionId::BYTES];
-        rand::fill(&mut random)?;
+        rand::fill(&mut random).map_err(|_| (NoRandomness.into(), None))?;
         let id = SessionId::from_random(random);
-        let session = Arc::new(session(&id));
-        self.table
-            .shard(&id)
-            .lock()
-            .insert(id, Arc::clone(&session));
+        let session = session(&id);
+        let session = match &self.table.keeper {
+            None => Arc::new(session),
+            Some(keeper) => {
+                let session = Arc::new(session.kept_by(keeper.keep(id, server)));
+                Box::pin(session.create())
+                    .await
+                    .map_err(|unsure| (unsure, Some(Arc::clone(&session))))?;
+                session
+            }
+        };
+        let mut shard = self.table.shard(&id).lock();
+        shard.insert(id, Arc::clone(&session));
         // The place now belongs to the entry.
         self.table.taken.fetch_add(1, Ordering::AcqRel);
+        let room = self.table.cache.div_ceil(SHARDS);
+        if self.table.keeper.is_some() && shard.len() > room {
+            self.table.make_room(&mut shard, room);
+        }
+        drop(shard);
         Ok((id, session))
     }
 }
@@ -125,5 +272,29 @@ impl Vacancy {
 impl Drop for Vacancy {
     fn drop(&mut self) {
         self.table.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Whether what is at hand may be believed without asking the store.
+    fn is_fresh(&self) -> bool {
+        self.kept.as_deref().is_none_or(Kept::is_fresh)
+    }
+
+    /// Makes what is at hand what is in the store. `false`: the session has ended.
+    async fn refresh(self: &Arc<Self>) -> Result<bool, Unsure> {
+        match &self.kept {
+            None => Ok(true),
+            Some(kept) => kept.refresh(self).await,
+        }
+    }
+
+    async fn create(&self) -> Result<(), Unsure> {
+        match &self.kept {
+            None => Ok(()),
+            Some(kept) => kept.create(self).await,
+        }
     }
 }

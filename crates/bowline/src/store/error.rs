@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What is wrong with a store. None of these means that something is absent.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
+pub enum StoreError {
     /// There is no connection, or the disk fails.
     #[error("the store cannot be reached")]
     Unreachable(#[source] Box<dyn Error + Send + Sync>),

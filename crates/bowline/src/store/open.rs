@@ -11,7 +11,7 @@ use crate::config::{self, Password, RedisStore, StoreKind};
 /// Why there is no store. A Redis that is not there yet is no reason: it is told by
 /// [`Store::ping`].
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenStoreError {
+pub enum OpenStoreError {
     /// Whoever can read a shared store could read every session.
     #[error("sessions in Redis are sealed, and there is no key to seal them with")]
     NoSealKeys,

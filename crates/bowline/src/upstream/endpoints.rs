@@ -145,6 +145,13 @@ impl Endpoints {
         Arc::clone(&self.list.read())
     }
 
+    /// The one with this id, whether or not it takes new sessions.
+    pub(crate) fn by_id(&self, id: &str) -> Option<Pin> {
+        let all = self.list.read();
+        let found = all.iter().find(|endpoint| *endpoint.id == *id);
+        found.map(Endpoint::pin)
+    }
+
     /// Picks the one with fewer sessions of two random ones that are well.
     ///
     /// Two choices spread nearly as evenly as looking at all of them, and several gateways that do

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::endpoints::Endpoint;
 use super::health::{Ailment, Health, jittered};
 use super::{Pin, Upstream, UpstreamError};
-use crate::config::Way;
+use crate::config::{Server, Way};
 use crate::egress::{Head, Origin, Pool};
 
 /// How often an upstream is asked whether anything is due.
@@ -59,6 +59,11 @@ impl Tending {
     }
 }
 
+/// Whether endpoints follow from names, which may move.
+fn has_names(server: &Server) -> bool {
+    matches!(&server.way, Way::Endpoints(urls) if urls.iter().any(|url| Origin::of(url).is_named()))
+}
+
 /// Where one endpoint is to be.
 type Site = (Uri, Origin);
 
@@ -71,8 +76,7 @@ impl Upstream {
             endpoint.pool.drop_stale();
         }
         let due = self.tending.is_due(server.health.every);
-        let named = matches!(&server.way, Way::Endpoints(urls) if urls.iter().any(|url| Origin::of(url).is_named()));
-        if due && named && !self.tending.resolving.swap(true, Ordering::AcqRel) {
+        if due && has_names(&server) && !self.tending.resolving.swap(true, Ordering::AcqRel) {
             let upstream = Arc::clone(self);
             self.tracker.spawn(async move {
                 upstream.resolve().await;
@@ -114,6 +118,18 @@ impl Upstream {
             }),
             Err(_) => Err(UpstreamError::Unavailable(Ailment::nowhere())),
         }
+    }
+
+    /// The endpoint with this id, if another look at the names finds it.
+    pub(crate) async fn look_for(&self, id: &str) -> Option<Pin> {
+        let server = self.server();
+        if !has_names(&server) {
+            return None;
+        }
+        tokio::time::timeout(server.connect_timeout, self.resolve())
+            .await
+            .ok()?;
+        self.endpoints.by_id(id)
     }
 
     /// A connection to an endpoint failed: its name may have moved.

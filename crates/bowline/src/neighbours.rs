@@ -1,0 +1,142 @@
+//! The other gateways on the same store: hearing what they announce, and noticing one that has
+//! other keys or other servers before its sessions are met.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::{digest, rand};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::gateway::Shared;
+use crate::session::{Keeper, News};
+use crate::store::sealed::NoRandomness;
+use crate::store::{Heard, Presence, StoreError};
+
+/// How often a gateway says that it is there, and for how long that holds.
+const EVERY: Duration = Duration::from_secs(3);
+const HOLDS: Duration = Duration::from_secs(12);
+
+/// How often a store that does not answer is asked.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// The other gateways, as they were last seen.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours(Mutex<BTreeMap<String, Vec<&'static str>>>);
+
+/// A random name for this gateway.
+pub(crate) fn name() -> Result<Box<str>, NoRandomness> {
+    let mut random = [0; 8];
+    rand::fill(&mut random).map_err(|_| NoRandomness)?;
+    Ok(hex(&random).into())
+}
+
+/// Listens and looks around for as long as the gateway runs.
+pub(crate) fn watch(shared: &Arc<Shared>) {
+    let Some(keeper) = shared.table.keeper() else {
+        return;
+    };
+    if keeper.is_shared() {
+        let hearing = hear(Arc::clone(shared), Arc::clone(keeper));
+        shared.tracker.spawn(shared.drain.until_closed(hearing));
+    }
+    let looking = look_around(Arc::clone(shared), Arc::clone(keeper));
+    shared.tracker.spawn(shared.drain.until_closed(looking));
+}
+
+async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
+    let mut listener = keeper.store.listen();
+    loop {
+        match listener.next().await {
+            // Anything may have been missed.
+            Heard::Broken | Heard::Whole => keeper.doubt_all(),
+            Heard::Announcement(announced) => {
+                if let Some(news) = News::heard(&keeper, &announced.body) {
+                    shared.table.hear(&keeper, news).await;
+                }
+            }
+        }
+    }
+}
+
+async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
+    loop {
+        let me = Presence {
+            id: keeper.me.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seal_key: keeper.seal_key(),
+            servers: fingerprint(&shared),
+        };
+        let looked = async {
+            keeper.ping().await?;
+            keeper.store.appear(&me, HOLDS).await?;
+            keeper.store.gateways().await
+        };
+        let looked: Result<Vec<Presence>, StoreError> = looked.await;
+        let pause = match looked {
+            Ok(found) => {
+                shared.neighbours.see(&me, found);
+                EVERY
+            }
+            Err(_) => ASK_EVERY,
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// What must be the same on all gateways: which servers there are, and where.
+fn fingerprint(shared: &Shared) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for (name, upstream) in shared.routes.all().iter() {
+        context.update(name.as_ref().as_bytes());
+        for url in upstream.server().way.urls() {
+            context.update(b"\n");
+            context.update(url.to_string().as_bytes());
+        }
+        context.update(b"\n\n");
+    }
+    hex(&context.finish().as_ref()[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// === impl Neighbours ===
+
+impl Neighbours {
+    fn see(&self, me: &Presence, found: Vec<Presence>) {
+        let others = found.into_iter().filter(|other| other.id != me.id);
+        let seen: BTreeMap<_, _> = others
+            .map(|other| {
+                let differ = [
+                    ("seal keys", other.seal_key != me.seal_key),
+                    ("servers", other.servers != me.servers),
+                ];
+                let differ = differ.into_iter().filter(|(_, differs)| *differs);
+                (other.id, differ.map(|(what, _)| what).collect::<Vec<_>>())
+            })
+            .collect();
+        let mut known = self.0.lock();
+        for (gateway, differ) in &seen {
+            if !differ.is_empty() && known.get(gateway) != Some(differ) {
+                tracing::warn!(
+                    gateway,
+                    "another gateway on this store has other {}: sessions of one fail on the other",
+                    differ.join(" and ")
+                );
+            }
+        }
+        *known = seen;
+    }
+
+    /// What an operator should know.
+    pub(crate) fn told(&self) -> Value {
+        let known = self.0.lock();
+        let told = known
+            .iter()
+            .map(|(gateway, differ)| json!({"gateway": gateway, "differs_in": differ}));
+        told.collect()
+    }
+}

@@ -1,0 +1,602 @@
+//! Keeping sessions beyond this process's memory: written before a client hears of them, and read
+//! where a client comes to a gateway that does not know its session.
+//!
+//! What lies in memory is a near cache of what lies in the store. In a store that gateways share it
+//! is believed for [`FRESH`]; then its version is looked at again, or sooner if another gateway
+//! announces a change ([`News`](super::news)). While the store cannot be reached it is believed for
+//! the configured grace, and nothing else is known: "I can't know" is not "no".
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bowline_wire::id::SessionId;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::Session;
+use super::news::News;
+use super::written::{BadRecord, Written};
+use crate::clock;
+use crate::egress::Jar;
+use crate::leg::{Leg, Life};
+use crate::store::sealed::{NoRandomness, OpenError, SealKeys};
+use crate::store::{Key, Live, Loaded, Part, Store, StoreError, Updated, Version};
+use crate::upstream::{Upstream, UpstreamError};
+
+/// How long an entry of a shared store is believed.
+const FRESH: Duration = Duration::from_secs(2);
+/// A session's time in the store is begun anew after this part of it, so it has a little more.
+const TOUCHES: u32 = 10;
+/// How long an end is remembered: longer than anything that was under way could still write.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// How many ended sessions this gateway remembers by itself, should somebody put one back.
+const ENDED: usize = 10_000;
+/// How often a jar is written, unless a cookie comes or goes.
+const JAR_EVERY: Duration = Duration::from_secs(1);
+/// How often a write is tried that meets another gateway's.
+const MAX_CONFLICTS: usize = 16;
+
+/// The store of a gateway's sessions, and what it takes to use it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) store: Store,
+    pub(super) keys: SealKeys,
+    /// This gateway's name among those that share the store; random.
+    pub(crate) me: Box<str>,
+    /// How long a session that nobody uses is kept.
+    ttl: Duration,
+    grace: Duration,
+    started: Instant,
+    /// Whatever was last looked at before this is doubted; milliseconds after `started`.
+    doubted: AtomicU64,
+    reachable: AtomicBool,
+    ended: Mutex<Ended>,
+    tracker: TaskTracker,
+}
+
+/// How one session is kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) id: SessionId,
+    key: Key,
+    /// When it was opened, in seconds since 1970.
+    pub(super) opened: i64,
+    /// How old it was when this gateway got it.
+    pub(super) before: Duration,
+    place: Mutex<Place>,
+    /// When it was last seen in the store, and when its time there last began; milliseconds after
+    /// the keeper started.
+    seen: AtomicU64,
+    touched: AtomicU64,
+}
+
+/// Where a session is in the store, as far as this gateway knows.
+#[derive(Debug)]
+struct Place {
+    version: Version,
+    jar_since: Version,
+    jar_names: u64,
+    jar_written: Instant,
+}
+
+/// Sessions that have ended, the latest ones.
+#[derive(Debug, Default)]
+struct Ended {
+    ids: HashSet<SessionId>,
+    order: VecDeque<SessionId>,
+}
+
+/// Why nothing can be said of a session.
+#[derive(Debug, Error)]
+pub(crate) enum Unsure {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a session's record is {0}")]
+    Sealed(#[from] OpenError),
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    #[error("too many gateways write to one session at once")]
+    Contended,
+    /// Where the session lives is not known here.
+    #[error("its server cannot be used: {0}")]
+    Nowhere(UpstreamError),
+}
+
+/// What became of publishing a generation.
+#[derive(Debug)]
+pub(crate) enum Published {
+    /// It is the session's generation.
+    Done,
+    /// Another gateway was first.
+    Other(Arc<Leg>),
+    /// The session has ended.
+    Ended,
+}
+
+/// Whether this gateway may open the next generation.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Mine,
+    /// Another gateway is about to.
+    Theirs,
+    /// Another gateway has.
+    Other(Arc<Leg>),
+    Ended,
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    pub(crate) fn new(
+        (store, keys): (Store, SealKeys),
+        me: Box<str>,
+        (idle, grace): (Duration, Duration),
+        tracker: TaskTracker,
+    ) -> Self {
+        Self {
+            store,
+            keys,
+            me,
+            ttl: idle + idle / TOUCHES,
+            grace,
+            started: Instant::now(),
+            doubted: AtomicU64::new(0),
+            reachable: AtomicBool::new(true),
+            ended: Mutex::default(),
+            tracker,
+        }
+    }
+
+    /// Whether other gateways may use the same store.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.store, Store::Redis(_))
+    }
+
+    /// How the key that seals is called among gateways.
+    pub(crate) fn seal_key(&self) -> String {
+        self.keys.id()
+    }
+
+    /// Whether the store answered when it was last asked.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.reachable.load(Ordering::Relaxed)
+    }
+
+    /// Notes how the store took something.
+    pub(super) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        let reached = match &result {
+            Ok(_) => true,
+            Err(StoreError::Unreachable(_) | StoreError::Timeout(_) | StoreError::Refused(_)) => {
+                false
+            }
+            Err(_) => return result,
+        };
+        if self.reachable.swap(reached, Ordering::Relaxed) != reached {
+            match &result {
+                Ok(_) => tracing::info!("the store is back"),
+                Err(error) => tracing::warn!(%error, "the store does not answer"),
+            }
+        }
+        result
+    }
+
+    /// Asks the store whether it is there.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        self.note(self.store.ping().await)
+    }
+
+    /// From now on everything at hand is looked at again before it is believed.
+    pub(crate) fn doubt_all(&self) {
+        self.doubted.store(self.now() + 1, Ordering::Relaxed);
+    }
+
+    /// How a new session is kept; nothing is written yet.
+    pub(super) fn keep(self: &Arc<Self>, id: SessionId, server: &str) -> Box<Kept> {
+        let now = self.now();
+        Box::new(Kept {
+            keeper: Arc::clone(self),
+            id,
+            key: Key::of(server, &id),
+            opened: clock::unix_seconds(),
+            before: Duration::ZERO,
+            place: Mutex::new(Place {
+                version: Version::FIRST,
+                jar_since: Version::FIRST,
+                jar_names: 0,
+                jar_written: Instant::now(),
+            }),
+            seen: now.into(),
+            touched: now.into(),
+        })
+    }
+
+    /// A session that this gateway does not have, if there is one. `None`: there is none.
+    pub(super) async fn load(
+        self: &Arc<Self>,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Option<Session>, Unsure> {
+        if self.has_ended(id) {
+            return Ok(None);
+        }
+        let mut kept = self.keep(*id, upstream.name.as_ref());
+        let live = match self.note(self.store.load(&kept.key).await)? {
+            Loaded::Live(live) => live,
+            Loaded::Absent | Loaded::Ended => return Ok(None),
+        };
+        let written = kept.open(&live)?;
+        kept.opened = written.opened;
+        let before = clock::unix_seconds().saturating_sub(written.opened);
+        kept.before = Duration::from_secs(u64::try_from(before).unwrap_or(0));
+        kept.note_place(&live);
+        // Its time may be nearly over: the first use begins it anew.
+        kept.touched = 0.into();
+        let leg = kept.leg(upstream, &written, &live).await?;
+        let session = Session::new(
+            id,
+            written.caller()?,
+            written.seal(),
+            leg,
+            written.believed(),
+        );
+        Ok(Some(session.kept_by(kept)))
+    }
+
+    /// Remembers that a session has ended.
+    pub(super) fn remember_end(&self, id: &SessionId) {
+        let mut ended = self.ended.lock();
+        if ended.ids.insert(*id) {
+            ended.order.push_back(*id);
+            if ended.order.len() > ENDED
+                && let Some(oldest) = ended.order.pop_front()
+            {
+                ended.ids.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether this gateway remembers that a session has ended.
+    pub(super) fn has_ended(&self, id: &SessionId) -> bool {
+        self.ended.lock().ids.contains(id)
+    }
+
+    /// Tells the other gateways, without waiting for it.
+    pub(crate) fn announce(self: &Arc<Self>, news: News) {
+        if !self.is_shared() {
+            return;
+        }
+        let keeper = Arc::clone(self);
+        self.tracker.spawn(async move {
+            if let Some(announcement) = news.sealed(&keeper)
+                && let Err(error) = keeper.store.announce(&announcement).await
+            {
+                tracing::debug!(%error, "other gateways were not told");
+            }
+        });
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Whether what is at hand may be believed without asking.
+    pub(super) fn is_fresh(&self) -> bool {
+        if !self.keeper.is_shared() {
+            return true;
+        }
+        let seen = self.seen.load(Ordering::Relaxed);
+        let fresh_until = seen + FRESH.as_millis() as u64;
+        seen >= self.keeper.doubted.load(Ordering::Relaxed) && self.keeper.now() < fresh_until
+    }
+
+    /// Whether what is at hand may be believed although the store cannot be asked.
+    fn is_within_grace(&self) -> bool {
+        let grace = u64::try_from(self.keeper.grace.as_millis()).unwrap_or(u64::MAX);
+        self.keeper.now() < self.seen.load(Ordering::Relaxed).saturating_add(grace)
+    }
+
+    fn was_seen(&self) {
+        self.seen.store(self.keeper.now(), Ordering::Relaxed);
+    }
+
+    /// Makes what is at hand what is in the store. `false`: the session has ended.
+    pub(super) async fn refresh(&self, session: &Arc<Session>) -> Result<bool, Unsure> {
+        match self.keeper.note(self.keeper.store.load(&self.key).await) {
+            Ok(Loaded::Live(live)) => {
+                self.adopt(session, &live).await?;
+                Ok(true)
+            }
+            Ok(Loaded::Absent | Loaded::Ended) => Ok(false),
+            Err(_) if self.is_within_grace() => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes over what another gateway has written, unless it is older than what is known.
+    async fn adopt(&self, session: &Arc<Session>, live: &Live) -> Result<(), Unsure> {
+        let known = self.place.lock().version;
+        if live.version > known {
+            let written = self.open(live)?;
+            written.said_to(&session.believed);
+            if written.generation > session.leg().at.generation {
+                let leg = self.leg(&session.upstream, &written, live).await?;
+                session.go_on_with(Arc::new(leg));
+            }
+            self.note_place(live);
+        }
+        if live.version >= known {
+            self.was_seen();
+        }
+        Ok(())
+    }
+
+    /// The leg that a record speaks of. Where its endpoint is unknown here, even after another look
+    /// at the names, the upstream's session counts as lost.
+    async fn leg(
+        &self,
+        upstream: &Arc<Upstream>,
+        written: &Written,
+        live: &Live,
+    ) -> Result<Leg, Unsure> {
+        let found = match upstream.endpoints.by_id(written.endpoint()) {
+            Some(endpoint) => Some(endpoint),
+            None => upstream.look_for(written.endpoint()).await,
+        };
+        let is_lost = found.is_none();
+        let endpoint = match found {
+            Some(endpoint) => endpoint,
+            None => upstream.pick().await.map_err(Unsure::Nowhere)?,
+        };
+        let jar = match live.jar.is_empty() {
+            true => Jar::default(),
+            false => self.open_jar(live)?,
+        };
+        let life = Life {
+            at: written.at(),
+            session_id: written.upstream_session()?,
+            version: written.version()?,
+        };
+        Ok(Leg::revived(
+            Arc::clone(upstream),
+            endpoint,
+            life,
+            jar,
+            is_lost,
+        ))
+    }
+
+    fn open(&self, live: &Live) -> Result<Written, Unsure> {
+        let place = self.key.bound(Part::Record, live.version);
+        Ok(Written::parse(
+            &self.keeper.keys.open(&place, &live.record)?,
+        )?)
+    }
+
+    fn open_jar(&self, live: &Live) -> Result<Jar, Unsure> {
+        let place = self.key.bound(Part::Jar, live.jar_since);
+        let bytes = self.keeper.keys.open(&place, &live.jar)?;
+        Ok(Jar::from_bytes(&bytes).map_err(BadRecord::Malformed)?)
+    }
+
+    fn note_place(&self, live: &Live) {
+        let mut place = self.place.lock();
+        place.version = live.version;
+        place.jar_since = live.jar_since;
+    }
+
+    fn sealed(&self, part: Part, version: Version, bytes: &[u8]) -> Result<Vec<u8>, Unsure> {
+        Ok(self
+            .keeper
+            .keys
+            .seal(&self.key.bound(part, version), bytes)?)
+    }
+
+    fn sealed_jar(&self, leg: &Leg, version: Version) -> Result<Vec<u8>, Unsure> {
+        match leg.jar_bytes() {
+            None => Ok(Vec::new()),
+            Some(bytes) => self.sealed(Part::Jar, version, &bytes.map_err(BadRecord::Malformed)?),
+        }
+    }
+
+    /// Writes a new session, before anybody hears of it.
+    pub(super) async fn create(&self, session: &Session) -> Result<(), Unsure> {
+        let leg = session.leg();
+        let record = Written::of(session, &leg, self.opened)?.to_bytes()?;
+        let record = self.sealed(Part::Record, Version::FIRST, &record)?;
+        let jar = self.sealed_jar(&leg, Version::FIRST)?;
+        self.place.lock().jar_names = leg.jar_names();
+        let store = &self.keeper.store;
+        let created = store
+            .create(&self.key, &record, &jar, self.keeper.ttl)
+            .await;
+        match self.keeper.note(created)? {
+            true => Ok(()),
+            // Ids are random: this is not one of ours by chance.
+            false => Err(Unsure::Contended),
+        }
+    }
+
+    /// Makes `leg` the session's generation, for every gateway, unless another has made one.
+    pub(super) async fn publish(
+        &self,
+        session: &Arc<Session>,
+        leg: &Arc<Leg>,
+    ) -> Result<Published, Unsure> {
+        for _ in 0..MAX_CONFLICTS {
+            let version = self.place.lock().version;
+            let record = Written::of(session, leg, self.opened)?.to_bytes()?;
+            let record = self.sealed(Part::Record, version.next(), &record)?;
+            let jar = self.sealed_jar(leg, version.next())?;
+            let store = &self.keeper.store;
+            let updated = store.update(&self.key, version, &record, Some(&jar)).await;
+            match self.keeper.note(updated)? {
+                Updated::Done(version) => {
+                    let mut place = self.place.lock();
+                    (place.version, place.jar_since) = (version, version);
+                    place.jar_names = leg.jar_names();
+                    drop(place);
+                    self.was_seen();
+                    self.keeper.announce(News::Changed(self.id));
+                    return Ok(Published::Done);
+                }
+                Updated::Gone => return Ok(Published::Ended),
+                Updated::Conflict(live) => {
+                    self.adopt(session, &live).await?;
+                    let current = session.leg();
+                    if current.at.generation >= leg.at.generation {
+                        return Ok(Published::Other(current));
+                    }
+                }
+            }
+        }
+        Err(Unsure::Contended)
+    }
+
+    /// Writes what the client has said; `said` says it again after another gateway's words. The leg
+    /// that is then the session's may be a newer one.
+    pub(super) async fn save(
+        &self,
+        session: &Arc<Session>,
+        said: impl Fn(),
+    ) -> Result<Arc<Leg>, Unsure> {
+        for _ in 0..MAX_CONFLICTS {
+            let (version, leg) = (self.place.lock().version, session.leg());
+            let record = Written::of(session, &leg, self.opened)?.to_bytes()?;
+            let record = self.sealed(Part::Record, version.next(), &record)?;
+            let store = &self.keeper.store;
+            let updated = store.update(&self.key, version, &record, None).await;
+            match self.keeper.note(updated)? {
+                Updated::Done(version) => {
+                    self.place.lock().version = version;
+                    self.was_seen();
+                    if self.keeper.is_shared() {
+                        self.keeper.announce(News::Changed(self.id));
+                    }
+                    return Ok(leg);
+                }
+                // Its end is found by whoever asks next.
+                Updated::Gone => return Ok(leg),
+                Updated::Conflict(live) => {
+                    self.adopt(session, &live).await?;
+                    said();
+                }
+            }
+        }
+        Err(Unsure::Contended)
+    }
+
+    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does for
+    /// as long as `limit`.
+    pub(super) async fn turn(
+        &self,
+        session: &Arc<Session>,
+        seen: &Leg,
+        limit: Duration,
+    ) -> Result<Turn, Unsure> {
+        let (store, lease) = (&self.keeper.store, self.lease());
+        let leased = store.lease(&lease, &self.keeper.me, limit).await;
+        if !self.keeper.note(leased)? {
+            return Ok(Turn::Theirs);
+        }
+        // With the lease in hand: whoever had it before may have published meanwhile.
+        match self.keeper.note(store.load(&self.key).await)? {
+            Loaded::Absent | Loaded::Ended => {
+                self.release();
+                return Ok(Turn::Ended);
+            }
+            Loaded::Live(live) => self.adopt(session, &live).await?,
+        }
+        let current = session.leg();
+        if current.at.generation > seen.at.generation {
+            self.release();
+            return Ok(Turn::Other(current));
+        }
+        Ok(Turn::Mine)
+    }
+
+    /// Gives the turn back.
+    pub(super) fn release(&self) {
+        let (keeper, lease) = (Arc::clone(&self.keeper), self.lease());
+        self.keeper.tracker.spawn(async move {
+            if let Err(error) = keeper.store.release(&lease, &keeper.me).await {
+                tracing::debug!(%error, "a lease was not given back and runs out");
+            }
+        });
+    }
+
+    fn lease(&self) -> String {
+        format!("mend/{}", self.key.as_str())
+    }
+
+    /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
+    /// other, ends it upstream: on this leg.
+    pub(super) async fn end(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
+        let ended = self.keeper.store.end(&self.key, REMEMBERED).await;
+        let replaced = self.keeper.note(ended)?;
+        self.keeper.remember_end(&self.id);
+        self.keeper.announce(News::Ended(self.id));
+        let Some(live) = replaced else {
+            return Ok(None);
+        };
+        if let Err(error) = self.adopt(session, &live).await {
+            tracing::debug!(%error, "the newest generation of an ended session is not known here");
+        }
+        Ok(Some(session.leg()))
+    }
+
+    /// Does after a use what need not be waited for: begins the session's time anew, and writes the
+    /// jar if it has changed.
+    pub(super) fn after_use(&self, session: &Session) {
+        let now = self.keeper.now();
+        let touched = self.touched.load(Ordering::Relaxed);
+        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        if touched == 0 || now >= touched.saturating_add(every) {
+            self.touched.store(now.max(1), Ordering::Relaxed);
+            let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+            self.keeper.tracker.spawn(async move {
+                if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
+                    tracing::debug!(%error, "a session's time was not begun anew");
+                }
+            });
+        }
+        let leg = session.leg();
+        if let Some(since) = self.jar_due(&leg) {
+            let Ok(jar) = self.sealed_jar(&leg, since) else {
+                return;
+            };
+            let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+            self.keeper.tracker.spawn(async move {
+                if let Err(error) = keeper.note(keeper.store.put_jar(&key, since, &jar).await) {
+                    tracing::debug!(%error, "a session's cookies were not written");
+                }
+            });
+        }
+    }
+
+    /// The version whose jar is to be written, if it is time to.
+    fn jar_due(&self, leg: &Leg) -> Option<Version> {
+        if !leg.take_jar_change() {
+            return None;
+        }
+        let mut place = self.place.lock();
+        let names = leg.jar_names();
+        if names == place.jar_names && place.jar_written.elapsed() < JAR_EVERY {
+            leg.put_back_jar_change();
+            return None;
+        }
+        place.jar_names = names;
+        place.jar_written = Instant::now();
+        Some(place.jar_since)
+    }
+}

@@ -1,0 +1,74 @@
+//! What gateways on one store tell each other, so that they need not wait until they look.
+//!
+//! Announcements are sealed like records: whoever can write to the store cannot end a session by
+//! shouting. Nothing depends on one arriving.
+
+use bowline_wire::id::SessionId;
+use bytes::Bytes;
+
+use super::keeper::Keeper;
+use crate::store::Announcement;
+
+/// Something that happened to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It has ended.
+    Ended(SessionId),
+    /// Its record has changed; there may be a new generation.
+    Changed(SessionId),
+    /// Its client opened the stream of a GET elsewhere.
+    Listens(SessionId),
+    /// Its client cancelled the request with this id (JSON text).
+    Cancelled(SessionId, Box<str>),
+}
+
+/// Bound into the seal, so that nothing else is taken for one.
+const PLACE: &[u8] = b"announcement";
+
+impl News {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Ended(_) => 1,
+            Self::Changed(_) => 2,
+            Self::Listens(_) => 3,
+            Self::Cancelled(..) => 4,
+        }
+    }
+
+    /// As it is announced by this gateway.
+    pub(super) fn sealed(&self, keeper: &Keeper) -> Option<Announcement> {
+        let (Self::Ended(id) | Self::Changed(id) | Self::Listens(id) | Self::Cancelled(id, _)) =
+            self;
+        let mut plain = Vec::with_capacity(64);
+        plain.push(self.kind());
+        plain.push(u8::try_from(keeper.me.len()).ok()?);
+        plain.extend_from_slice(keeper.me.as_bytes());
+        plain.extend_from_slice(id.as_bytes());
+        if let Self::Cancelled(_, request) = self {
+            plain.extend_from_slice(request.as_bytes());
+        }
+        Some(Announcement {
+            kind: self.kind(),
+            body: keeper.keys.seal(PLACE, &plain).ok()?.into(),
+        })
+    }
+
+    /// What another gateway announced; `None` if it was this one, or is nothing that is known.
+    pub(crate) fn heard(keeper: &Keeper, body: &Bytes) -> Option<Self> {
+        let plain = keeper.keys.open(PLACE, body).ok()?;
+        let (&[kind, length], rest) = plain.split_first_chunk::<2>()?;
+        let (from, rest) = rest.split_at_checked(usize::from(length))?;
+        if from == keeper.me.as_bytes() {
+            return None;
+        }
+        let (id, rest) = rest.split_first_chunk::<{ SessionId::BYTES }>()?;
+        let id = SessionId::from_random(*id);
+        match kind {
+            1 => Some(Self::Ended(id)),
+            2 => Some(Self::Changed(id)),
+            3 => Some(Self::Listens(id)),
+            4 => Some(Self::Cancelled(id, std::str::from_utf8(rest).ok()?.into())),
+            _ => None,
+        }
+    }
+}

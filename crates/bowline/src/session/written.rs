@@ -1,0 +1,165 @@
+//! A session as it is written into a store: what another gateway, or this one after a restart, needs
+//! to go on with it. Nothing that is live is in it, and no address: endpoints are named by id.
+
+use bowline_wire::id::UpstreamSessionId;
+use bytes::Bytes;
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::believed::{Offered, Said};
+use super::{Believed, Caller, Seal, Session};
+use crate::leg::{Leg, LegRef};
+
+/// The layout that this Bowline writes; it reads this one and older ones.
+const LAYOUT: u8 = 1;
+
+/// What is in a record.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Written {
+    layout: u8,
+    /// The caller's name; none is the local one.
+    caller: Option<String>,
+    /// The session's key for marks.
+    seal: Seal,
+    /// Seconds since 1970.
+    pub(super) opened: i64,
+    pub(super) generation: u32,
+    endpoint: String,
+    /// What the server issued.
+    upstream: Option<String>,
+    version: String,
+    offered: Offered,
+    initialized: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    level: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    subscriptions: Vec<Box<RawValue>>,
+    initialize: Box<RawValue>,
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum BadRecord {
+    #[error("a session's record cannot be read: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("a session was written by a newer Bowline (layout {0}, and this one knows {LAYOUT})")]
+    Newer(u8),
+    #[error("a session's record has an impossible {0}")]
+    Impossible(&'static str),
+}
+
+// === impl Written ===
+
+impl Written {
+    /// A session as it is now, on this leg, opened so many seconds after 1970.
+    pub(super) fn of(session: &Session, leg: &Leg, opened: i64) -> Result<Self, BadRecord> {
+        let said = session.believed.restorable();
+        let raw = |text: Box<str>| RawValue::from_string(text.into());
+        let initialize = std::str::from_utf8(&session.believed.initialize)
+            .map_err(|_| BadRecord::Impossible("initialize"))?;
+        Ok(Self {
+            layout: LAYOUT,
+            caller: session.caller.name().map(str::to_owned),
+            seal: session.seal.clone(),
+            opened,
+            generation: leg.at.generation,
+            endpoint: leg.endpoint.id.to_string(),
+            upstream: leg
+                .upstream_session()
+                .and_then(|id| Some(id.to_header().to_str().ok()?.to_owned())),
+            version: leg.version().to_owned(),
+            offered: session.believed.offered,
+            initialized: session.believed.is_initialized(),
+            level: said.level.map(raw).transpose()?,
+            subscriptions: said
+                .subscriptions
+                .into_iter()
+                .map(raw)
+                .collect::<Result<_, _>>()?,
+            initialize: RawValue::from_string(initialize.to_owned())?,
+        })
+    }
+
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, BadRecord> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, BadRecord> {
+        #[derive(Deserialize)]
+        struct Layout {
+            layout: u8,
+        }
+        match serde_json::from_slice::<Layout>(bytes)?.layout {
+            newer if newer > LAYOUT => Err(BadRecord::Newer(newer)),
+            _ => Ok(serde_json::from_slice(bytes)?),
+        }
+    }
+
+    pub(super) fn caller(&self) -> Result<Caller, BadRecord> {
+        match &self.caller {
+            None => Ok(Caller::Local),
+            Some(name) => match name.parse() {
+                Ok(name) => Ok(Caller::Named(name)),
+                Err(_) => Err(BadRecord::Impossible("caller")),
+            },
+        }
+    }
+
+    pub(super) fn seal(&self) -> Seal {
+        self.seal.clone()
+    }
+
+    pub(super) fn believed(&self) -> Believed {
+        let initialize = Bytes::copy_from_slice(self.initialize.get().as_bytes());
+        let believed = Believed::new(&initialize, self.offered);
+        self.said_to(&believed);
+        believed
+    }
+
+    /// Makes this what the client has said.
+    pub(super) fn said_to(&self, believed: &Believed) {
+        let text = |raw: &RawValue| Box::from(raw.get());
+        believed.set(
+            self.initialized,
+            Said {
+                level: self.level.as_deref().map(text),
+                subscriptions: self.subscriptions.iter().map(|uri| text(uri)).collect(),
+            },
+        );
+    }
+
+    /// The endpoint that the leg is on.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(super) fn at(&self) -> LegRef {
+        LegRef {
+            generation: self.generation,
+            ..LegRef::FIRST
+        }
+    }
+
+    pub(super) fn upstream_session(&self) -> Result<Option<UpstreamSessionId>, BadRecord> {
+        let Some(text) = &self.upstream else {
+            return Ok(None);
+        };
+        HeaderValue::from_str(text)
+            .ok()
+            .and_then(|value| UpstreamSessionId::issued(&value).ok())
+            .map(Some)
+            .ok_or(BadRecord::Impossible("upstream session"))
+    }
+
+    pub(super) fn version(&self) -> Result<HeaderValue, BadRecord> {
+        HeaderValue::from_str(&self.version).map_err(|_| BadRecord::Impossible("version"))
+    }
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Written(generation {})", self.generation)
+    }
+}
