@@ -1,6 +1,6 @@
 //! Which server a request is for: the path says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -13,7 +13,7 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub(crate) struct Routes(RwLock<Arc<Named>>);
 
-type Named = BTreeMap<ServerName, Arc<Upstream>>;
+type Named = HashMap<ServerName, Arc<Upstream>>;
 
 impl Routes {
     pub(crate) fn new(upstreams: impl IntoIterator<Item = Arc<Upstream>>) -> Self {

@@ -33,7 +33,7 @@ use crate::body::ReadError;
 use crate::config::{Server, ServerName};
 use crate::egress::{EgressError, Tls, WireError};
 use crate::leg::{Moves, StreamError};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Answered, Metrics};
 
 /// A configured MCP server and the ways to it.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ pub(crate) struct Upstream {
     /// What is known of its tools.
     pub(crate) tools: Tools,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) answered: Answered,
     pub(crate) moves: Moves,
     tending: Tending,
     tls: Tls,
@@ -109,12 +110,13 @@ impl Upstream {
         metrics: Arc<Metrics>,
     ) -> Self {
         let upstream = Self {
-            name,
             endpoints: Endpoints::default(),
             server: RwLock::new(Arc::new(server)),
             retired: AtomicBool::new(false),
             tools: Tools::default(),
+            answered: metrics.of_server(&name),
             metrics,
+            name,
             moves: Moves::default(),
             tending: Tending::default(),
             tls,

@@ -42,6 +42,7 @@ struct Inner {
 #[derive(Debug)]
 struct Idle {
     wire: Wire,
+    since: Instant,
     until: Instant,
 }
 
@@ -115,7 +116,8 @@ impl Pool {
     fn reuse(&self) -> Option<Wire> {
         loop {
             let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
-            if idle.until > Instant::now() && idle.wire.is_ready() {
+            let now = Instant::now();
+            if idle.until > now && idle.wire.is_ready(now - idle.since) {
                 return Some(idle.wire);
             }
         }
@@ -168,9 +170,11 @@ impl UpstreamBody {
             return;
         };
         if let Some(idle) = &mut *lease.pool.0.idle.lock() {
+            let since = Instant::now();
             idle.push_back(Idle {
                 wire: lease.wire,
-                until: Instant::now() + max_idle,
+                since,
+                until: since + max_idle,
             });
         }
     }

@@ -23,6 +23,10 @@ use super::{Request, WireError};
 /// The most that is read at once. Every thread has one such buffer for all of its connections.
 const READ_BUFFER: usize = 64 * 1024;
 
+/// After a rest of this length the system is asked how a connection feels; after a shorter one the
+/// runtime's word will do, which costs nothing.
+const LONG_REST: Duration = Duration::from_millis(5);
+
 /// How long a refusal may come after the farewell that it follows.
 const LATE_REFUSAL: Duration = Duration::from_millis(20);
 
@@ -58,18 +62,19 @@ impl Wire {
     }
 
     /// Whether another request can be sent: the server neither closed the connection nor said
-    /// anything while it rested. The system is asked, not the runtime, which may not know yet.
-    pub(super) fn is_ready(&mut self) -> bool {
+    /// anything while it rested, for so long.
+    pub(super) fn is_ready(&mut self, rested: Duration) -> bool {
         if !self.input.is_empty() || !self.unwritten.is_empty() {
             return false;
         }
         match &mut self.stream {
-            Dialled::Plain(stream) => {
+            // The system is asked, not the runtime, which may not know yet.
+            Dialled::Plain(stream) if rested >= LONG_REST => {
                 let peeked = SockRef::from(&*stream).peek(&mut [MaybeUninit::uninit()]);
                 peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
             // What has arrived may be the business of TLS alone.
-            Dialled::Tls(_) => self
+            Dialled::Plain(_) | Dialled::Tls(_) => self
                 .poll_read(&mut Context::from_waker(Waker::noop()))
                 .is_pending(),
         }

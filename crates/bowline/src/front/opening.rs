@@ -61,7 +61,7 @@ pub(super) async fn initialize(
             let mut response = respond(&shared, &newborn.session, key, reply, permit);
             let leg = newborn.session.leg();
             let (session, server) = (newborn.session.hash, &leg.upstream.name);
-            shared.metrics.session_opened(server);
+            leg.upstream.answered.sessions_opened.inc();
             tracing::info!(
                 %session,
                 %server,

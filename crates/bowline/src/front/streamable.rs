@@ -55,12 +55,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         }
     };
     let response = served.unwrap_or_else(|why| refused(&shared, Some(&upstream.name), &why));
-    shared.metrics.answered(
-        &upstream.name,
-        &method,
-        response.status(),
-        started.elapsed(),
-    );
+    let status = response.status();
+    shared
+        .metrics
+        .answered(&upstream, &method, status, started.elapsed());
     response
 }
 

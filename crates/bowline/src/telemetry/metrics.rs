@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 
 use crate::config::ServerName;
 use crate::gateway::Shared;
+use crate::upstream::Upstream;
 
 /// Bounds of the histogram of answer times, in seconds.
 const SECONDS: [f64; 12] = [
@@ -78,6 +79,15 @@ struct RecoveryLabels {
 struct EndpointLabels {
     server: Name,
     endpoint: String,
+}
+
+/// What nearly every request of one server counts in, looked up once.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    ok: Counter,
+    accepted: Counter,
+    seconds: Histogram,
+    pub(crate) sessions_opened: Counter,
 }
 
 /// A server's name as a label: shared, not copied.
@@ -192,46 +202,65 @@ impl Metrics {
         }
     }
 
+    /// What most requests of a server count in.
+    pub(crate) fn of_server(&self, server: &ServerName) -> Answered {
+        let posts = |status| self.requests_of(server, "POST", status);
+        let server = Name(server.clone());
+        Answered {
+            ok: posts(StatusCode::OK),
+            accepted: posts(StatusCode::ACCEPTED),
+            seconds: self.seconds.get_or_create_owned(&ServerLabel {
+                server: server.clone(),
+            }),
+            sessions_opened: self
+                .sessions_opened
+                .get_or_create_owned(&ServerLabel { server }),
+        }
+    }
+
     /// A client's request was answered.
     pub(crate) fn answered(
         &self,
-        server: &ServerName,
+        upstream: &Upstream,
         method: &Method,
         status: StatusCode,
         after: Duration,
     ) {
-        let method = match *method {
-            Method::POST => "POST",
-            Method::GET => "GET",
-            Method::DELETE => "DELETE",
-            _ => "other",
+        let most = &upstream.answered;
+        if *method == Method::POST {
+            most.seconds.observe(after.as_secs_f64());
+        }
+        match (method, status) {
+            (&Method::POST, StatusCode::OK) => most.ok.inc(),
+            (&Method::POST, StatusCode::ACCEPTED) => most.accepted.inc(),
+            _ => {
+                let method = match *method {
+                    Method::POST => "POST",
+                    Method::GET => "GET",
+                    Method::DELETE => "DELETE",
+                    _ => "other",
+                };
+                self.requests_of(&upstream.name, method, status).inc()
+            }
         };
-        let labels = RequestLabels {
+    }
+
+    fn requests_of(
+        &self,
+        server: &ServerName,
+        method: &'static str,
+        status: StatusCode,
+    ) -> Counter {
+        self.requests.get_or_create_owned(&RequestLabels {
             server: Name(server.clone()),
             method,
             status: status.as_u16(),
-        };
-        self.requests.get_or_create(&labels).inc();
-        if method == "POST" {
-            let labels = ServerLabel {
-                server: labels.server,
-            };
-            self.seconds
-                .get_or_create(&labels)
-                .observe(after.as_secs_f64());
-        }
+        })
     }
 
     /// A request was not served.
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&ReasonLabel { reason }).inc();
-    }
-
-    pub(crate) fn session_opened(&self, server: &ServerName) {
-        let labels = ServerLabel {
-            server: Name(server.clone()),
-        };
-        self.sessions_opened.get_or_create(&labels).inc();
     }
 
     pub(crate) fn session_ended(&self, server: &ServerName, reason: &'static str) {

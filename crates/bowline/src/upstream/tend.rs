@@ -108,6 +108,9 @@ impl Upstream {
 
     /// An endpoint for a new session. Names that were never looked up are waited for.
     pub(crate) async fn pick(&self) -> Result<Pin, UpstreamError> {
+        if *self.tending.resolved.borrow() {
+            return self.endpoints.pick().map_err(UpstreamError::Unavailable);
+        }
         let limit = self.server().connect_timeout;
         let mut resolved = self.tending.resolved.subscribe();
         let known = tokio::time::timeout(limit, resolved.wait_for(|resolved| *resolved));
