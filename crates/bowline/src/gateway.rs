@@ -228,6 +228,9 @@ impl Gateway {
     /// ends streams, and returns.
     pub async fn stop(self) {
         drain::drain(&self.shared).await;
+        if let Some(keeper) = self.shared.table.keeper() {
+            keeper.leave().await;
+        }
     }
 }
 

@@ -88,7 +88,13 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
 /// What must be the same on all gateways: which servers there are, and where.
 fn fingerprint(shared: &Shared) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
-    for (name, upstream) in shared.routes.all().iter() {
+    let servers: BTreeMap<_, _> = shared
+        .routes
+        .all()
+        .iter()
+        .map(|(name, upstream)| (name.clone(), Arc::clone(upstream)))
+        .collect();
+    for (name, upstream) in servers {
         context.update(name.as_ref().as_bytes());
         for url in upstream.server().way.urls() {
             context.update(b"\n");

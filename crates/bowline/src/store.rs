@@ -61,7 +61,7 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 ///    may be forgotten.
 ///
 /// **Leases.** A lease has at most one holder, and none after its time. `lease` takes a free one or
-/// keeps the holder's own; `renew` only keeps, so a holder learns that it lost its lease meanwhile.
+/// keeps the holder's own, and its time begins anew.
 ///
 /// **Announcements** reach every listener of every gateway on this store, in order, while its
 /// channel is whole; a listener is told when it is not ([`Heard`]). Nothing may depend on one
@@ -241,21 +241,6 @@ impl Store {
                 Ok(local.lease(name, holder, ttl))
             }
             Self::Redis(redis) => redis.lease(name, holder, ttl).await,
-        }
-    }
-
-    /// Keeps a lease. `false`: it is not the holder's any more.
-    pub(crate) async fn renew(
-        &self,
-        name: &str,
-        holder: &str,
-        ttl: Duration,
-    ) -> Result<bool, StoreError> {
-        match self {
-            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
-                Ok(local.renew(name, holder, ttl))
-            }
-            Self::Redis(redis) => redis.renew(name, holder, ttl).await,
         }
     }
 

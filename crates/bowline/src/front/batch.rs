@@ -46,7 +46,7 @@ pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<Rep
         // Not even an `initialize` in it could be served.
         return Err(Malformed::Batch.into());
     }
-    let (id, in_use) = arrival.find()?;
+    let (id, in_use) = arrival.find().await?;
     if !version::has_batches(in_use.session().leg().version()) {
         return Err(Malformed::Batch.into());
     }

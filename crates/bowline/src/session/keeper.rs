@@ -187,6 +187,13 @@ impl Keeper {
         result
     }
 
+    /// Tells the other gateways that this one is there no longer.
+    pub(crate) async fn leave(&self) {
+        if let Err(error) = self.store.leave(&self.me).await {
+            tracing::debug!(%error, "other gateways were not told of the stop");
+        }
+    }
+
     /// Asks the store whether it is there.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
         self.note(self.store.ping().await)

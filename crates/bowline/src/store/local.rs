@@ -53,18 +53,6 @@ impl Local {
         true
     }
 
-    pub(super) fn renew(&self, name: &str, holder: &str, ttl: Duration) -> bool {
-        let mut leases = self.leases.lock();
-        let now = Instant::now();
-        match leases.get_mut(name) {
-            Some(lease) if lease.holder == holder && now < lease.until => {
-                lease.until = now + ttl;
-                true
-            }
-            _ => false,
-        }
-    }
-
     pub(super) fn release(&self, name: &str, holder: &str) -> bool {
         let mut leases = self.leases.lock();
         let now = Instant::now();

@@ -202,18 +202,6 @@ impl Redis {
             .await
     }
 
-    pub(super) async fn renew(
-        &self,
-        name: &str,
-        holder: &str,
-        ttl: Duration,
-    ) -> Result<bool, StoreError> {
-        let mut call = self.scripts.renew.key(self.lease_key(name));
-        call.arg(holder).arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
-    }
-
     pub(super) async fn release(&self, name: &str, holder: &str) -> Result<bool, StoreError> {
         let mut call = self.scripts.release.key(self.lease_key(name));
         call.arg(holder);

@@ -10,7 +10,6 @@ pub(super) struct Scripts {
     pub(super) end: Script,
     pub(super) put_jar: Script,
     pub(super) lease: Script,
-    pub(super) renew: Script,
     pub(super) release: Script,
     pub(super) appear: Script,
     pub(super) gateways: Script,
@@ -27,7 +26,6 @@ impl Scripts {
             end: Script::new(END),
             put_jar: Script::new(PUT_JAR),
             lease: Script::new(LEASE),
-            renew: Script::new(RENEW),
             release: Script::new(RELEASE),
             appear: Script::new(APPEAR),
             gateways: Script::new(GATEWAYS),
@@ -81,11 +79,6 @@ local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1";
-
-/// Holder, time to live.
-const RENEW: &str = "
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
 /// Holder.
 const RELEASE: &str = "

@@ -308,8 +308,6 @@ async fn a_lease_has_one_holder(Fixture { a, b, .. }: Fixture) {
     let holder = winners[0].as_str();
     // Its holder may ask again, as after an answer that was lost.
     assert!(b.lease("one", holder, LONG).await.unwrap());
-    assert!(b.renew("one", holder, LONG).await.unwrap());
-    assert!(!b.renew("one", "stranger", LONG).await.unwrap());
     assert!(!b.release("one", "stranger").await.unwrap());
     assert!(!b.lease("one", "stranger", LONG).await.unwrap());
     assert!(b.lease("two", "stranger", LONG).await.unwrap());
@@ -325,11 +323,11 @@ async fn a_lease_ends_by_itself(Fixture { a, b, .. }: Fixture) {
     })
     .await;
     // The old holder learns of it, and takes nothing away.
-    assert!(!a.renew("one", "a", LONG).await.unwrap());
+    assert!(!a.lease("one", "a", LONG).await.unwrap());
     assert!(!a.release("one", "a").await.unwrap());
-    assert!(b.renew("one", "b", SHORT).await.unwrap());
+    assert!(b.lease("one", "b", SHORT).await.unwrap());
     until("the lease is over", || async {
-        !b.renew("one", "b", SHORT / 100).await.unwrap()
+        a.lease("one", "a", LONG).await.unwrap()
     })
     .await;
     assert!(!b.release("one", "b").await.unwrap());
