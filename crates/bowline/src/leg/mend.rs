@@ -72,13 +72,12 @@ struct Waiters {
 /// One who waits.
 struct Waiting(Arc<Waiters>);
 
-/// How much of the budget was used since the session was last well for a while.
+/// How much of the budget flights have used lately.
 #[derive(Debug, Default)]
 struct Spent {
     time: Duration,
-    last: Option<Instant>,
-    /// Nothing was left for the last flight, so it tried nothing.
-    used_up: bool,
+    /// Up to when it is reckoned.
+    reckoned: Option<Instant>,
 }
 
 /// Mends the session that was met broken on the leg `seen`.
@@ -380,23 +379,20 @@ impl Drop for Waiting {
 // === impl Spent ===
 
 impl Spent {
-    /// What is left of a budget; a session that was well for as long as the budget has all of it.
+    /// What is left of a budget. What was used comes back while no flight is under way, second for
+    /// second: a server that fails now and then is mended every time, and one that does nothing but
+    /// fail is given up.
     fn left(&mut self, total: Duration) -> Duration {
-        if self.last.is_none_or(|last| last.elapsed() >= total) {
-            self.time = Duration::ZERO;
+        let now = Instant::now();
+        if let Some(reckoned) = self.reckoned.replace(now) {
+            self.time = self.time.saturating_sub(now - reckoned);
         }
-        let left = total.saturating_sub(self.time);
-        self.used_up = left.is_zero();
-        left
+        total.saturating_sub(self.time)
     }
 
     fn add(&mut self, time: Duration) {
-        // Otherwise a client that keeps asking would keep its session from ever being mended.
-        if self.used_up {
-            return;
-        }
         self.time += time;
-        self.last = Some(Instant::now());
+        self.reckoned = Some(Instant::now());
     }
 }
 

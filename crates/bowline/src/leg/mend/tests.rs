@@ -57,23 +57,28 @@ async fn whoever_comes_as_the_last_one_leaves_has_a_flight_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_is_whole_again_only_after_a_time_without_flights() {
-    let total = Duration::from_secs(30);
+async fn a_budget_comes_back_second_by_second_while_nothing_is_mended() {
+    let seconds = Duration::from_secs;
+    let total = seconds(30);
     let mut spent = Spent::default();
     assert_eq!(spent.left(total), total);
-    spent.add(Duration::from_secs(10));
-    tokio::time::advance(Duration::from_secs(29)).await;
-    assert_eq!(spent.left(total), Duration::from_secs(20));
-    spent.add(Duration::from_secs(5));
-    tokio::time::advance(Duration::from_secs(29)).await;
+    tokio::time::advance(seconds(20)).await;
+    spent.add(seconds(20));
+    tokio::time::advance(seconds(5)).await;
     assert_eq!(
         spent.left(total),
-        Duration::from_secs(15),
-        "it was not well for long enough"
+        seconds(15),
+        "it was well for five seconds"
     );
-    spent.add(Duration::ZERO);
+    tokio::time::advance(seconds(15)).await;
+    spent.add(seconds(15));
+    assert_eq!(spent.left(total), Duration::ZERO);
     tokio::time::advance(total).await;
-    assert_eq!(spent.left(total), total);
+    assert_eq!(
+        spent.left(total),
+        total,
+        "it was well for as long as the budget"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,13 +87,11 @@ async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
     let mut spent = Spent::default();
     spent.left(total);
     spent.add(total);
-    for _ in 0..29 {
+    for second in 1..=30 {
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(spent.left(total), Duration::ZERO);
-        spent.add(Duration::from_millis(1));
+        assert_eq!(spent.left(total), Duration::from_secs(second));
+        spent.add(Duration::ZERO);
     }
-    tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(spent.left(total), total);
 }
 
 #[tokio::test(start_paused = true)]
