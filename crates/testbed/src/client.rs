@@ -108,6 +108,17 @@ impl Client {
         }
     }
 
+    /// A client in the same session at another gateway.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn moved_to(&self, url: &str) -> anyhow::Result<Self> {
+        let mut moved = Self::new(url)?.named(self.name.clone());
+        moved.session = self.session.clone();
+        Ok(moved)
+    }
+
     /// The session's id.
     #[must_use]
     pub fn session(&self) -> Option<&str> {

@@ -19,6 +19,7 @@ mod fingerprints;
 mod hanging;
 mod ids;
 mod keep_alive;
+mod kept;
 mod lifetime;
 mod limits;
 mod operations;
