@@ -83,7 +83,7 @@ async fn open(
     vacancy: Vacancy,
     sent: Sent,
 ) -> Result<Opening, Fault> {
-    let seal = Seal::generate().map_err(|_| Fault::Random)?;
+    let (seal, id) = Seal::with_id().map_err(|_| Fault::Random)?;
     let (upstream, initialize) = (Arc::clone(&arrival.upstream), message.raw().clone());
     let opening = leg::open(upstream, message, &arrival.carried, &seal, sent);
     let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
@@ -101,16 +101,12 @@ async fn open(
         return Ok(Opening::Declined(reply));
     };
     let believed = Believed::new(&initialize, offered);
-    let filled = vacancy.fill(arrival.upstream.name.as_ref(), |id| {
-        Session::new(id, arrival.caller, seal, leg, believed)
-    });
-    let (id, session) = match filled.await {
-        Ok(filled) => filled,
-        Err((unsure, newborn)) => {
+    let session = Session::new(&id, arrival.caller, seal, leg, believed);
+    let session = match vacancy.fill(id, session).await {
+        Ok(session) => session,
+        Err((unsure, session)) => {
             // Nobody will ever hear of it.
-            if let Some(session) = newborn {
-                leg::discard(&session.leg());
-            }
+            leg::discard(&session.leg());
             return Err(Fault::unsure(&unsure));
         }
     };

@@ -160,10 +160,14 @@ impl Offered {
             completions: Option<serde::de::IgnoredAny>,
             tasks: Option<serde::de::IgnoredAny>,
         }
-        let text = result
-            .result_member("capabilities")
-            .map_or("{}", |span| result.text(span));
-        let offered: Capabilities = serde_json::from_str(text).unwrap_or_default();
+        #[derive(Deserialize, Default)]
+        struct InitializeResult {
+            #[serde(default)]
+            capabilities: Capabilities,
+        }
+        let text = result.result().unwrap_or("{}");
+        let result: InitializeResult = serde_json::from_str(text).unwrap_or_default();
+        let offered = result.capabilities;
         let changes = |list: &Option<List>| list.as_ref().is_some_and(|list| list.list_changed);
         let bits = [
             changes(&offered.tools),

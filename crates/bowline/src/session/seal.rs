@@ -11,6 +11,7 @@ use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, Unbou
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bowline_wire::id::SessionId;
 use serde::{Deserialize, Serialize};
 
 use crate::leg::LegRef;
@@ -49,6 +50,16 @@ impl Seal {
         let mut key = [0; 32];
         rand::fill(&mut key)?;
         Ok(Self(key))
+    }
+
+    /// A new random key and the id of its session: one visit to the random source for both.
+    pub(crate) fn with_id() -> Result<(Self, SessionId), aws_lc_rs::error::Unspecified> {
+        let mut random = [[0; 32]; 2];
+        rand::fill(random.as_flattened_mut())?;
+        let [key, id] = random;
+        let mut short = [0; SessionId::BYTES];
+        short.copy_from_slice(&id[..SessionId::BYTES]);
+        Ok((Self(key), SessionId::from_random(short)))
     }
 
     /// The mark of an upstream's event id.

@@ -10,14 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aws_lc_rs::rand;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 
 use super::keeper::{Keeper, Kept, Unsure};
 use super::news::News;
 use super::{Born, InUse, Session};
-use crate::store::sealed::NoRandomness;
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely meet at one lock.
@@ -235,24 +233,21 @@ impl Table {
 // === impl Vacancy ===
 
 impl Vacancy {
-    /// Opens a session under a new id. Where sessions are kept in a store it is written there
+    /// Opens a session. Where sessions are kept in a store it is written there
     /// before anybody can hear of it; if that fails the session comes back.
     pub(crate) async fn fill(
         self,
-        server: &str,
-        session: impl FnOnce(&SessionId) -> Session,
-    ) -> Result<(SessionId, Arc<Session>), (Unsure, Option<Arc<Session>>)> {
-        let mut random = [0; SessionId::BYTES];
-        rand::fill(&mut random).map_err(|_| (NoRandomness.into(), None))?;
-        let id = SessionId::from_random(random);
-        let session = session(&id);
+        id: SessionId,
+        session: Session,
+    ) -> Result<Arc<Session>, (Unsure, Arc<Session>)> {
         let session = match &self.table.keeper {
             None => Arc::new(session),
             Some(keeper) => {
-                let session = Arc::new(session.kept_by(keeper.keep(id, server)));
+                let kept = keeper.keep(id, session.upstream.name.as_ref());
+                let session = Arc::new(session.kept_by(kept));
                 Box::pin(session.create())
                     .await
-                    .map_err(|unsure| (unsure, Some(Arc::clone(&session))))?;
+                    .map_err(|unsure| (unsure, Arc::clone(&session)))?;
                 session
             }
         };
@@ -265,7 +260,7 @@ impl Vacancy {
             self.table.make_room(&mut shard, room);
         }
         drop(shard);
-        Ok((id, session))
+        Ok(session)
     }
 }
 
