@@ -116,3 +116,36 @@ def bowline(release, servers, copies=1, extra=()):
     make = lambda port: [release / "bowline", "serve", "--listen", f"127.0.0.1:{port}",
                          "--admin", "off", *named, *extra]
     return Process("bowline", make)
+
+
+STORED = """\
+listen = "127.0.0.1:{port}"
+admin = "off"
+[store]
+kind = "{kind}"
+{more}
+[servers.s]
+url = "http://127.0.0.1:{upstream}/mcp"
+"""
+
+# Any 32 bytes; nothing here is secret.
+os.environ["BOWLINE_SEAL_KEYS"] = "A" * 43 + "="
+
+
+def bowline_on(release, server, kind, more=""):
+    """Bowline that keeps its sessions in a store of this kind."""
+    def make(port):
+        path = scratch() / f"bowline-{port}.toml"
+        state = scratch() / f"state-{port}"
+        here = f'path = "{state}"' if kind == "file" else ""
+        path.write_text(STORED.format(
+            port=port, kind=kind, more="\n".join((here, more)), upstream=server.port))
+        return [release / "bowline", "serve", "-c", path]
+    return Process(f"bowline-{kind}", make)
+
+
+def redis():
+    """A Redis that keeps nothing on the disk."""
+    program = need("redis-server")
+    return Process("redis", lambda port: [
+        program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
