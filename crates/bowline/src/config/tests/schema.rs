@@ -44,7 +44,7 @@ fn every_example_is_right() {
         let text = text
             .replace("${ALICE_KEY}", "${TOKEN}")
             .replace("${REDIS_PASSWORD}", "${TOKEN}")
-            .replace("kind = \"memory\"", "kind = \"redis\"");
+            .replace("kind = \"file\"", "kind = \"redis\"");
         // A Redis has no path, and one password.
         let excluded = ["path =", ["password =", "password_file ="][choice]];
         let fits = |line: &&str| !excluded.iter().any(|key| line.starts_with(key));
