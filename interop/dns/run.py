@@ -103,7 +103,7 @@ class Gateway:
     def __init__(self, stack, directory, port, every):
         config = Path(directory) / f"bowline-{every}.toml"
         config.write_text(
-            f'[servers.replicas]\nendpoints = ["http://{NAME}:{port}/mcp"]\n'
+            f'store.kind = "memory"\n[servers.replicas]\nendpoints = ["http://{NAME}:{port}/mcp"]\n'
             f'health = {{ every = "{every}s" }}\n'
         )
         options = ["--config", config, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]

@@ -153,7 +153,8 @@ def run():
         }
         config = directory / "bowline.toml"
         table = '[servers.{}]\nendpoints = ["https://{}:{}/mcp"]\n'
-        config.write_text("".join(table.format(n, NAME, port) for n, (port, _) in servers.items()))
+        tables = "".join(table.format(n, NAME, port) for n, (port, _) in servers.items())
+        config.write_text('store.kind = "memory"\n' + tables)
         options = ["--config", config, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command = [harness.binary("bowline"), "serve", *options]
         env = {"SSL_CERT_FILE": str(trusted.path)}

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use bowline::StartError;
-use bowline::config::ConfigErrors;
+use bowline::config::{ConfigErrors, StoreKind};
+use bowline::{OpenStoreError, SealKeysError, StartError, StoreError};
 
 const USAGE: u8 = 2;
 
@@ -138,6 +138,53 @@ fn start_help(error: &StartError) -> Option<String> {
                  (port 0 means any free one)"
             ))
         }
-        _ => None,
+        StartError::Listen { .. } => None,
+        StartError::Store { kind, source } => store_help(kind, source).map(str::to_owned),
+    }
+}
+
+/// What to do when there is no place for sessions.
+fn store_help(kind: &StoreKind, error: &OpenStoreError) -> Option<&'static str> {
+    match error {
+        OpenStoreError::NoSealKeys => {
+            Some("make a key with `bowline keygen` and give it to every gateway")
+        }
+        OpenStoreError::SealKeys(SealKeysError::Lost { .. }) => {
+            Some("put the key file back; or, to start with no sessions, move `sessions.redb` away")
+        }
+        OpenStoreError::SealKeys(SealKeysError::NoRandomness(_)) => None,
+        OpenStoreError::SealKeys(_) => Some(
+            "it must hold what `bowline keygen` prints, and be readable for the user that runs Bowline",
+        ),
+        OpenStoreError::Read { .. } => {
+            Some("correct the path, and let the user that runs Bowline read it")
+        }
+        OpenStoreError::Store(error) => match error {
+            StoreError::InUse { .. } => Some(
+                "stop the other gateway, or give each its own `path` in `[store]`; only a store of \
+                 kind `redis` can be shared",
+            ),
+            StoreError::UnusableFile { .. } | StoreError::Damaged(_) => Some(
+                "it was left as it is: make it readable or put a copy of it back; or, to start with \
+                 no sessions, move it away",
+            ),
+            StoreError::NewerFile { .. } => Some(
+                "it was left as it is: run the newer Bowline; or, to start with no sessions, move it \
+                 away",
+            ),
+            StoreError::Unreachable(_) | StoreError::Timeout(_)
+                if !matches!(kind, StoreKind::Redis(_)) =>
+            {
+                Some("see that there is room, and that Bowline may write there")
+            }
+            StoreError::Unreachable(_) | StoreError::Timeout(_) => Some(
+                "start it, or correct `[store]`; with `on_unreachable_start = \"wait\"` Bowline \
+                 would wait for it",
+            ),
+            StoreError::Refused(_) => Some(
+                "correct `user` and `password` in `[store]`, and let that user do what Bowline does",
+            ),
+            StoreError::TooLarge { .. } => None,
+        },
     }
 }

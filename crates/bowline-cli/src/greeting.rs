@@ -4,12 +4,15 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bowline::config::ServerName;
+use bowline::config::{ServerName, StoreKind};
 
 use crate::demo::Demo;
 
 /// The name under which health is shown beside the servers.
 const HEALTH: &str = "health";
+
+/// The name under which it is shown where sessions are kept.
+const SESSIONS: &str = "sessions";
 
 /// The text printed at the start.
 #[derive(Debug)]
@@ -17,6 +20,7 @@ pub(crate) struct Greeting<'a> {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) servers: &'a [ServerName],
+    pub(crate) store: &'a StoreKind,
     pub(crate) demo: bool,
 }
 
@@ -26,13 +30,18 @@ impl fmt::Display for Greeting<'_> {
         let version = env!("CARGO_PKG_VERSION");
         writeln!(f, "Bowline {version} is listening on {base}")?;
         let names = self.servers.iter().map(AsRef::as_ref);
-        let width = names.chain([HEALTH]).map(str::len).max().unwrap_or(0);
+        let width = names.chain([SESSIONS]).map(str::len).max().unwrap_or(0);
         for name in self.servers {
             writeln!(f, "{name:>width$}  {base}/mcp/{name}")?;
         }
         if let Some(admin) = self.admin {
             writeln!(f, "{HEALTH:>width$}  {}/health", base_url(admin))?;
         }
+        let fate = match self.store {
+            StoreKind::Memory => ": they end with this process",
+            StoreKind::File { .. } | StoreKind::Redis(_) => "",
+        };
+        writeln!(f, "{SESSIONS:>width$}  in {}{fate}", self.store)?;
         if self.demo {
             what_to_try(f, &format!("{base}/mcp/{}", Demo::NAME))?;
         }
@@ -91,12 +100,13 @@ const CALL_COUNT_AGAIN: &str =
 mod tests {
     use super::*;
 
-    fn greeting(listen: &str, admin: Option<&str>, servers: &[&str]) -> String {
+    fn greeting(listen: &str, admin: Option<&str>, servers: &[&str], store: &StoreKind) -> String {
         let servers: Vec<ServerName> = servers.iter().map(|name| name.parse().unwrap()).collect();
         let greeting = Greeting {
             listen: listen.parse().unwrap(),
             admin: admin.map(|admin| admin.parse().unwrap()),
             servers: &servers,
+            store,
             demo: false,
         };
         let text = greeting.to_string();
@@ -105,7 +115,11 @@ mod tests {
 
     #[test]
     fn a_line_per_server() {
-        let text = greeting("127.0.0.1:6270", Some("[::1]:6271"), &["files", "calendar"]);
+        let store = StoreKind::File {
+            path: "/var/lib/bowline".into(),
+        };
+        let servers = ["files", "calendar"];
+        let text = greeting("127.0.0.1:6270", Some("[::1]:6271"), &servers, &store);
         snapbox::assert_data_eq!(
             text,
             snapbox::str![[r#"
@@ -113,6 +127,7 @@ Bowline 1.2.3 is listening on http://127.0.0.1:6270
    files  http://127.0.0.1:6270/mcp/files
 calendar  http://127.0.0.1:6270/mcp/calendar
   health  http://[::1]:6271/health
+sessions  in /var/lib/bowline
 
 "#]]
         );
@@ -121,7 +136,7 @@ calendar  http://127.0.0.1:6270/mcp/calendar
     #[test]
     fn a_wildcard_is_shown_as_an_address_to_connect_to() {
         for wildcard in ["0.0.0.0:1", "[::]:1"] {
-            let text = greeting(wildcard, None, &["a"]);
+            let text = greeting(wildcard, None, &["a"], &StoreKind::Memory);
             assert!(text.contains("http://127.0.0.1:1/mcp/a\n"), "{text}");
             assert!(!text.contains(wildcard), "{text}");
             assert!(!text.contains(HEALTH), "{text}");

@@ -34,11 +34,19 @@ pub(crate) async fn serve(
     };
     let config = with_demo(plan.config, demo.as_ref())?;
     let names: Vec<ServerName> = config.servers.keys().cloned().collect();
+    let store = config.store.kind.clone();
+    if config.store.lacks_state_directory {
+        tracing::warn!(
+            "sessions are only in memory, because neither XDG_STATE_HOME nor HOME is set: write \
+             `path` in `[store]` to keep them, or `kind = \"memory\"` if that is meant"
+        );
+    }
     let gateway = start(config).await?;
     greet(&Greeting {
         listen: gateway.listen(),
         admin: gateway.admin(),
         servers: &names,
+        store: &store,
         demo: demo.is_some(),
     });
 

@@ -73,7 +73,12 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
 fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {
     writeln!(f, "\n[store]")?;
     match &store.kind {
-        StoreKind::Memory => return writeln!(f, "kind = \"memory\""),
+        StoreKind::Memory => {
+            if store.lacks_state_directory {
+                writeln!(f, "# neither XDG_STATE_HOME nor HOME is set")?;
+            }
+            return writeln!(f, "kind = \"memory\"");
+        }
         StoreKind::File { path } => {
             writeln!(
                 f,

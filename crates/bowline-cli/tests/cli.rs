@@ -10,6 +10,8 @@
 mod checking;
 #[path = "cli/help.rs"]
 mod help;
+#[path = "cli/killing.rs"]
+mod killing;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
 #[path = "cli/reloading.rs"]
@@ -18,3 +20,5 @@ mod reloading;
 mod running;
 #[path = "cli/serving.rs"]
 mod serving;
+#[path = "cli/storing.rs"]
+mod storing;

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyHash, Limits, Store};
+use crate::config::{Config, KeyHash, Limits, Store, StoreKind};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
@@ -64,8 +64,13 @@ pub enum StartError {
         source: io::Error,
     },
     /// There is no place for sessions.
-    #[error("cannot keep sessions")]
-    Store(#[source] OpenStoreError),
+    #[error("cannot keep sessions in {kind}")]
+    Store {
+        /// Where they were to be.
+        kind: StoreKind,
+        /// What is wrong with it.
+        source: OpenStoreError,
+    },
 }
 
 /// Why a session ended.
@@ -272,20 +277,20 @@ impl Fixed {
 
 /// Where sessions are kept beyond this process, if they are.
 async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Keeper>>, StartError> {
-    let (store, Some(keys)) = store::open(&config.store)
-        .await
-        .map_err(StartError::Store)?
-    else {
+    let failed = |source| StartError::Store {
+        kind: config.store.kind.clone(),
+        source,
+    };
+    let (store, Some(keys)) = store::open(&config.store).await.map_err(failed)? else {
         return Ok(None);
     };
-    let me =
-        neighbours::name().map_err(|error| StartError::Store(SealKeysError::from(error).into()))?;
+    let me = neighbours::name().map_err(|error| failed(SealKeysError::from(error).into()))?;
     let times = (config.limits.session_idle, config.store.grace);
     let keeper = Arc::new(Keeper::new((store, keys), me, times, tracker.clone()));
     if let Err(error) = keeper.ping().await
         && config.store.gives_up_at_start()
     {
-        return Err(StartError::Store(error.into()));
+        return Err(failed(error.into()));
     }
     if let Ok(Some(policy)) = keeper.store.eviction().await {
         tracing::warn!(

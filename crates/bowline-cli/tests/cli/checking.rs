@@ -9,7 +9,10 @@ use crate::running::{bowline, run};
 fn check(folder: &Path, options: &[&str]) -> (Option<i32>, String, String) {
     let mut command = bowline();
     command.arg("check").args(options);
-    run(command.current_dir(folder).env("TOKEN", "s3cret"))
+    command
+        .env("TOKEN", "s3cret")
+        .env("XDG_STATE_HOME", "/home/ada/state");
+    run(command.current_dir(folder))
 }
 
 #[test]
@@ -53,7 +56,12 @@ admin = "127.0.0.1:6271"
 stop_timeout = "1m 30s"
 
 [store]
-kind = "memory"
+kind = "file"
+path = "/home/ada/state/bowline"
+timeout = "2s"
+cache = 10000
+grace = "30s"
+# sealed with a key of its own, beside the sessions
 
 [limits]
 sessions = 100000
@@ -200,6 +208,10 @@ fn nothing_given_means_the_demo() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stdout, _) = check(folder.path(), &[]);
     assert_eq!(code, Some(0));
+    assert!(
+        stdout.contains("\n[store]\nkind = \"memory\"\n\n"),
+        "{stdout}"
+    );
     assert!(
         stdout.ends_with(
             "\n# no server is named: `bowline serve` runs its built-in demo\n\

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::running::Running;
 
-const GOOD: &str = "admin = \"off\"\n[servers.a]\nurl = \"http://127.0.0.1:9/mcp\"\n";
+const GOOD: &str =
+    "admin = \"off\"\nstore.kind = \"memory\"\n[servers.a]\nurl = \"http://127.0.0.1:9/mcp\"\n";
 
 fn write(folder: &Path, text: &str) -> PathBuf {
     let path = folder.join("bowline.toml");
@@ -32,9 +33,9 @@ fn a_changed_file_is_read_again() {
     write(folder.path(), &GOOD.replace("http:", "htp:"));
     let said = gateway.stderr.read_until("= help: ");
     assert!(said.contains("the old one stays\n"), "{said}");
-    assert!(said.contains("bowline.toml:3:7\n"), "{said}");
+    assert!(said.contains("bowline.toml:4:7\n"), "{said}");
     assert!(
-        said.contains("3 | url = \"htp://127.0.0.1:9****\"\n"),
+        said.contains("4 | url = \"htp://127.0.0.1:9****\"\n"),
         "{said}"
     );
 

@@ -14,7 +14,13 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The program under test, in an environment that does not change what it prints.
 pub(crate) fn bowline() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bowline"));
-    for variable in ["RUST_LOG", "CLICOLOR_FORCE", "NO_COLOR", "COLUMNS"] {
+    for variable in [
+        "RUST_LOG",
+        "CLICOLOR_FORCE",
+        "NO_COLOR",
+        "COLUMNS",
+        "BOWLINE_SEAL_KEYS",
+    ] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());
@@ -49,14 +55,24 @@ pub(crate) struct Lines(Receiver<String>);
 impl Running {
     /// Starts it with these options.
     pub(crate) fn start(options: &[&str]) -> Self {
-        Self::spawn(serve(options).stdout(Stdio::piped()))
+        Self::start_in(&mut bowline(), "127.0.0.1:0", options)
+    }
+
+    /// Starts it by this command, which brings its environment, and on this address.
+    pub(crate) fn start_in(command: &mut Command, listen: &str, options: &[&str]) -> Self {
+        command.args(["serve", "--listen", listen]).args(options);
+        Self::spawn(command.stdout(Stdio::piped()))
     }
 
     /// Starts it with a stdout that nobody reads, and a log that tells everything.
     pub(crate) fn start_unread(options: &[&str]) -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        Self::spawn(serve(options).stdout(writer).env("RUST_LOG", "debug"))
+        let mut command = bowline();
+        command
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(options);
+        Self::spawn(command.stdout(writer).env("RUST_LOG", "debug"))
     }
 
     fn spawn(command: &mut Command) -> Self {
@@ -143,13 +159,6 @@ impl Lines {
             }
         }
     }
-}
-
-fn serve(options: &[&str]) -> Command {
-    let mut command = bowline();
-    command.args(["serve", "--listen", "127.0.0.1:0"]);
-    command.args(options);
-    command
 }
 
 fn kill(pid: u32, name: &str) {

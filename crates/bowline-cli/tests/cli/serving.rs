@@ -21,8 +21,9 @@ fn the_demo_does_what_it_prints() {
             .replace(&health, "http://[ADMIN]/health"),
         str![[r#"
 Bowline [VERSION] is listening on http://[LISTEN]
-  demo  http://[LISTEN]/mcp/demo
-health  http://[ADMIN]/health
+    demo  http://[LISTEN]/mcp/demo
+  health  http://[ADMIN]/health
+sessions  in memory: they end with this process
 
 No server was named, so this is the built-in demo, in two replicas: its tools remember things for
 as long as the session lasts. A server of your own goes behind Bowline with `--server NAME=URL`.
@@ -87,7 +88,7 @@ Ctrl-C stops it.
 #[test]
 fn interrupting_stops_it() {
     let mut gateway = Running::start(&["--admin", "off", "--server", "a=http://127.0.0.1:9/mcp"]);
-    let printed = gateway.stdout.read_until("/mcp/a");
+    let printed = gateway.stdout.read_until("sessions  in memory");
     assert!(!printed.contains("health"), "{printed}");
     gateway.signal("INT");
     assert_eq!(gateway.exit_code(), Some(0));

@@ -11,6 +11,8 @@ use crate::SealKeys;
 pub struct Store {
     /// In what.
     pub kind: StoreKind,
+    /// Whether it is only in memory because nobody said where and the user has no state directory.
+    pub lacks_state_directory: bool,
     /// How long to wait for it.
     pub timeout: Duration,
     /// How many sessions are kept at hand.
@@ -85,10 +87,22 @@ impl Store {
     }
 }
 
+/// Where it is, as the operator is told: a directory, or a URL without credentials.
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::File { path } => write!(f, "{}", path.display()),
+            Self::Redis(redis) => write!(f, "{}", redis.url),
+        }
+    }
+}
+
 impl Default for Store {
     fn default() -> Self {
         Self {
             kind: StoreKind::default(),
+            lacks_state_directory: false,
             timeout: Duration::from_secs(2),
             cache: 10_000,
             grace: Duration::from_secs(30),

@@ -181,7 +181,10 @@ impl Keeper {
         if self.reachable.swap(reached, Ordering::Relaxed) != reached {
             match &result {
                 Ok(_) => tracing::info!("the store is back"),
-                Err(error) => tracing::warn!(%error, "the store does not answer"),
+                Err(error) => {
+                    let error: &dyn std::error::Error = error;
+                    tracing::warn!(error, "the store does not answer");
+                }
             }
         }
         result

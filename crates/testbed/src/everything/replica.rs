@@ -3,9 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use axum::extract::State;
+use axum::routing::get;
 use axum::serve::ListenerExt;
-use axum::{Router, middleware};
+use axum::{Json, Router, middleware};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +18,9 @@ use super::sessions::Sessions;
 
 /// Where the MCP endpoint is.
 pub const PATH: &str = "/mcp";
+
+/// Where the counters are told, as JSON, to programs that are not Rust.
+const OBSERVED_PATH: &str = "/observed";
 
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -70,7 +76,19 @@ impl Replica {
         Router::new()
             .route_service(PATH, service)
             .layer(middleware::from_fn_with_state(self.clone(), observe))
+            // Behind the layer, so that looking does not count.
+            .route(OBSERVED_PATH, get(told).with_state(self.clone()))
     }
+}
+
+async fn told(State(replica): State<Replica>) -> Json<Value> {
+    let observed = replica.observed();
+    Json(json!({
+        "requests": observed.requests(),
+        "initializes": observed.initializes(),
+        "not_found": observed.not_found(),
+        "strays": observed.strays(),
+    }))
 }
 
 /// Serves `replica` on `listener` until `stop`, then ends its streams and its sessions.

@@ -27,8 +27,16 @@ pub(super) fn check(
     findings: &mut Findings,
 ) -> Store {
     let default = Store::default();
+    let state = state_directory(environment);
+    // Whoever wrote a key of a store expects one.
+    let lacks_state_directory = state.is_none() && is_silent(written);
+    let unwritten = if lacks_state_directory {
+        "memory"
+    } else {
+        "file"
+    };
     let kind = written.kind.as_ref();
-    let kind = kind.map_or("memory", |kind| kind.get_ref().as_str());
+    let kind = kind.map_or(unwritten, |kind| kind.get_ref().as_str());
     match kind {
         "memory" | "file" | "redis" => misplaced(written, kind, findings),
         _ => {
@@ -38,13 +46,14 @@ pub(super) fn check(
         }
     }
     let kind = match kind {
-        "file" => directory(written, environment, findings),
+        "file" => directory(written, state, findings),
         "redis" => redis(written, findings).map(StoreKind::Redis),
         _ => None,
     };
     let (timeout, grace) = (written.timeout.as_ref(), written.grace.as_ref());
     Store {
         kind: kind.unwrap_or_default(),
+        lacks_state_directory,
         timeout: value::duration("timeout", timeout, default.timeout, findings),
         cache: value::count("cache", 1, written.cache.as_ref(), default.cache, findings),
         grace: value::duration("grace", grace, default.grace, findings),
@@ -55,7 +64,7 @@ pub(super) fn check(
 
 /// Refuses what means nothing with this kind.
 fn misplaced(written: &file::Store, kind: &str, findings: &mut Findings) {
-    let mut only = |kinds: &[&str], keys: &[(&str, Option<Range<usize>>)]| {
+    let mut only = |kinds: &[&str], keys: &[Place]| {
         let written = keys.iter().filter(|_| !kinds.contains(&kind));
         for (key, place) in written {
             let Some(place) = place else { continue };
@@ -66,50 +75,69 @@ fn misplaced(written: &file::Store, kind: &str, findings: &mut Findings) {
             );
         }
     };
-    let place = |text: &Option<Spanned<String>>| text.as_ref().map(Spanned::span);
-    only(&["file"], &[("path", place(&written.path))]);
-    only(
-        &["redis"],
-        &[
-            ("url", place(&written.url)),
-            ("user", place(&written.user)),
-            ("password", place(&written.password)),
-            ("password_file", place(&written.password_file)),
-            ("ca_file", place(&written.ca_file)),
-            ("prefix", place(&written.prefix)),
-            ("on_unreachable_start", place(&written.on_unreachable_start)),
-        ],
-    );
-    only(
-        &["redis", "file"],
-        &[
-            ("timeout", place(&written.timeout)),
-            ("cache", written.cache.as_ref().map(Spanned::span)),
-            ("grace", place(&written.grace)),
-            ("seal_keys_file", place(&written.seal_keys_file)),
-        ],
-    );
+    only(&["file"], &of_file(written));
+    only(&["redis"], &of_redis(written));
+    only(&["redis", "file"], &of_both(written));
+}
+
+/// A key, and where it is written if it is.
+type Place = (&'static str, Option<Range<usize>>);
+
+fn of_file(written: &file::Store) -> [Place; 1] {
+    [("path", span(&written.path))]
+}
+
+fn of_redis(written: &file::Store) -> [Place; 7] {
+    [
+        ("url", span(&written.url)),
+        ("user", span(&written.user)),
+        ("password", span(&written.password)),
+        ("password_file", span(&written.password_file)),
+        ("ca_file", span(&written.ca_file)),
+        ("prefix", span(&written.prefix)),
+        ("on_unreachable_start", span(&written.on_unreachable_start)),
+    ]
+}
+
+fn of_both(written: &file::Store) -> [Place; 4] {
+    [
+        ("timeout", span(&written.timeout)),
+        ("cache", written.cache.as_ref().map(Spanned::span)),
+        ("grace", span(&written.grace)),
+        ("seal_keys_file", span(&written.seal_keys_file)),
+    ]
+}
+
+fn span(text: &Option<Spanned<String>>) -> Option<Range<usize>> {
+    text.as_ref().map(Spanned::span)
+}
+
+/// Whether nothing is written about the store.
+fn is_silent(written: &file::Store) -> bool {
+    let keys = of_file(written).into_iter().chain(of_redis(written));
+    let mut keys = keys.chain(of_both(written));
+    written.kind.is_none() && keys.all(|(_, place)| place.is_none())
+}
+
+fn earliest(keys: &[Place]) -> Option<Range<usize>> {
+    let places = keys.iter().filter_map(|(_, place)| place.clone());
+    places.min_by_key(|place| place.start)
 }
 
 fn directory(
     written: &file::Store,
-    environment: &Environment<'_>,
+    state: Option<PathBuf>,
     findings: &mut Findings,
 ) -> Option<StoreKind> {
     if written.path.is_some() {
         let path = path("path", written.path.as_ref(), findings)?;
         return Some(StoreKind::File { path });
     }
-    let variable = |name: &str| {
-        let value = environment(name).map(PathBuf::from);
-        // The specification of these directories says to ignore what is relative.
-        value.filter(|path| path.is_absolute())
-    };
-    let state = variable("XDG_STATE_HOME");
-    let state = state.or_else(|| Some(variable("HOME")?.join(".local/state")));
-    if let (None, Some(kind)) = (&state, &written.kind) {
+    // What is only for Redis was complained of already.
+    let place = span(&written.kind).or_else(|| earliest(&of_both(written)));
+    if let (None, Some(place)) = (&state, place) {
         findings.add(
-            kind.span(),
+            place,
             "there is no directory for the sessions: neither XDG_STATE_HOME nor HOME is set",
             "write `path`, such as `path = \"/var/lib/bowline\"`",
         );
@@ -117,6 +145,17 @@ fn directory(
     Some(StoreKind::File {
         path: state?.join("bowline"),
     })
+}
+
+/// Where programs of this user keep what should outlive them.
+fn state_directory(environment: &Environment<'_>) -> Option<PathBuf> {
+    let variable = |name: &str| {
+        let value = environment(name).map(PathBuf::from);
+        // The specification of these directories says to ignore what is relative.
+        value.filter(|path| path.is_absolute())
+    };
+    let state = variable("XDG_STATE_HOME");
+    state.or_else(|| Some(variable("HOME")?.join(".local/state")))
 }
 
 fn redis(written: &file::Store, findings: &mut Findings) -> Option<RedisStore> {

@@ -50,8 +50,8 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
 ]);
 
 static STORE: Shape = Shape::new(&[
-    Key::new("kind", Kind::Choice(&["memory", "file", "redis"]), "`memory`: in this process; sessions end with it. `file`: on this machine, for one gateway. `redis`: in a Redis or Valkey, for any number of gateways.")
-        .default(r#""memory""#)
+    Key::new("kind", Kind::Choice(&["memory", "file", "redis"]), "`memory`: in this process; sessions end with it. `file`: on this machine, for one gateway. `redis`: in a Redis or Valkey, for any number of gateways. Without a file of configuration it is `memory`.")
+        .default(r#""file""#)
         .open(),
     Key::new("path", Kind::Text, "For `file`: the directory, `bowline` in the user's state directory when left out.")
         .example(r#""/var/lib/bowline""#)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{good, parse, seconds, wrong};
-use crate::config::{Config, OnUnreachable, Password, RedisStore, StoreKind};
+use crate::config::{Config, OnUnreachable, Password, RedisStore, Store, StoreKind};
 
 fn redis(lines: &str) -> RedisStore {
     let text = format!("[store]\nkind = \"redis\"\nurl = \"redis://h\"\n{lines}\n");
@@ -11,6 +11,15 @@ fn redis(lines: &str) -> RedisStore {
         StoreKind::Redis(redis) => redis,
         other => panic!("{other:?}"),
     }
+}
+
+/// The store of this text, if there is one, where these variables are set.
+fn with(variables: &[(&str, &str)], text: &str) -> Option<Store> {
+    let environment = |name: &str| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    Some(Config::parse("x", text, &environment).ok()?.store)
 }
 
 /// What is wrong with a `[store]` that has these lines.
@@ -79,12 +88,9 @@ fn a_full_redis() {
 #[test]
 fn a_file_without_a_path_is_in_the_state_directory() {
     let path = |variables: &'static [(&str, &str)]| {
-        let environment = move |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        let config = Config::parse("x", "store.kind = \"file\"", &environment).ok()?;
-        match config.store.kind {
+        let written = with(variables, "store.kind = \"file\"")?;
+        assert_eq!(with(variables, ""), Some(written.clone()), "the default");
+        match written.kind {
             StoreKind::File { path } => path.to_str().map(ToOwned::to_owned),
             _ => None,
         }
@@ -95,6 +101,22 @@ fn a_file_without_a_path_is_in_the_state_directory() {
     assert_eq!(home.as_deref(), Some("/h/.local/state/bowline"));
     assert_eq!(path(&[("HOME", "here")]), None);
     assert!(message("kind = \"file\"").starts_with("there is no directory for the sessions"));
+}
+
+#[test]
+fn without_a_state_directory_only_what_is_not_said_is_in_memory() {
+    let nowhere = with(&[], "").unwrap();
+    assert_eq!(nowhere.kind, StoreKind::Memory);
+    assert!(nowhere.lacks_state_directory);
+    let meant = with(&[], "store.kind = \"memory\"").unwrap();
+    assert!(!meant.lacks_state_directory);
+    let placed = with(&[], "store.path = \"/s\"").unwrap();
+    assert_eq!(placed.kind, StoreKind::File { path: "/s".into() });
+    assert!(!placed.lacks_state_directory);
+    // Whoever says how it is to be done wants it done.
+    let (line, _, said) = wrong("[store]\ngrace = \"1s\"\ncache = 1\n");
+    assert_eq!(line, 2);
+    assert!(said.starts_with("there is no directory for the sessions"));
 }
 
 #[test]
@@ -122,7 +144,7 @@ fn a_key_belongs_to_its_kind() {
     }
     assert_eq!(
         message("url = \"redis://h\""),
-        "`url` means nothing with a store of kind `memory`"
+        "`url` means nothing with a store of kind `file`"
     );
 }
 

@@ -13,7 +13,7 @@ fn config(lines: &str) -> config::Store {
 
 #[tokio::test]
 async fn memory_needs_nothing() {
-    let (store, keys) = open(&config("")).await.unwrap();
+    let (store, keys) = open(&config("kind = 'memory'")).await.unwrap();
     assert!(matches!(store, Store::Memory(_)));
     assert_eq!(keys, None);
 }
