@@ -93,6 +93,8 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
             broken.push(Promise::TruthTold);
         }
         Outcome::Answered | Outcome::Never => {}
+        // The client could not know better; but the call may not have run twice.
+        Outcome::Orphaned => {}
         Outcome::Unknown if call.kind.is_safe() => broken.push(Promise::SafeIsRepeated),
         Outcome::Unknown => {}
         Outcome::Refused(..) => {

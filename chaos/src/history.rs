@@ -65,6 +65,8 @@ pub(crate) enum Outcome {
     Wrong(String),
     /// Without an answer: the connection or stream ended.
     Silent(String),
+    /// Without an answer, because its gateway was killed: nobody is left who could tell.
+    Orphaned,
     /// Not at all while the client waited.
     Never,
 }
@@ -81,7 +83,8 @@ pub(crate) struct Ran {
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
-    pub(crate) replica: usize,
+    /// Whose: a replica's (`r0`), a gateway's (`g0`) or the store's.
+    pub(crate) whose: String,
     /// Its kind, for counting.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
@@ -169,11 +172,11 @@ impl Recorder {
         self.calls.lock().push(call);
     }
 
-    pub(crate) fn fault(&self, replica: usize, kind: &'static str, text: String) {
+    pub(crate) fn fault(&self, whose: impl Into<String>, kind: &'static str, text: String) {
         let at = self.now();
         self.faults.lock().push(Fault {
             at,
-            replica,
+            whose: whose.into(),
             kind,
             text,
         });

@@ -21,6 +21,7 @@ struct Counts {
     unknown: usize,
     refused: usize,
     lost: usize,
+    orphaned: usize,
     other: usize,
 }
 
@@ -45,13 +46,14 @@ pub(crate) async fn progress(recorder: &Recorder) -> Infallible {
 pub(crate) fn table(history: &History) {
     println!();
     println!(
-        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>7}{:>10}{:>10}{:>10}",
+        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>7}{:>10}{:>10}{:>10}",
         "call",
         "calls",
         "answered",
         "-31001",
         "refused",
         "lost",
+        "orphaned",
         "other",
         "p50 ms",
         "p99 ms",
@@ -73,12 +75,13 @@ pub(crate) fn table(history: &History) {
             time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
         };
         println!(
-            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>7}{:>10.1}{:>10.1}{:>10.1}",
+            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
             calls.len(),
             counts.answered,
             counts.unknown,
             counts.refused,
             counts.lost,
+            counts.orphaned,
             counts.other,
             quantile(0.5),
             quantile(0.99),
@@ -173,7 +176,7 @@ fn minimal(history: &History, call: &Call) -> Vec<String> {
         .faults
         .iter()
         .filter(|fault| (from..=call.ended).contains(&fault.at));
-    lines.extend(meanwhile.map(|fault| (fault.at, format!("r{}: {}", fault.replica, fault.text))));
+    lines.extend(meanwhile.map(|fault| (fault.at, format!("{}: {}", fault.whose, fault.text))));
     lines.sort_by_key(|(at, _)| *at);
     let told = lines.into_iter();
     told.map(|(at, text)| format!("{:>9.3} s  {text}", at.as_secs_f64()))
@@ -187,6 +190,7 @@ impl Counts {
             Outcome::Unknown => self.unknown += 1,
             Outcome::Refused(..) => self.refused += 1,
             Outcome::Lost => self.lost += 1,
+            Outcome::Orphaned => self.orphaned += 1,
             Outcome::Wrong(_) | Outcome::Silent(_) | Outcome::Never => self.other += 1,
         }
     }
@@ -196,8 +200,8 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} answered, {} -31001, {} refused, {} lost, {} other",
-            self.answered, self.unknown, self.refused, self.lost, self.other
+            "{} answered, {} -31001, {} refused, {} lost, {} orphaned, {} other",
+            self.answered, self.unknown, self.refused, self.lost, self.orphaned, self.other
         )
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_testbed::client::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::rover::{Failure, Rover};
 use crate::history::{Call, Kind, Outcome, Recorder};
 use crate::world::World;
 
@@ -37,7 +37,7 @@ pub(super) fn name(session: usize) -> String {
 
 impl Listeners {
     /// Has some of these sessions listen.
-    pub(crate) fn start(clients: &[Client], recorder: &Arc<Recorder>) -> Self {
+    pub(crate) fn start(clients: &[Rover], recorder: &Arc<Recorder>) -> Self {
         let heard = Arc::<Mutex<BTreeSet<usize>>>::default();
         let mut tasks = JoinSet::new();
         let mut sessions = BTreeSet::new();
@@ -79,7 +79,7 @@ pub(crate) fn speak(world: &World) {
 /// Listens for ever, on one stream after the other.
 async fn listen(
     session: usize,
-    client: Client,
+    mut client: Rover,
     heard: Arc<Mutex<BTreeSet<usize>>>,
     recorder: Arc<Recorder>,
 ) {
@@ -95,28 +95,25 @@ async fn listen(
         });
     };
     loop {
-        let mut connection = client.twin();
-        match connection.listen(None).await {
-            Err(error) => record(Outcome::Silent(error.to_string())),
-            Ok(events) if events.head.status == 404 => {
+        let ended = client.listen(|message| {
+            if is_own(session, &message) {
+                heard.lock().insert(session);
+            } else {
+                record(Outcome::Wrong(message.to_string()));
+            }
+        });
+        match ended.await {
+            // A clean end is the server's choice.
+            Ok(200) => record(Outcome::Answered),
+            Ok(404) => {
                 record(Outcome::Lost);
                 // Its session stays lost, and the lanes do not share their new ones.
                 return;
             }
-            Ok(events) if events.head.status != 200 => {
-                record(Outcome::Refused(events.head.status.as_u16(), None));
-            }
-            Ok(mut events) => loop {
-                match events.next().await {
-                    // A clean end is the server's choice.
-                    Ok(None) => break record(Outcome::Answered),
-                    Err(error) => break record(Outcome::Silent(error.to_string())),
-                    Ok(Some(event)) if is_own(session, &event.message) => {
-                        heard.lock().insert(session);
-                    }
-                    Ok(Some(event)) => record(Outcome::Wrong(event.message.to_string())),
-                }
-            },
+            Ok(status) => record(Outcome::Refused(status, None)),
+            Err(Failure::Broken(error)) => record(Outcome::Silent(error)),
+            Err(Failure::Orphaned) => record(Outcome::Orphaned),
+            Err(Failure::NotThere) => {}
         }
         sleep(AGAIN).await;
     }
