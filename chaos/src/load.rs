@@ -115,6 +115,7 @@ impl Lane {
                 key: self.key(),
                 began,
                 ended: self.recorder.now(),
+                gateway: self.client.latest(),
                 outcome,
             });
             if lost && !self.reopen(until).await {
@@ -168,7 +169,10 @@ impl Lane {
             };
             let message = self.message(kind, &id, &key);
             match self.client.send(&message).await {
-                Ok(answer) => return judge::outcome(kind, &id, &key, self.steps, &answer),
+                Ok(answer) => {
+                    let outcome = judge::outcome(kind, &id, &key, self.steps, &answer);
+                    return self.client.allow_for_ignorance(kind, outcome);
+                }
                 Err(Failure::Broken(error)) => return Outcome::Silent(error),
                 Err(Failure::Orphaned) if !kind.is_safe() => return Outcome::Orphaned,
                 Err(Failure::Orphaned) => attempts += 1,

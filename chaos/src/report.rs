@@ -13,6 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 const IN_FULL: usize = 8;
 /// How long before a call what was broken may matter to it.
 const BEFORE: Duration = Duration::from_millis(500);
+const BEFORE_AT_ITS_GATEWAY: Duration = Duration::from_secs(10);
 
 /// Calls by how they ended.
 #[derive(Debug, Default)]
@@ -98,6 +99,11 @@ pub(crate) fn table(history: &History) {
         .collect();
     println!("faults: {}", faults.join(", "));
     println!("upstream sessions opened: {}", history.initializes);
+    let unlisted = |call: &&Call| call.outcome == Outcome::Unlisted;
+    let unlisted = history.calls.iter().filter(unlisted).count();
+    if unlisted > 0 {
+        println!("-31001 for safe tools from gateways that had seen no listing: {unlisted}");
+    }
     println!();
 }
 
@@ -165,17 +171,23 @@ fn minimal(history: &History, call: &Call) -> Vec<String> {
                 call.session, call.kind, call.key
             ),
         ),
-        (call.ended, format!("{:?}", call.outcome)),
+        (
+            call.ended,
+            format!("{:?} from g{}", call.outcome, call.gateway),
+        ),
     ];
     lines.extend(ran.iter().map(|ran| {
         let text = format!("runs on {} in its session {}", ran.replica, ran.session);
         (ran.at, text)
     }));
-    let from = call.began.saturating_sub(BEFORE);
-    let meanwhile = history
-        .faults
-        .iter()
-        .filter(|fault| (from..=call.ended).contains(&fault.at));
+    let gateway = format!("g{}", call.gateway);
+    let meanwhile = history.faults.iter().filter(|fault| {
+        let before = match fault.whose == gateway {
+            true => BEFORE_AT_ITS_GATEWAY,
+            false => BEFORE,
+        };
+        (call.began.saturating_sub(before)..=call.ended).contains(&fault.at)
+    });
     lines.extend(meanwhile.map(|fault| (fault.at, format!("{}: {}", fault.whose, fault.text))));
     lines.sort_by_key(|(at, _)| *at);
     let told = lines.into_iter();
@@ -187,7 +199,7 @@ impl Counts {
     fn add(&mut self, call: &Call) {
         match call.outcome {
             Outcome::Answered => self.answered += 1,
-            Outcome::Unknown => self.unknown += 1,
+            Outcome::Unknown | Outcome::Unlisted => self.unknown += 1,
             Outcome::Refused(..) => self.refused += 1,
             Outcome::Lost => self.lost += 1,
             Outcome::Orphaned => self.orphaned += 1,

@@ -15,6 +15,7 @@ fn call(kind: Kind, outcome: Outcome) -> Call {
         key: "k".to_owned(),
         began: Duration::from_secs(1),
         ended: Duration::from_secs(2),
+        gateway: 0,
         outcome,
     }
 }

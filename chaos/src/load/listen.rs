@@ -83,7 +83,7 @@ async fn listen(
     heard: Arc<Mutex<BTreeSet<usize>>>,
     recorder: Arc<Recorder>,
 ) {
-    let record = |outcome| {
+    let record = |gateway, outcome| {
         let now = recorder.now();
         recorder.call(Call {
             session,
@@ -91,28 +91,30 @@ async fn listen(
             key: format!("s{session}.get"),
             began: now,
             ended: now,
+            gateway,
             outcome,
         });
     };
     loop {
+        let gateway = client.upcoming();
         let ended = client.listen(|message| {
             if is_own(session, &message) {
                 heard.lock().insert(session);
             } else {
-                record(Outcome::Wrong(message.to_string()));
+                record(gateway, Outcome::Wrong(message.to_string()));
             }
         });
         match ended.await {
             // A clean end is the server's choice.
-            Ok(200) => record(Outcome::Answered),
+            Ok(200) => record(gateway, Outcome::Answered),
             Ok(404) => {
-                record(Outcome::Lost);
+                record(gateway, Outcome::Lost);
                 // Its session stays lost, and the lanes do not share their new ones.
                 return;
             }
-            Ok(status) => record(Outcome::Refused(status, None)),
-            Err(Failure::Broken(error)) => record(Outcome::Silent(error)),
-            Err(Failure::Orphaned) => record(Outcome::Orphaned),
+            Ok(status) => record(gateway, Outcome::Refused(status, None)),
+            Err(Failure::Broken(error)) => record(gateway, Outcome::Silent(error)),
+            Err(Failure::Orphaned) => record(gateway, Outcome::Orphaned),
             Err(Failure::NotThere) => {}
         }
         sleep(AGAIN).await;
