@@ -98,9 +98,9 @@ async fn listen(
     loop {
         let gateway = client.upcoming();
         let ended = client.listen(|message| {
-            if is_own(session, &message) {
+            if is_spoken_to(session, &message) {
                 heard.lock().insert(session);
-            } else {
+            } else if !is_own(session, &message) {
                 record(gateway, Outcome::Wrong(message.to_string()));
             }
         });
@@ -124,9 +124,12 @@ async fn listen(
 /// Whether a session may be told this: nothing at all, its own name, or that a list has changed.
 fn is_own(session: usize, message: &Value) -> bool {
     let method = message["method"].as_str().unwrap_or_default();
-    message.is_null()
-        || message["params"]["data"] == name(session)
-        || method.ends_with("/list_changed")
+    message.is_null() || is_spoken_to(session, message) || method.ends_with("/list_changed")
+}
+
+/// Whether a session's server speaks to it.
+fn is_spoken_to(session: usize, message: &Value) -> bool {
+    message["params"]["data"] == name(session)
 }
 
 #[cfg(test)]
@@ -144,5 +147,6 @@ mod tests {
             &json!({"method": "notifications/tools/list_changed"})
         ));
         assert!(!is_own(3, &json!({"id": 1, "result": {}})));
+        assert!(is_spoken_to(3, &told("chaos 3")) && !is_spoken_to(3, &Value::Null));
     }
 }
