@@ -93,6 +93,8 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
             broken.push(Promise::TruthTold);
         }
         Outcome::Answered | Outcome::Never => {}
+        // The client, or the gateway, could not know better; but an unsafe call may not run twice.
+        Outcome::Orphaned | Outcome::Unlisted => {}
         Outcome::Unknown if call.kind.is_safe() => broken.push(Promise::SafeIsRepeated),
         Outcome::Unknown => {}
         Outcome::Refused(..) => {

@@ -2,7 +2,7 @@
 //!
 //! Time is cut into rounds. In each, one replica is left alone and the others are struck; all is
 //! well with them again before the round ends. So at any moment there is a healthy endpoint, and it
-//! stays so for the rest of the round.
+//! stays so for the rest of the round. The same holds for gateways, if they are several.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Arguments;
+use crate::gateway::{Gateway, Gateways};
 use crate::history::Recorder;
 use crate::load::listen;
 use crate::world::{Replica, World};
@@ -20,6 +21,8 @@ const ROUND: Duration = Duration::from_secs(2);
 /// When the last strike of a round begins, and how long the longest lasts.
 const LAST_STRIKE_MS: u64 = 900;
 const LONGEST_MS: u64 = 900;
+/// How long the store hangs at most.
+const LONGEST_PAUSE_MS: u64 = 1000;
 
 /// What is done in one round, in any order.
 #[derive(Debug)]
@@ -27,6 +30,18 @@ struct Round {
     #[cfg_attr(not(test), expect(dead_code, reason = "asserted by the tests"))]
     spared: usize,
     strikes: Vec<Strike>,
+    spared_gateway: usize,
+    deaths: Vec<Death>,
+    /// When the store hangs, and for how long.
+    pause: Option<(Duration, Duration)>,
+}
+
+/// A gateway is killed, and started again after a time.
+#[derive(Debug)]
+struct Death {
+    gateway: usize,
+    after: Duration,
+    lasts: Duration,
 }
 
 #[derive(Debug)]
@@ -52,21 +67,36 @@ enum What {
 pub(crate) async fn storm(
     arguments: &Arguments,
     world: &World,
+    gateways: &Gateways,
     recorder: &Recorder,
     until: Instant,
 ) -> anyhow::Result<()> {
     let mut random = Rng::with_seed(arguments.seed);
     let mut begin = Instant::now();
     while begin + ROUND <= until {
-        let round = plan(&mut random, world.replicas.len());
+        let mut round = plan(&mut random, world.replicas.len());
+        round.plan_gateways(&mut random, arguments);
         let mut strikes = Vec::new();
         for strike in &round.strikes {
             let replica = &world.replicas[strike.replica];
             strikes.push(strike.carry_out(begin, replica, recorder));
         }
-        for struck in join_all(strikes).await {
-            struck?;
+        let mut deaths = Vec::new();
+        for death in &round.deaths {
+            let gateway = &gateways.all()[death.gateway];
+            deaths.push(death.carry_out(begin, gateway, recorder));
         }
+        let pause = async {
+            let Some((after, lasts)) = round.pause else {
+                return Ok(());
+            };
+            sleep_until(begin + after).await;
+            gateways.pause_redis(lasts, recorder).await
+        };
+        let (struck, died, paused) = tokio::join!(join_all(strikes), join_all(deaths), pause);
+        struck.into_iter().collect::<Result<(), _>>()?;
+        died.into_iter().collect::<Result<(), _>>()?;
+        paused?;
         begin += ROUND;
         sleep_until(begin).await;
         for replica in &world.replicas {
@@ -113,7 +143,53 @@ fn plan(random: &mut Rng, replicas: usize) -> Round {
             });
         }
     }
-    Round { spared, strikes }
+    Round {
+        spared,
+        strikes,
+        spared_gateway: 0,
+        deaths: Vec::new(),
+        pause: None,
+    }
+}
+
+impl Round {
+    /// What becomes of the gateways; nothing is drawn for a single one, so that a seed means the same
+    /// with it as ever.
+    fn plan_gateways(&mut self, random: &mut Rng, arguments: &Arguments) {
+        let gateways = usize::from(arguments.gateways);
+        if gateways == 1 {
+            return;
+        }
+        self.spared_gateway = random.usize(..gateways);
+        for gateway in (0..gateways).filter(|gateway| *gateway != self.spared_gateway) {
+            if random.u8(..3) == 0 {
+                self.deaths.push(Death {
+                    gateway,
+                    after: Duration::from_millis(random.u64(..LAST_STRIKE_MS)),
+                    lasts: Duration::from_millis(random.u64(..LONGEST_MS)),
+                });
+            }
+        }
+        if arguments.pause_redis && random.u8(..3) == 0 {
+            let after = Duration::from_millis(random.u64(..LAST_STRIKE_MS));
+            let lasts = Duration::from_millis(random.u64(20..LONGEST_PAUSE_MS));
+            self.pause = Some((after, lasts));
+        }
+    }
+}
+
+impl Death {
+    async fn carry_out(
+        &self,
+        begin: Instant,
+        gateway: &Gateway,
+        recorder: &Recorder,
+    ) -> anyhow::Result<()> {
+        sleep_until(begin + self.after).await;
+        let text = format!("killed for {:?}", self.lasts);
+        recorder.fault(format!("g{}", self.gateway), "kill gateway", text);
+        gateway.kill_for(self.lasts).await
+    }
 }
 
 fn what(random: &mut Rng) -> What {
@@ -150,25 +226,26 @@ impl Strike {
         recorder: &Recorder,
     ) -> std::io::Result<()> {
         sleep_until(begin + self.after).await;
+        let whose = format!("r{}", self.replica);
         match &self.what {
             What::Kill(time) => {
                 replica.kill().await;
-                recorder.fault(self.replica, "kill", format!("killed for {time:?}"));
+                recorder.fault(whose, "kill", format!("killed for {time:?}"));
                 sleep(*time).await;
                 replica.server.come_back()?;
                 replica.proxy.accept()?;
             }
             What::Forget => {
-                recorder.fault(self.replica, "forget", "forgets its sessions".to_owned());
+                recorder.fault(whose, "forget", "forgets its sessions".to_owned());
                 replica.server.forget_sessions();
             }
             What::Break => {
-                recorder.fault(self.replica, "break", "resets all connections".to_owned());
+                recorder.fault(whose, "break", "resets all connections".to_owned());
                 replica.proxy.break_connections();
             }
             What::Requests(kind, count, fault) => {
                 let text = format!("{fault:?} for {count} requests");
-                recorder.fault(self.replica, kind, text);
+                recorder.fault(whose, kind, text);
                 // It is counted by the history; nobody waits for it.
                 drop(replica.proxy.next(*count, When::any(), fault.clone()));
             }
@@ -179,6 +256,8 @@ impl Strike {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -203,6 +282,34 @@ mod tests {
             }
         }
         assert_eq!(kinds.len(), 9, "{kinds:?}");
+    }
+
+    #[test]
+    fn one_gateway_is_spared_in_every_round_and_the_store_hangs_when_asked_for() {
+        let mut random = Rng::with_seed(7);
+        let arguments = Arguments::parse_from(["chaos", "--gateways", "3", "--pause-redis"]);
+        let (mut deaths, mut pauses) = (0, 0);
+        for _ in 0..2000 {
+            let mut round = plan(&mut random, 3);
+            round.plan_gateways(&mut random, &arguments);
+            for death in &round.deaths {
+                assert_ne!(death.gateway, round.spared_gateway);
+            }
+            deaths += round.deaths.len();
+            pauses += usize::from(round.pause.is_some());
+        }
+        assert!(deaths > 1000 && pauses > 500, "{deaths}, {pauses}");
+    }
+
+    #[test]
+    fn a_single_gateway_changes_nothing_about_a_seed() {
+        let arguments = Arguments::parse_from(["chaos"]);
+        let (mut random, mut same) = (Rng::with_seed(7), Rng::with_seed(7));
+        let mut round = plan(&mut random, 3);
+        round.plan_gateways(&mut random, &arguments);
+        assert!(round.deaths.is_empty());
+        plan(&mut same, 3);
+        assert_eq!(random.u64(..), same.u64(..));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) key: String,
     pub(crate) began: Duration,
     pub(crate) ended: Duration,
+    /// Which gateway was asked last.
+    pub(crate) gateway: usize,
     pub(crate) outcome: Outcome,
 }
 
@@ -57,6 +59,9 @@ pub(crate) enum Outcome {
     Answered,
     /// With -31001.
     Unknown,
+    /// With -31001 for a tool that says it may run twice, from a gateway that has carried no listing
+    /// since it was started and so could not know.
+    Unlisted,
     /// With another error: its status and code.
     Refused(u16, Option<i64>),
     /// With the 404 of a session that is not there.
@@ -65,6 +70,8 @@ pub(crate) enum Outcome {
     Wrong(String),
     /// Without an answer: the connection or stream ended.
     Silent(String),
+    /// Without an answer, because its gateway was killed: nobody is left who could tell.
+    Orphaned,
     /// Not at all while the client waited.
     Never,
 }
@@ -81,7 +88,8 @@ pub(crate) struct Ran {
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
-    pub(crate) replica: usize,
+    /// Whose: a replica's (`r0`), a gateway's (`g0`) or the store's.
+    pub(crate) whose: String,
     /// Its kind, for counting.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
@@ -169,11 +177,11 @@ impl Recorder {
         self.calls.lock().push(call);
     }
 
-    pub(crate) fn fault(&self, replica: usize, kind: &'static str, text: String) {
+    pub(crate) fn fault(&self, whose: impl Into<String>, kind: &'static str, text: String) {
         let at = self.now();
         self.faults.lock().push(Fault {
             at,
-            replica,
+            whose: whose.into(),
             kind,
             text,
         });

@@ -2,22 +2,27 @@
 
 mod judge;
 pub(crate) mod listen;
+mod rover;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
-use bowline_testbed::client::Client;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::rover::Failure;
+pub(crate) use self::rover::Rover;
 use crate::Arguments;
+use crate::gateway::Gateways;
 use crate::history::{Call, Kind, Outcome, Recorder};
 
 /// How many calls of a session may be under way at the same time.
 const LANES: usize = 2;
+/// How long it waits after a gateway that is not there before it asks the next.
+const BEFORE_THE_NEXT: Duration = Duration::from_millis(10);
 /// How long the client waits after a call's limit, to tell late from never.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -26,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(5);
 struct Lane {
     session: usize,
     lane: usize,
-    client: Client,
+    client: Rover,
     random: Rng,
     recorder: Arc<Recorder>,
     calls: u64,
@@ -36,14 +41,13 @@ struct Lane {
 /// Opens all sessions, before anything is broken, and has each see the list of tools.
 pub(crate) async fn open(
     arguments: &Arguments,
-    url: &str,
+    gateways: &Arc<Gateways>,
     recorder: &Arc<Recorder>,
-) -> anyhow::Result<Vec<Client>> {
+) -> anyhow::Result<Vec<Rover>> {
     let mut clients = Vec::new();
     for session in 0..arguments.sessions {
-        let mut client = Client::new(url)?.named(listen::name(session));
-        let opened = client.open().await?;
-        ensure!(opened.status == 200, "a session was not opened: {opened:?}");
+        let mut client = Rover::new(gateways, session, &listen::name(session))?;
+        ensure!(client.open().await, "a session was not opened");
         let mut lane = Lane::new(arguments, session, LANES, client, recorder);
         let outcome = lane.exchange(Kind::List).await;
         ensure!(outcome == Outcome::Answered, "tools/list: {outcome:?}");
@@ -55,7 +59,7 @@ pub(crate) async fn open(
 /// Calls in all sessions until then, and waits for the last answers.
 pub(crate) async fn call(
     arguments: &Arguments,
-    sessions: &[Client],
+    sessions: &[Rover],
     recorder: &Arc<Recorder>,
     until: Instant,
     limit: Duration,
@@ -75,7 +79,7 @@ impl Lane {
         arguments: &Arguments,
         session: usize,
         lane: usize,
-        client: Client,
+        client: Rover,
         recorder: &Arc<Recorder>,
     ) -> Self {
         let mut seeds = Rng::with_seed(arguments.seed ^ 0x5eed);
@@ -111,6 +115,7 @@ impl Lane {
                 key: self.key(),
                 began,
                 ended: self.recorder.now(),
+                gateway: self.client.latest(),
                 outcome,
             });
             if lost && !self.reopen(until).await {
@@ -123,7 +128,7 @@ impl Lane {
     async fn reopen(&mut self, until: Instant) -> bool {
         while Instant::now() < until {
             let opened = timeout(GRACE, self.client.open()).await;
-            if matches!(opened, Ok(Ok(answer)) if answer.status == 200) {
+            if opened == Ok(true) {
                 return true;
             }
             sleep(Duration::from_millis(100)).await;
@@ -148,20 +153,31 @@ impl Lane {
         format!("s{}.{}-{}", self.session, self.lane, self.calls)
     }
 
-    /// Makes one call and looks at the answer.
+    /// Makes one call and looks at the answer. Where a gateway dies, the next is asked, if nothing was
+    /// sent or what was sent may run twice.
     async fn exchange(&mut self, kind: Kind) -> Outcome {
         self.calls += 1;
         let key = self.key();
-        // Numbers are the same in all sessions, so that a mixed-up answer would be taken.
-        let id = match self.calls % 2 {
-            0 => json!(self.calls * LANES as u64 + self.lane as u64),
-            _ => json!(key),
-        };
         self.steps = self.random.u64(1..6);
-        let message = self.message(kind, &id, &key);
-        match self.client.send(&message).await {
-            Ok(answer) => judge::outcome(kind, &id, &key, self.steps, &answer),
-            Err(error) => Outcome::Silent(format!("{error:#}")),
+        let mut attempts = 0;
+        loop {
+            // Numbers are the same in all sessions, so that a mixed-up answer would be taken.
+            let id = match (attempts, self.calls % 2) {
+                (0, 0) => json!(self.calls * LANES as u64 + self.lane as u64),
+                (0, _) => json!(key),
+                _ => json!(format!("{key}, again {attempts}")),
+            };
+            let message = self.message(kind, &id, &key);
+            match self.client.send(&message).await {
+                Ok(answer) => {
+                    let outcome = judge::outcome(kind, &id, &key, self.steps, &answer);
+                    return self.client.allow_for_ignorance(kind, outcome);
+                }
+                Err(Failure::Broken(error)) => return Outcome::Silent(error),
+                Err(Failure::Orphaned) if !kind.is_safe() => return Outcome::Orphaned,
+                Err(Failure::Orphaned) => attempts += 1,
+                Err(Failure::NotThere) => sleep(BEFORE_THE_NEXT).await,
+            }
         }
     }
 

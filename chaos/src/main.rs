@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::time::Instant;
 
-use self::gateway::Gateway;
+use self::gateway::Gateways;
 use self::history::{History, Recorder};
 use self::load::listen::Listeners;
 use self::world::World;
@@ -52,6 +52,12 @@ struct Arguments {
     /// How many replicas there are
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..))]
     replicas: u8,
+    /// How many gateways there are; several share their sessions in a Redis, and are killed in turn
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    gateways: u8,
+    /// Let the Redis that several gateways share hang at times, for up to a second
+    #[arg(long)]
+    pause_redis: bool,
     /// The longest pause between two calls of a session, in milliseconds
     #[arg(long, default_value_t = 400)]
     pause: u64,
@@ -64,8 +70,12 @@ struct Arguments {
 async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     println!(
-        "chaos: seed {}, {} s, {} sessions, {} replicas",
-        arguments.seed, arguments.seconds, arguments.sessions, arguments.replicas
+        "chaos: seed {}, {} s, {} sessions, {} replicas, {} gateways",
+        arguments.seed,
+        arguments.seconds,
+        arguments.sessions,
+        arguments.replicas,
+        arguments.gateways
     );
     let history = run(&arguments).await?;
     let violations = checker::check(&history);
@@ -87,15 +97,17 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     let world = World::start(usize::from(arguments.replicas)).await?;
-    let gateway = Gateway::start(arguments, &world.urls()).await?;
-    println!("chaos: the gateway's log is {}", gateway.log().display());
+    let gateways = Arc::new(Gateways::start(arguments, &world.urls()).await?);
+    for log in gateways.logs() {
+        println!("chaos: a gateway's log is {}", log.display());
+    }
     let recorder = Arc::new(Recorder::new());
-    let sessions = load::open(arguments, gateway.url(), &recorder).await?;
+    let sessions = load::open(arguments, &gateways, &recorder).await?;
     let limit = Duration::from_secs(arguments.budget) + MARGIN;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let listeners = Listeners::start(&sessions, &recorder);
     let calling = load::call(arguments, &sessions, &recorder, until, limit);
-    let breaking = faults::storm(arguments, &world, &recorder, until);
+    let breaking = faults::storm(arguments, &world, &gateways, &recorder, until);
     let both = async { tokio::join!(calling, breaking) };
     tokio::select! {
         (_, broken) = both => broken?,
@@ -104,6 +116,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     tokio::time::sleep(SETTLE).await;
     let deaf = listeners.deaf(&world).await;
     drop(listeners);
-    gateway.stop().await?;
+    gateways.stop().await?;
     Ok(recorder.history(&world, limit, deaf))
 }

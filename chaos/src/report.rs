@@ -13,6 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 const IN_FULL: usize = 8;
 /// How long before a call what was broken may matter to it.
 const BEFORE: Duration = Duration::from_millis(500);
+const BEFORE_AT_ITS_GATEWAY: Duration = Duration::from_secs(10);
 
 /// Calls by how they ended.
 #[derive(Debug, Default)]
@@ -21,6 +22,7 @@ struct Counts {
     unknown: usize,
     refused: usize,
     lost: usize,
+    orphaned: usize,
     other: usize,
 }
 
@@ -45,13 +47,14 @@ pub(crate) async fn progress(recorder: &Recorder) -> Infallible {
 pub(crate) fn table(history: &History) {
     println!();
     println!(
-        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>7}{:>10}{:>10}{:>10}",
+        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>7}{:>10}{:>10}{:>10}",
         "call",
         "calls",
         "answered",
         "-31001",
         "refused",
         "lost",
+        "orphaned",
         "other",
         "p50 ms",
         "p99 ms",
@@ -73,12 +76,13 @@ pub(crate) fn table(history: &History) {
             time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
         };
         println!(
-            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>7}{:>10.1}{:>10.1}{:>10.1}",
+            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
             calls.len(),
             counts.answered,
             counts.unknown,
             counts.refused,
             counts.lost,
+            counts.orphaned,
             counts.other,
             quantile(0.5),
             quantile(0.99),
@@ -95,6 +99,11 @@ pub(crate) fn table(history: &History) {
         .collect();
     println!("faults: {}", faults.join(", "));
     println!("upstream sessions opened: {}", history.initializes);
+    let unlisted = |call: &&Call| call.outcome == Outcome::Unlisted;
+    let unlisted = history.calls.iter().filter(unlisted).count();
+    if unlisted > 0 {
+        println!("-31001 for safe tools from gateways that had seen no listing: {unlisted}");
+    }
     println!();
 }
 
@@ -162,18 +171,24 @@ fn minimal(history: &History, call: &Call) -> Vec<String> {
                 call.session, call.kind, call.key
             ),
         ),
-        (call.ended, format!("{:?}", call.outcome)),
+        (
+            call.ended,
+            format!("{:?} from g{}", call.outcome, call.gateway),
+        ),
     ];
     lines.extend(ran.iter().map(|ran| {
         let text = format!("runs on {} in its session {}", ran.replica, ran.session);
         (ran.at, text)
     }));
-    let from = call.began.saturating_sub(BEFORE);
-    let meanwhile = history
-        .faults
-        .iter()
-        .filter(|fault| (from..=call.ended).contains(&fault.at));
-    lines.extend(meanwhile.map(|fault| (fault.at, format!("r{}: {}", fault.replica, fault.text))));
+    let gateway = format!("g{}", call.gateway);
+    let meanwhile = history.faults.iter().filter(|fault| {
+        let before = match fault.whose == gateway {
+            true => BEFORE_AT_ITS_GATEWAY,
+            false => BEFORE,
+        };
+        (call.began.saturating_sub(before)..=call.ended).contains(&fault.at)
+    });
+    lines.extend(meanwhile.map(|fault| (fault.at, format!("{}: {}", fault.whose, fault.text))));
     lines.sort_by_key(|(at, _)| *at);
     let told = lines.into_iter();
     told.map(|(at, text)| format!("{:>9.3} s  {text}", at.as_secs_f64()))
@@ -184,9 +199,10 @@ impl Counts {
     fn add(&mut self, call: &Call) {
         match call.outcome {
             Outcome::Answered => self.answered += 1,
-            Outcome::Unknown => self.unknown += 1,
+            Outcome::Unknown | Outcome::Unlisted => self.unknown += 1,
             Outcome::Refused(..) => self.refused += 1,
             Outcome::Lost => self.lost += 1,
+            Outcome::Orphaned => self.orphaned += 1,
             Outcome::Wrong(_) | Outcome::Silent(_) | Outcome::Never => self.other += 1,
         }
     }
@@ -196,8 +212,8 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} answered, {} -31001, {} refused, {} lost, {} other",
-            self.answered, self.unknown, self.refused, self.lost, self.other
+            "{} answered, {} -31001, {} refused, {} lost, {} orphaned, {} other",
+            self.answered, self.unknown, self.refused, self.lost, self.orphaned, self.other
         )
     }
 }

@@ -15,6 +15,7 @@ fn call(kind: Kind, outcome: Outcome) -> Call {
         key: "k".to_owned(),
         began: Duration::from_secs(1),
         ended: Duration::from_secs(2),
+        gateway: 0,
         outcome,
     }
 }
@@ -61,6 +62,7 @@ fn a_good_history_passes() {
     for times in [0, 1] {
         assert_eq!(broken(call(Kind::Bump, Outcome::Unknown), times), []);
         assert_eq!(broken(call(Kind::Slow, Outcome::Unknown), times), []);
+        assert_eq!(broken(call(Kind::Slow, Outcome::Orphaned), times), []);
     }
     // Safe calls may run as often as it takes.
     assert_eq!(broken(call(Kind::Read, Outcome::Answered), 3), []);
@@ -69,7 +71,7 @@ fn a_good_history_passes() {
 
 #[test]
 fn a_double_execution_fails_whatever_was_answered() {
-    for outcome in [Outcome::Answered, Outcome::Unknown] {
+    for outcome in [Outcome::Answered, Outcome::Unknown, Outcome::Orphaned] {
         for kind in [Kind::Bump, Kind::Slow] {
             let found = broken(call(kind, outcome.clone()), 2);
             assert_eq!(found, [Promise::AtMostOnce]);

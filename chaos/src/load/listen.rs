@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_testbed::client::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::rover::{Failure, Rover};
 use crate::history::{Call, Kind, Outcome, Recorder};
 use crate::world::World;
 
@@ -37,7 +37,7 @@ pub(super) fn name(session: usize) -> String {
 
 impl Listeners {
     /// Has some of these sessions listen.
-    pub(crate) fn start(clients: &[Client], recorder: &Arc<Recorder>) -> Self {
+    pub(crate) fn start(clients: &[Rover], recorder: &Arc<Recorder>) -> Self {
         let heard = Arc::<Mutex<BTreeSet<usize>>>::default();
         let mut tasks = JoinSet::new();
         let mut sessions = BTreeSet::new();
@@ -79,11 +79,11 @@ pub(crate) fn speak(world: &World) {
 /// Listens for ever, on one stream after the other.
 async fn listen(
     session: usize,
-    client: Client,
+    mut client: Rover,
     heard: Arc<Mutex<BTreeSet<usize>>>,
     recorder: Arc<Recorder>,
 ) {
-    let record = |outcome| {
+    let record = |gateway, outcome| {
         let now = recorder.now();
         recorder.call(Call {
             session,
@@ -91,32 +91,31 @@ async fn listen(
             key: format!("s{session}.get"),
             began: now,
             ended: now,
+            gateway,
             outcome,
         });
     };
     loop {
-        let mut connection = client.twin();
-        match connection.listen(None).await {
-            Err(error) => record(Outcome::Silent(error.to_string())),
-            Ok(events) if events.head.status == 404 => {
-                record(Outcome::Lost);
+        let gateway = client.upcoming();
+        let ended = client.listen(|message| {
+            if is_spoken_to(session, &message) {
+                heard.lock().insert(session);
+            } else if !is_own(session, &message) {
+                record(gateway, Outcome::Wrong(message.to_string()));
+            }
+        });
+        match ended.await {
+            // A clean end is the server's choice.
+            Ok(200) => record(gateway, Outcome::Answered),
+            Ok(404) => {
+                record(gateway, Outcome::Lost);
                 // Its session stays lost, and the lanes do not share their new ones.
                 return;
             }
-            Ok(events) if events.head.status != 200 => {
-                record(Outcome::Refused(events.head.status.as_u16(), None));
-            }
-            Ok(mut events) => loop {
-                match events.next().await {
-                    // A clean end is the server's choice.
-                    Ok(None) => break record(Outcome::Answered),
-                    Err(error) => break record(Outcome::Silent(error.to_string())),
-                    Ok(Some(event)) if is_own(session, &event.message) => {
-                        heard.lock().insert(session);
-                    }
-                    Ok(Some(event)) => record(Outcome::Wrong(event.message.to_string())),
-                }
-            },
+            Ok(status) => record(gateway, Outcome::Refused(status, None)),
+            Err(Failure::Broken(error)) => record(gateway, Outcome::Silent(error)),
+            Err(Failure::Orphaned) => record(gateway, Outcome::Orphaned),
+            Err(Failure::NotThere) => {}
         }
         sleep(AGAIN).await;
     }
@@ -125,9 +124,12 @@ async fn listen(
 /// Whether a session may be told this: nothing at all, its own name, or that a list has changed.
 fn is_own(session: usize, message: &Value) -> bool {
     let method = message["method"].as_str().unwrap_or_default();
-    message.is_null()
-        || message["params"]["data"] == name(session)
-        || method.ends_with("/list_changed")
+    message.is_null() || is_spoken_to(session, message) || method.ends_with("/list_changed")
+}
+
+/// Whether a session's server speaks to it.
+fn is_spoken_to(session: usize, message: &Value) -> bool {
+    message["params"]["data"] == name(session)
 }
 
 #[cfg(test)]
@@ -145,5 +147,6 @@ mod tests {
             &json!({"method": "notifications/tools/list_changed"})
         ));
         assert!(!is_own(3, &json!({"id": 1, "result": {}})));
+        assert!(is_spoken_to(3, &told("chaos 3")) && !is_spoken_to(3, &Value::Null));
     }
 }

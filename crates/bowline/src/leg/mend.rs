@@ -152,9 +152,6 @@ fn join(
     Ok((outcome, waiting))
 }
 
-/// How much longer than one attempt a gateway keeps others from opening the same session.
-const LEASE_MARGIN: Duration = Duration::from_secs(2);
-
 async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
     let server = session.upstream.server();
     let total = server.recovery.budget;
@@ -201,11 +198,8 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
         if server.recovery.on_loss == OnLoss::Tell {
             return Err(NotMended::TellClient);
         }
-        match session
-            .turn(seen, budget.patient_attempt() + LEASE_MARGIN)
-            .await
-        {
-            Ok(Turn::Mine) => {}
+        let held = match session.turn(seen).await {
+            Ok(Turn::Mine(held)) => held,
             Ok(Turn::Theirs) => {
                 reason = "another gateway has been opening it again".into();
                 continue;
@@ -216,7 +210,7 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 reason = unsure.to_string().into();
                 continue;
             }
-        }
+        };
         let restored = restore_within(session, seen, &budget, failures).await;
         let published = match restored {
             Ok(leg) => publish(session, leg)
@@ -224,7 +218,7 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 .map_err(restore::Failed::ForGood),
             Err(failed) => Err(failed),
         };
-        session.yield_turn();
+        drop(held);
         match published {
             Ok(published) => {
                 if !is_forgotten && !seen.endpoint.is_unreachable() {

@@ -15,6 +15,7 @@ use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::Session;
@@ -37,6 +38,10 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 const ENDED: usize = 10_000;
 /// How often a jar is written, unless a cookie comes or goes.
 const JAR_EVERY: Duration = Duration::from_secs(1);
+/// For how long nobody may open a session again whose gateway died while it did. Gateways that live
+/// renew it so many times as often.
+const LEASE: Duration = Duration::from_secs(3);
+const RENEWALS: u32 = 3;
 /// How often a write is tried that meets another gateway's.
 const MAX_CONFLICTS: usize = 16;
 
@@ -123,13 +128,18 @@ pub(crate) enum Published {
 /// Whether this gateway may open the next generation.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    Mine,
+    Mine(Option<Held>),
     /// Another gateway is about to.
     Theirs,
     /// Another gateway has.
     Other(Arc<Leg>),
     Ended,
 }
+
+/// The turn to open the next generation, where it has to be held against other gateways: until this
+/// is dropped, or this gateway dies.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "ends it when dropped")] DropGuard);
 
 // === impl Keeper ===
 
@@ -506,47 +516,48 @@ impl Kept {
         Err(Unsure::Contended)
     }
 
-    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does for
-    /// as long as `limit`.
-    pub(super) async fn turn(
-        &self,
-        session: &Arc<Session>,
-        seen: &Leg,
-        limit: Duration,
-    ) -> Result<Turn, Unsure> {
-        let (store, lease) = (&self.keeper.store, self.lease());
-        let leased = store.lease(&lease, &self.keeper.me, limit).await;
+    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does while
+    /// the turn is held.
+    pub(super) async fn turn(&self, session: &Arc<Session>, seen: &Leg) -> Result<Turn, Unsure> {
+        let store = &self.keeper.store;
+        let lease = format!("mend/{}", self.key.as_str());
+        let leased = store.lease(&lease, &self.keeper.me, LEASE).await;
         if !self.keeper.note(leased)? {
             return Ok(Turn::Theirs);
         }
+        let held = self.hold(lease);
         // With the lease in hand: whoever had it before may have published meanwhile.
         match self.keeper.note(store.load(&self.key).await)? {
-            Loaded::Absent | Loaded::Ended => {
-                self.release();
-                return Ok(Turn::Ended);
-            }
+            Loaded::Absent | Loaded::Ended => return Ok(Turn::Ended),
             Loaded::Live(live) => self.adopt(session, &live).await?,
         }
         let current = session.leg();
         if current.at.generation > seen.at.generation {
-            self.release();
             return Ok(Turn::Other(current));
         }
-        Ok(Turn::Mine)
+        Ok(Turn::Mine(Some(held)))
     }
 
-    /// Gives the turn back.
-    pub(super) fn release(&self) {
-        let (keeper, lease) = (Arc::clone(&self.keeper), self.lease());
+    /// Renews a lease until the turn is dropped, however that comes about.
+    fn hold(&self, lease: String) -> Held {
+        let keeper = Arc::clone(&self.keeper);
+        let over = CancellationToken::new();
+        let held = Held(over.clone().drop_guard());
         self.keeper.tracker.spawn(async move {
+            let renewing = async {
+                loop {
+                    tokio::time::sleep(LEASE / RENEWALS).await;
+                    if let Err(error) = keeper.store.lease(&lease, &keeper.me, LEASE).await {
+                        tracing::debug!(%error, "a lease was not renewed");
+                    }
+                }
+            };
+            over.run_until_cancelled(renewing).await;
             if let Err(error) = keeper.store.release(&lease, &keeper.me).await {
                 tracing::debug!(%error, "a lease was not given back and runs out");
             }
         });
-    }
-
-    fn lease(&self) -> String {
-        format!("mend/{}", self.key.as_str())
+        held
     }
 
     /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no

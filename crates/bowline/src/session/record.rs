@@ -147,23 +147,11 @@ impl Session {
         })
     }
 
-    /// Whether this gateway is the one to open the next generation after `seen`. It is for as long
-    /// as `limit`, or until [`Session::yield_turn`].
-    pub(crate) async fn turn(
-        self: &Arc<Self>,
-        seen: &Leg,
-        limit: Duration,
-    ) -> Result<Turn, Unsure> {
+    /// Whether this gateway is the one to open the next generation after `seen`.
+    pub(crate) async fn turn(self: &Arc<Self>, seen: &Leg) -> Result<Turn, Unsure> {
         match &self.kept {
-            None => Ok(Turn::Mine),
-            Some(kept) => kept.turn(self, seen, limit).await,
-        }
-    }
-
-    /// Lets another gateway open the next generation.
-    pub(crate) fn yield_turn(&self) {
-        if let Some(kept) = &self.kept {
-            kept.release();
+            None => Ok(Turn::Mine(None)),
+            Some(kept) => kept.turn(self, seen).await,
         }
     }
 

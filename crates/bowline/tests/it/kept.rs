@@ -7,6 +7,7 @@ use bowline::config::{Config, OnUnreachable, RedisStore, Store, StoreKind};
 use bowline::{Gateway, SealKeys};
 use bowline_testbed::client::Client;
 use bowline_testbed::counting::{Counting, Tally};
+use bowline_testbed::faulty::{Fault, Faulty, When};
 use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
 
@@ -183,4 +184,34 @@ async fn a_loss_that_several_gateways_meet_is_recovered_once() {
         assert_eq!(servers.tally.executions(key), 1, "{key}");
     }
     assert_eq!(servers.sessions(), 1);
+}
+
+#[tokio::test]
+async fn a_recovery_that_nobody_waits_for_keeps_no_other_gateway_from_it() {
+    let tally = Tally::default();
+    let server = Counting::start("r", &tally).await.unwrap();
+    let proxy = Faulty::start(server.address()).await.unwrap();
+    let redis = Redis::start().await.unwrap();
+    let mut gateways = Vec::new();
+    for _ in 0..2 {
+        let store = in_redis(&redis);
+        let config = config(&[("s", &proxy.url())]);
+        gateways.push(Gateway::start(Config { store, ..config }).await.unwrap());
+    }
+    let mut client = client_of(&gateways[0]);
+    assert_eq!(client.open().await.unwrap().status, 200);
+    let mut elsewhere = at(&client, &gateways[1]);
+    bump(&mut elsewhere, "before").await;
+
+    server.forget_sessions();
+    let hangs = Fault::Delay(Duration::from_secs(60));
+    let mut hanging = proxy.next(1, When::rpc("initialize"), hangs);
+    let leaving = tokio::spawn(async move { bump(&mut client, "left").await });
+    hanging.until_met(1).await;
+    leaving.abort();
+
+    // A lease that is not given back lasts longer.
+    let after = tokio::time::timeout(Duration::from_secs(2), bump(&mut elsewhere, "after"));
+    after.await.expect("the other gateway waits for nobody");
+    assert_eq!(tally.executions("left"), 0);
 }

@@ -1,0 +1,66 @@
+//! How a gateway is started, the first time and after every kill.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, bail};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// The command and what it is given, but for its address.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Launch {
+    /// Of a gateway before these replicas.
+    pub(super) fn new(program: PathBuf, replicas: &str) -> Self {
+        let server = format!("s={replicas}");
+        Self {
+            program,
+            arguments: vec!["--server".into(), server.into()],
+            environment: Vec::new(),
+        }
+    }
+
+    /// Has it share the store of this configuration.
+    pub(super) fn share(&mut self, config: PathBuf, seal_key: &str) {
+        self.arguments.extend(["--config".into(), config.into()]);
+        self.environment
+            .push(("BOWLINE_SEAL_KEYS", seal_key.to_owned()));
+    }
+
+    /// Has one that was built with planted bugs replay everything.
+    pub(super) fn replay_everything(&mut self) {
+        self.environment
+            .push(("BOWLINE_PLANTED", "replay_everything".to_owned()));
+    }
+
+    /// Starts it there, and waits until it says what its server's URL is.
+    pub(super) async fn spawn(&self, listen: &str, log: &Path) -> anyhow::Result<(Child, String)> {
+        let mut child = Command::new(&self.program)
+            .args(["serve", "--listen", listen, "--admin", "127.0.0.1:0"])
+            .args(&self.arguments)
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(OpenOptions::new().append(true).open(log)?)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("{}: cannot be started", self.program.display()))?;
+        let output = child.stdout.take().context("no output")?;
+        let mut lines = BufReader::new(output).lines();
+        while let Some(line) = lines.next_line().await? {
+            let mut words = line.split_whitespace();
+            if let Some(url) = words.find(|word| word.ends_with("/mcp/s")) {
+                return Ok((child, url.to_owned()));
+            }
+        }
+        bail!("the gateway did not start: see {}", log.display())
+    }
+}

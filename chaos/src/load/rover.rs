@@ -1,0 +1,158 @@
+//! A session's client that asks another gateway each time.
+
+use std::io;
+use std::sync::Arc;
+
+use bowline_testbed::client::{Answer, Client};
+use serde_json::Value;
+
+use crate::gateway::{Gateways, Life};
+use crate::history::{Kind, Outcome};
+
+/// A client of one session with a connection to every gateway, which it uses in turn.
+#[derive(Debug)]
+pub(crate) struct Rover {
+    gateways: Arc<Gateways>,
+    /// One for each gateway, and in which of its lives it was used last.
+    clients: Vec<(Client, Life)>,
+    turn: usize,
+    /// The gateway that was asked last, in which life, and whether it had carried a listing before.
+    asked: (usize, Life, bool),
+}
+
+/// Why nothing was answered.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The gateway was not there, so nothing was sent.
+    NotThere,
+    /// The gateway was killed in the middle.
+    Orphaned,
+    /// The gateway broke the connection.
+    Broken(String),
+}
+
+impl Rover {
+    /// A client of this name that begins with the gateway whose turn it is.
+    pub(super) fn new(gateways: &Arc<Gateways>, turn: usize, name: &str) -> anyhow::Result<Self> {
+        let clients = gateways.all().iter().map(|gateway| {
+            let client = Client::new(gateway.url())?.named(name);
+            Ok((client, gateway.life()))
+        });
+        Ok(Self {
+            clients: clients.collect::<anyhow::Result<_>>()?,
+            gateways: Arc::clone(gateways),
+            turn,
+            asked: (0, gateways.all()[0].life(), false),
+        })
+    }
+
+    /// A client in the same session with connections of its own.
+    pub(super) fn twin(&self) -> Self {
+        let clients = self.clients.iter();
+        Self {
+            gateways: Arc::clone(&self.gateways),
+            clients: clients
+                .map(|(client, life)| (client.twin(), *life))
+                .collect(),
+            turn: self.turn,
+            asked: self.asked,
+        }
+    }
+
+    /// Opens a session for all gateways; whether that went well.
+    pub(super) async fn open(&mut self) -> bool {
+        let (place, _) = self.next();
+        let opener = &mut self.clients[place].0;
+        let opened = opener.open().await;
+        if !opened.is_ok_and(|answer| answer.status == 200) {
+            return false;
+        }
+        let opened = opener.twin();
+        for (gateway, (client, _)) in self.gateways.all().iter().zip(&mut self.clients) {
+            match opened.moved_to(gateway.url()) {
+                Ok(moved) => *client = moved,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Sends a message to the next gateway and reads all that answers it.
+    pub(super) async fn send(&mut self, message: &Value) -> Result<Answer, Failure> {
+        let (place, life) = self.next();
+        let answer = self.clients[place].0.send(message).await;
+        let orphaned = self.gateways.all()[place].died_since(life);
+        match answer {
+            Ok(answer) if answer.cut.is_some() && orphaned => Err(Failure::Orphaned),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(Failure::new(&error, orphaned)),
+        }
+    }
+
+    /// Which gateway was asked last.
+    pub(super) fn latest(&self) -> usize {
+        self.asked.0
+    }
+
+    /// Which gateway is asked next.
+    pub(super) fn upcoming(&self) -> usize {
+        self.turn % self.clients.len()
+    }
+
+    /// The last outcome, in the light of what the gateway could know of the tools.
+    pub(super) fn allow_for_ignorance(&self, kind: Kind, outcome: Outcome) -> Outcome {
+        let (place, life, had_listed) = self.asked;
+        if (kind, &outcome) == (Kind::List, &Outcome::Answered) {
+            self.gateways.all()[place].note_listing(life);
+        }
+        let is_safe_tool = kind.is_safe() && kind.tool().is_some();
+        match outcome {
+            Outcome::Unknown if is_safe_tool && !had_listed => Outcome::Unlisted,
+            outcome => outcome,
+        }
+    }
+
+    /// Listens on the GET stream of the next gateway: its status, and why it ended if that was no
+    /// clean end.
+    pub(super) async fn listen(&mut self, mut heard: impl FnMut(Value)) -> Result<u16, Failure> {
+        let (place, life) = self.next();
+        let mut connection = self.clients[place].0.twin();
+        let ended = async {
+            let mut events = connection.listen(None).await?;
+            while let Some(event) = events.next().await? {
+                heard(event.message);
+            }
+            anyhow::Ok(events.head.status.as_u16())
+        };
+        let ended = ended.await;
+        let orphaned = self.gateways.all()[place].died_since(life);
+        ended.map_err(|error| Failure::new(&error, orphaned))
+    }
+
+    /// Whose turn it is, and in which life. Connections from an earlier one are dropped: whether a
+    /// request was sent on one of them could not be told.
+    fn next(&mut self) -> (usize, Life) {
+        let gateways = self.gateways.all();
+        let place = self.turn % gateways.len();
+        self.turn += 1;
+        let life = gateways[place].life();
+        self.asked = (place, life, gateways[place].has_listed(life));
+        let (client, last) = &mut self.clients[place];
+        if *last != life {
+            (*client, *last) = (client.twin(), life);
+        }
+        (place, life)
+    }
+}
+
+impl Failure {
+    fn new(error: &anyhow::Error, orphaned: bool) -> Self {
+        let cause = error.downcast_ref::<io::Error>();
+        let refused = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused);
+        match (refused, orphaned) {
+            (true, true) => Self::NotThere,
+            (false, true) => Self::Orphaned,
+            (_, false) => Self::Broken(format!("{error:#}")),
+        }
+    }
+}
