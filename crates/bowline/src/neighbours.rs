@@ -50,7 +50,8 @@ async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
     loop {
         match listener.next().await {
             // Anything may have been missed.
-            Heard::Broken | Heard::Whole => keeper.doubt_all(),
+            Heard::Broken => keeper.doubt_all(),
+            Heard::Whole => keeper.hears_again(),
             Heard::Announcement(announced) => {
                 if let Some(news) = News::heard(&keeper, &announced.body) {
                     shared.table.hear(&keeper, news).await;

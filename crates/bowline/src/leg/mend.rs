@@ -72,6 +72,10 @@ struct Waiters {
 /// One who waits.
 struct Waiting(Arc<Waiters>);
 
+/// This gateway's turn to open the next generation, given back when it is dropped: also by a flight
+/// that stops in the middle.
+struct MyTurn(Arc<Session>);
+
 /// How much of the budget flights have used lately.
 #[derive(Debug, Default)]
 struct Spent {
@@ -217,14 +221,12 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 continue;
             }
         }
+        let turn = MyTurn(Arc::clone(session));
         let restored = restore_within(session, seen, &budget, failures).await;
         let published = match restored {
-            Ok(leg) => publish(session, leg)
-                .await
-                .map_err(restore::Failed::ForGood),
+            Ok(leg) => publish(turn, leg).await.map_err(restore::Failed::ForGood),
             Err(failed) => Err(failed),
         };
-        session.yield_turn();
         match published {
             Ok(published) => {
                 if !is_forgotten && !seen.endpoint.is_unreachable() {
@@ -267,19 +269,25 @@ async fn restore_within(
 }
 
 /// Nothing of the client's is sent on a generation before it is published; and a session that ended
-/// meanwhile stays ended, and its newborn upstream session goes, too.
-async fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
-    let leg = Arc::new(leg);
-    let published = session.publish(&leg).await;
-    if !matches!(published, Ok(Published::Done)) {
-        restore::discard(&leg);
-    }
-    match published {
-        Ok(Published::Done) => Ok(leg),
-        Ok(Published::Other(theirs)) => Ok(theirs),
-        Ok(Published::Ended) => Err(NotMended::TellClient),
-        Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
-    }
+/// meanwhile stays ended, and its newborn upstream session goes, too. It is seen through even if
+/// nobody waits any more: a newborn is either everybody's or nobody's.
+async fn publish(turn: MyTurn, leg: Leg) -> Mended {
+    let tracker = leg.upstream.tracker().clone();
+    let publishing = async move {
+        let leg = Arc::new(leg);
+        let published = turn.0.publish(&leg).await;
+        if !matches!(published, Ok(Published::Done)) {
+            restore::discard(&leg);
+        }
+        match published {
+            Ok(Published::Done) => Ok(leg),
+            Ok(Published::Other(theirs)) => Ok(theirs),
+            Ok(Published::Ended) => Err(NotMended::TellClient),
+            Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
+        }
+    };
+    let published = tracker.spawn(publishing).await;
+    published.unwrap_or(Err(NotMended::TellClient))
 }
 
 /// One line per flight, one number, and an entry in the session's timeline.
@@ -373,6 +381,14 @@ impl Drop for Waiting {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.nobody_left.cancel();
         }
+    }
+}
+
+// === impl MyTurn ===
+
+impl Drop for MyTurn {
+    fn drop(&mut self) {
+        self.0.yield_turn();
     }
 }
 
