@@ -495,8 +495,13 @@ impl Kept {
     ) -> Result<Published, Unsure> {
         for _ in 0..MAX_CONFLICTS {
             let (version, written) = {
-                // What is believed belongs to the version, see `adopt`.
+                // What is believed belongs to the version, see `adopt`; and so does the leg: where
+                // the version is known, a generation that was published with it is.
                 let place = self.place.lock();
+                let current = session.leg();
+                if current.at.generation >= leg.at.generation {
+                    return Ok(Published::Other(current));
+                }
                 (place.version, Written::of(session, leg, self.opened)?)
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
@@ -516,13 +521,7 @@ impl Kept {
                     return Ok(Published::Done);
                 }
                 Updated::Gone => return Ok(Published::Ended),
-                Updated::Conflict(live) => {
-                    self.adopt(session, &live).await?;
-                    let current = session.leg();
-                    if current.at.generation >= leg.at.generation {
-                        return Ok(Published::Other(current));
-                    }
-                }
+                Updated::Conflict(live) => self.adopt(session, &live).await?,
             }
         }
         Err(Unsure::Contended)
@@ -627,18 +626,7 @@ impl Kept {
     /// Does after a use what need not be waited for: begins the session's time anew, and writes the
     /// jar if it has changed.
     pub(super) fn after_use(&self, session: &Session) {
-        let now = self.keeper.now();
-        let touched = self.touched.load(Ordering::Relaxed);
-        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
-        if touched == 0 || now >= touched.saturating_add(every) {
-            self.touched.store(now.max(1), Ordering::Relaxed);
-            let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
-            self.keeper.tracker.spawn(async move {
-                if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
-                    tracing::debug!(%error, "a session's time was not begun anew");
-                }
-            });
-        }
+        self.is_used();
         let leg = session.leg();
         if let Some(since) = self.jar_due(&leg) {
             let Ok(jar) = self.sealed_jar(&leg, since) else {
@@ -651,6 +639,23 @@ impl Kept {
                 }
             });
         }
+    }
+
+    /// Begins the session's time anew, if some of it is over.
+    pub(super) fn is_used(&self) {
+        let now = self.keeper.now();
+        let touched = self.touched.load(Ordering::Relaxed);
+        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        if touched != 0 && now < touched.saturating_add(every) {
+            return;
+        }
+        self.touched.store(now.max(1), Ordering::Relaxed);
+        let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+        self.keeper.tracker.spawn(async move {
+            if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
+                tracing::debug!(%error, "a session's time was not begun anew");
+            }
+        });
     }
 
     /// The version whose jar is to be written, if it is time to.

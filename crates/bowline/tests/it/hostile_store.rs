@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline::config::{CallerName, Config};
+use bowline::config::{Caller, CallerName, Config, KeyHash};
 use bowline_testbed::redis::Redis;
 use redis::aio::MultiplexedConnection;
 use serde_json::json;
@@ -83,7 +83,12 @@ async fn a_record_opens_nowhere_but_in_its_place() {
     let elsewhere = newcomer(&mut across, &one).await;
     assert_refused(&elsewhere.send(&call(1)).await);
     // What is not a session at all.
-    put(&mut connection, first, &vec![(b"v".to_vec(), b"x".to_vec())]).await;
+    put(
+        &mut connection,
+        first,
+        &vec![(b"v".to_vec(), b"x".to_vec())],
+    )
+    .await;
     let elsewhere = newcomer(&mut across, &one).await;
     assert_refused(&elsewhere.send(&call(1)).await);
     // As it was.
@@ -203,7 +208,12 @@ const CALLER_KEY: &str = "the-key-of-a-caller-0123456789abcdef";
 
 fn with_caller(config: &mut Config) {
     let name: CallerName = "a-caller".parse().unwrap();
-    config.callers.insert(name, vec![CALLER_KEY.parse().unwrap()]);
+    config.callers.insert(
+        name,
+        Caller {
+            key: KeyHash::of(CALLER_KEY.as_bytes()),
+        },
+    );
 }
 
 #[tokio::test]
@@ -248,7 +258,15 @@ async fn nothing_secret_is_in_redis_or_announced() {
     let dump = dump.join(&b'\n');
     let contains = |secret: &[u8]| dump.windows(secret.len()).any(|window| window == secret);
     assert!(contains(b"test:{s:"), "the dump has something in it");
-    for secret in [id, upstream, cookie, CALLER_KEY, "a-caller", "SRV", "protocolVersion"] {
+    for secret in [
+        id,
+        upstream,
+        cookie,
+        CALLER_KEY,
+        "a-caller",
+        "SRV",
+        "protocolVersion",
+    ] {
         assert!(!contains(secret.as_bytes()), "{secret} is in clear");
     }
 }

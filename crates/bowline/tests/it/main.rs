@@ -34,6 +34,7 @@ mod refusals;
 mod repeats;
 mod replicas;
 mod server_requests;
+mod shared_store;
 mod stage;
 mod sticky;
 mod store_away;
