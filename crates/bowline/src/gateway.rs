@@ -292,12 +292,6 @@ async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Kee
     {
         return Err(StartError::Store(error.into()));
     }
-    if let Ok(Some(policy)) = keeper.store.eviction().await {
-        tracing::warn!(
-            policy,
-            "Redis may throw sessions away to make room: set `maxmemory-policy noeviction`"
-        );
-    }
     Ok(Some(keeper))
 }
 

@@ -6,6 +6,7 @@ use bowline::config::{Config, Store};
 use bowline_testbed::redis::Redis;
 use bowline_testbed::scripted::{Asked, Scripted, initialize_result};
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
 use crate::client::{Client, call, config};
 use crate::kept::in_redis;
@@ -105,7 +106,7 @@ async fn a_cancel_elsewhere_reaches_the_server() {
     let client = across.open().await;
     let (at_b, at_c) = (across.at(&client, 1), across.at(&client, 2));
     let (message, cancel) = (call(7), cancelled(7));
-    let running = tokio::spawn(async move { at_b.send(&message).await });
+    let running = TaskTracker::new().spawn(async move { at_b.send(&message).await });
     let asked = across.server.next().await;
     let told = at_c.send_to(&mut across.server, &cancel, |asked| {
         assert_eq!(asked.rpc_method(), "notifications/cancelled");
@@ -126,7 +127,7 @@ async fn a_cancel_elsewhere_stops_what_waits_for_a_recovery() {
     across.works_at(&client, 2, "u1").await;
     let (at_b, at_c) = (across.at(&client, 1), across.at(&client, 2));
     let message = call(7);
-    let running = tokio::spawn(async move { at_b.send(&message).await });
+    let running = TaskTracker::new().spawn(async move { at_b.send(&message).await });
     forgot(across.server.next().await);
     let initialize = across.server.next().await;
     assert_eq!(initialize.rpc_method(), "initialize");
@@ -143,7 +144,7 @@ async fn a_cancel_elsewhere_stops_what_waits_for_a_recovery() {
     initialize.initialized(Some("u2"));
     // Nobody waits for the flight any more: its session may go or stay, and the next call works.
     let probe = call("probe");
-    let sending = tokio::spawn({
+    let sending = TaskTracker::new().spawn({
         let client = client.clone();
         async move { client.send(&probe).await }
     });
@@ -316,7 +317,7 @@ async fn a_call_whose_client_left_in_the_middle_of_a_recovery_holds_nobody_up() 
     let mut across = Across::start(2).await;
     let client = across.open().await;
     let (message, again) = (call(1), call(2));
-    let leaving = tokio::spawn({
+    let leaving = TaskTracker::new().spawn({
         let client = client.clone();
         async move { client.send(&message).await }
     });
@@ -328,7 +329,7 @@ async fn a_call_whose_client_left_in_the_middle_of_a_recovery_holds_nobody_up() 
     // Long before its turn would be over.
     let at_b = across.at(&client, 1);
     let (answer, took) = tokio::join!(at_b.send(&again), async {
-        let began = std::time::Instant::now();
+        let began = tokio::time::Instant::now();
         forgot(across.server.next().await);
         across.server.next().await.initialized(Some("u2"));
         across.server.next().await.result(&json!({}));
@@ -336,4 +337,98 @@ async fn a_call_whose_client_left_in_the_middle_of_a_recovery_holds_nobody_up() 
     });
     assert_eq!(answer.status, 200);
     assert!(took < std::time::Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_call_whose_stream_broke_is_resumed_at_another_gateway() {
+    let mut across = Across::start(2).await;
+    let client = across.open().await;
+    let message = call(7);
+    let (mut events, mut pen) = client
+        .open_stream(&mut across.server, client.post(&message))
+        .await;
+    pen.write("id: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"x/progress\"}\n\n");
+    let mark = events.next_message().await.0.unwrap();
+    drop(events);
+    let at_b = across.at(&client, 1);
+    let resumed = at_b.get().header("last-event-id", mark).send();
+    let (resumed, pen) = tokio::join!(resumed, async {
+        let asked = across.server.next().await;
+        assert_eq!(asked.method, "GET");
+        assert_eq!(asked.header("last-event-id"), "e1");
+        assert_eq!(asked.header("mcp-session-id"), "u1");
+        let mut pen = asked.events();
+        pen.write("id: e2\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n");
+        pen
+    });
+    let mut events = crate::client::Events::new(resumed.unwrap());
+    assert_eq!(events.next_message().await.1["id"], 7);
+    drop(pen);
+}
+
+#[tokio::test]
+async fn what_was_said_at_several_gateways_is_restored_by_another() {
+    let mut across = Across::start(3).await;
+    let mut client = Client::new(&across.gateways[0]);
+    let mut result = initialize_result();
+    result["capabilities"] = json!({"logging": {}, "resources": {"subscribe": true}});
+    let (opened, ()) = tokio::join!(client.initialize(), async {
+        let asked = across.server.next().await;
+        asked.result_with(&[("mcp-session-id", "u1")], &result);
+    });
+    assert_eq!(opened.status, 200);
+    let said = [
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": "debug"}}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": "x:one"}}),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "resources/subscribe", "params": {"uri": "x:two"}}),
+    ];
+    for (gateway, message) in [0, 1, 0, 1].into_iter().zip(&said) {
+        let at = across.at(&client, gateway);
+        let answer = at.send_to(
+            &mut across.server,
+            message,
+            |asked| match asked.json()["id"].is_null() {
+                true => asked.reply(202, &[], ""),
+                false => asked.result(&json!({})),
+            },
+        );
+        assert!(answer.await.status.is_success());
+    }
+    let (at_c, message) = (across.at(&client, 2), call(9));
+    let (answer, restored) = tokio::join!(at_c.send(&message), async {
+        forgot(across.server.next().await);
+        let asked = across.server.next().await;
+        assert_eq!(asked.rpc_method(), "initialize");
+        asked.result_with(&[("mcp-session-id", "u2")], &result);
+        let mut restored = Vec::new();
+        loop {
+            let asked = across.server.next().await;
+            assert_eq!(asked.header("mcp-session-id"), "u2");
+            let (message, method) = (asked.json(), asked.rpc_method());
+            match message["id"].is_null() {
+                true => asked.reply(202, &[], ""),
+                false => asked.result(&json!({})),
+            }
+            if method == "tools/call" {
+                return restored;
+            }
+            restored.push((method, message["params"].clone()));
+        }
+    });
+    assert_eq!(answer.status, 200);
+    for message in &said[1..] {
+        let wanted = (
+            message["method"].as_str().unwrap().to_owned(),
+            message["params"].clone(),
+        );
+        assert!(restored.contains(&wanted), "{wanted:?} in {restored:?}");
+    }
+    assert_eq!(restored[0].0, "notifications/initialized");
+    assert_eq!(restored.len(), 4, "{restored:?}");
+    // And the others have gone along.
+    for gateway in [0, 1] {
+        across.works_at(&client, gateway, "u2").await;
+    }
+    across.server.finish();
 }

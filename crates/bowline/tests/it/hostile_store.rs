@@ -6,6 +6,7 @@ use bowline::config::{Caller, CallerName, Config, KeyHash};
 use bowline_testbed::redis::Redis;
 use redis::aio::MultiplexedConnection;
 use serde_json::json;
+use tokio_util::task::TaskTracker;
 
 use crate::across::{Across, forgot};
 use crate::client::{Client, call};
@@ -190,7 +191,7 @@ async fn listen(redis: &Redis) -> tokio::sync::mpsc::UnboundedReceiver<Vec<u8>> 
         .await
         .unwrap();
     connection.subscribe("test:announcements").await.unwrap();
-    tokio::spawn(async move {
+    TaskTracker::new().spawn(async move {
         let _connection = connection;
         while let Some(push) = pushes.recv().await {
             if push.kind == redis::PushKind::Message
@@ -232,6 +233,10 @@ async fn nothing_secret_is_in_redis_or_announced() {
     });
     assert_eq!(opened.status, 200);
     across.works_at(&client, 1, upstream).await;
+    // Nobody else's, at a gateway that has just read it either.
+    let mut stranger = newcomer(&mut across, &client).await;
+    stranger.key = None;
+    assert_eq!(stranger.send(&call(1)).await.status, 404);
     let id = client.session.clone().unwrap();
     let id = id.to_str().unwrap();
     let mut connection = raw(&across.redis).await;

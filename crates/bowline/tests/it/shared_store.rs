@@ -1,18 +1,51 @@
 //! Gateways on one store: who does not fit is told of, one generation is published whoever dies, and
 //! what is at hand is a cache of what is kept.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bowline::config::{Config, OnLoss};
 use bowline::{Gateway, SealKeys};
 use bowline_testbed::redis::Redis;
 use bowline_testbed::scripted::{PATIENCE, Scripted};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use crate::across::{Across, forgot};
 use crate::client::{Client, call, config};
 use crate::kept::{in_file, in_redis};
+use crate::stage::until;
 use crate::store_away::{command, health, keys, raw};
+
+/// What is logged in this test's thread, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn keep(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || log.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn contains(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.0.lock()).contains(text)
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Waits until the gateway says this of the others on its store.
 async fn until_others(gateway: &Gateway, wanted: &Value) {
@@ -73,12 +106,39 @@ async fn gateways_that_agree_differ_in_nothing() {
 
 #[tokio::test]
 async fn a_gateway_with_other_keys_is_told_of_on_both() {
+    let log = Log::default();
+    let _kept = log.keep();
     beside(other_keys, json!(["seal keys"])).await;
+    assert!(log.contains("another gateway on this store has other seal keys"));
 }
 
 #[tokio::test]
 async fn a_gateway_with_other_servers_is_told_of_on_both() {
+    let log = Log::default();
+    let _kept = log.keep();
     beside(other_servers, json!(["servers"])).await;
+    assert!(log.contains("another gateway on this store has other servers"));
+}
+
+#[tokio::test]
+async fn a_redis_that_may_evict_is_warned_of_also_when_it_comes_late() {
+    for comes_late in [false, true] {
+        let log = Log::default();
+        let _kept = log.keep();
+        let mut redis = Redis::start_with(&["--maxmemory-policy", "allkeys-lru"])
+            .await
+            .unwrap();
+        if comes_late {
+            redis.kill().await.unwrap();
+        }
+        let mut config = config(&[("s", "http://127.0.0.1:9/mcp")]);
+        config.store = in_redis(&redis);
+        let _gateway = Gateway::start(config).await.unwrap();
+        if comes_late {
+            redis.restart_empty().await.unwrap();
+        }
+        until("a warning", || log.contains("allkeys-lru")).await;
+    }
 }
 
 #[tokio::test]
@@ -206,7 +266,7 @@ async fn a_recovery_that_finds_the_session_ended_leaves_nothing_behind() {
     across.works_at(&client, 1, "u1").await;
     let message = call(1);
     let at_b = across.at(&client, 1);
-    let running = tokio::spawn({
+    let running = TaskTracker::new().spawn({
         let client = client.clone();
         async move { client.send(&message).await }
     });

@@ -1,13 +1,15 @@
 //! While the store cannot be asked: what is known goes on for a while, nothing is invented, and
 //! nothing that ended comes back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline::config::{OnUnreachable, Store, StoreKind};
 use bowline::{Gateway, StartError};
 use bowline_testbed::redis::Redis;
 use bowline_testbed::scripted::{PATIENCE, Scripted};
 use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use crate::across::Across;
 use crate::client::{Answer, Client, call, config, read};
@@ -270,7 +272,7 @@ async fn a_slow_redis_is_only_slow() {
     let client = across.open().await;
     let mut connection = raw(&across.redis).await;
     // Everything takes a fifth of a second for a while: less than the timeout.
-    let slowing = tokio::spawn(async move {
+    let slowing = TaskTracker::new().spawn(async move {
         for _ in 0..8 {
             let busy = command(&["DEBUG", "SLEEP", "0.2"]);
             busy.exec_async(&mut connection).await.unwrap();
