@@ -31,6 +31,11 @@ use crate::{admin, front, leg, listener};
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
+/// Often enough that a session which something uses all the time is seen in time.
+fn expiry_every(idle: Duration) -> Duration {
+    EXPIRY_EVERY.min(idle / 4).max(Duration::from_millis(1))
+}
+
 /// A running gateway. Dropping it stops it.
 #[derive(Debug)]
 pub struct Gateway {
@@ -292,12 +297,6 @@ async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Kee
     {
         return Err(failed(error.into()));
     }
-    if let Ok(Some(policy)) = keeper.store.eviction().await {
-        tracing::warn!(
-            policy,
-            "Redis may throw sessions away to make room: set `maxmemory-policy noeviction`"
-        );
-    }
     Ok(Some(keeper))
 }
 
@@ -456,7 +455,7 @@ impl Shared {
         let idle = self.limits.session_idle;
         self.tracker.spawn(self.drain.until_closed(async move {
             let mut tend = tokio::time::interval(TEND_EVERY);
-            let mut expiry = tokio::time::interval(EXPIRY_EVERY.min(idle));
+            let mut expiry = tokio::time::interval(expiry_every(idle));
             loop {
                 tokio::select! {
                     _ = tend.tick() => {
@@ -464,6 +463,7 @@ impl Shared {
                         shared.move_drained();
                     }
                     _ = expiry.tick() => {
+                        shared.table.outlast_uses();
                         shared.expire(idle);
                     }
                 }

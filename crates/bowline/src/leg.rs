@@ -122,6 +122,16 @@ impl Leg {
         self.jar.lock().has_changed = true;
     }
 
+    /// Takes another gateway's cookies over. `false`: there are some here that it has not heard of.
+    pub(crate) fn take_over_jar(&self, jar: Jar) -> bool {
+        let mut own = self.jar.lock();
+        if own.has_changed {
+            return false;
+        }
+        *own = jar;
+        true
+    }
+
     /// The protocol revision that client and upstream agreed on.
     pub(crate) fn version(&self) -> &str {
         self.version.to_str().unwrap_or_default()

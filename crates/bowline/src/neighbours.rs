@@ -50,7 +50,8 @@ async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
     loop {
         match listener.next().await {
             // Anything may have been missed.
-            Heard::Broken | Heard::Whole => keeper.doubt_all(),
+            Heard::Broken => keeper.doubt_all(),
+            Heard::Whole => keeper.hears_again(),
             Heard::Announcement(announced) => {
                 if let Some(news) = News::heard(&keeper, &announced.body) {
                     shared.table.hear(&keeper, news).await;
@@ -61,6 +62,7 @@ async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
 }
 
 async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
+    let mut knows_policy = false;
     loop {
         let me = Presence {
             id: keeper.me.to_string(),
@@ -77,12 +79,27 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
         let pause = match looked {
             Ok(found) => {
                 shared.neighbours.see(&me, found);
+                if !knows_policy {
+                    knows_policy = tell_eviction(&keeper).await;
+                }
                 EVERY
             }
             Err(_) => ASK_EVERY,
         };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Warns of a store that may throw sessions away. `false`: it could not be asked.
+async fn tell_eviction(keeper: &Keeper) -> bool {
+    let policy = keeper.store.eviction().await;
+    if let Ok(Some(policy)) = &policy {
+        tracing::warn!(
+            policy,
+            "Redis may throw sessions away to make room: set `maxmemory-policy noeviction`"
+        );
+    }
+    policy.is_ok()
 }
 
 /// What must be the same on all gateways: which servers there are, and where.

@@ -14,7 +14,7 @@ mod written;
 
 pub(crate) use believed::{Believed, Offered};
 pub(crate) use calls::{Call, Calls};
-pub(crate) use keeper::{Keeper, Published, Turn, Unsure};
+pub(crate) use keeper::{Held, Keeper, Published, Turn, Unsure};
 pub(crate) use news::News;
 pub(crate) use questions::{Question, Questions};
 pub(crate) use record::{Caller, InUse, Session};

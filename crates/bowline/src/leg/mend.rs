@@ -20,7 +20,7 @@ use super::part::part;
 use super::restore::{self, TRUSTED_FAILURES};
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
-use crate::session::{Published, Session, Turn};
+use crate::session::{Held, Published, Session, Turn};
 use crate::upstream::{Carried, UpstreamError};
 
 /// What is known of the upstream's session when mending begins.
@@ -213,12 +213,11 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
         };
         let restored = restore_within(session, seen, &budget, failures).await;
         let published = match restored {
-            Ok(leg) => publish(session, leg)
+            Ok(leg) => publish(Arc::clone(session), held, leg)
                 .await
                 .map_err(restore::Failed::ForGood),
             Err(failed) => Err(failed),
         };
-        drop(held);
         match published {
             Ok(published) => {
                 if !is_forgotten && !seen.endpoint.is_unreachable() {
@@ -261,19 +260,26 @@ async fn restore_within(
 }
 
 /// Nothing of the client's is sent on a generation before it is published; and a session that ended
-/// meanwhile stays ended, and its newborn upstream session goes, too.
-async fn publish(session: &Arc<Session>, leg: Leg) -> Mended {
-    let leg = Arc::new(leg);
-    let published = session.publish(&leg).await;
-    if !matches!(published, Ok(Published::Done)) {
-        restore::discard(&leg);
-    }
-    match published {
-        Ok(Published::Done) => Ok(leg),
-        Ok(Published::Other(theirs)) => Ok(theirs),
-        Ok(Published::Ended) => Err(NotMended::TellClient),
-        Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
-    }
+/// meanwhile stays ended, and its newborn upstream session goes, too. It is seen through even if
+/// nobody waits any more: a newborn is either everybody's or nobody's.
+async fn publish(session: Arc<Session>, held: Option<Held>, leg: Leg) -> Mended {
+    let tracker = leg.upstream.tracker().clone();
+    let publishing = async move {
+        let leg = Arc::new(leg);
+        let published = session.publish(&leg).await;
+        drop(held);
+        if !matches!(published, Ok(Published::Done)) {
+            restore::discard(&leg);
+        }
+        match published {
+            Ok(Published::Done) => Ok(leg),
+            Ok(Published::Other(theirs)) => Ok(theirs),
+            Ok(Published::Ended) => Err(NotMended::TellClient),
+            Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
+        }
+    };
+    let published = tracker.spawn(publishing).await;
+    published.unwrap_or(Err(NotMended::TellClient))
 }
 
 /// One line per flight, one number, and an entry in the session's timeline.

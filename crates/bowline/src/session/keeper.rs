@@ -23,7 +23,7 @@ use super::news::News;
 use super::written::{BadRecord, Written};
 use crate::clock;
 use crate::egress::Jar;
-use crate::leg::{Leg, Life};
+use crate::leg::{Leg, LegRef, Life};
 use crate::store::sealed::{NoRandomness, OpenError, SealKeys};
 use crate::store::{Key, Live, Loaded, Part, Store, StoreError, Updated, Version};
 use crate::upstream::{Upstream, UpstreamError};
@@ -58,6 +58,9 @@ pub(crate) struct Keeper {
     started: Instant,
     /// Whatever was last looked at before this is doubted; milliseconds after `started`.
     doubted: AtomicU64,
+    /// Since when every announcement is heard, and when the store last answered; likewise.
+    whole_since: AtomicU64,
+    answered: AtomicU64,
     reachable: AtomicBool,
     ended: Mutex<Ended>,
     tracker: TaskTracker,
@@ -85,9 +88,13 @@ pub(crate) struct Kept {
 struct Place {
     version: Version,
     jar_since: Version,
+    /// The tag of the jar that was last read there: any other one was written since.
+    jar_tag: Option<JarTag>,
     jar_names: u64,
     jar_written: Instant,
 }
+
+type JarTag = [u8; 16];
 
 /// Sessions that have ended, the latest ones.
 #[derive(Debug, Default)]
@@ -158,6 +165,8 @@ impl Keeper {
             grace,
             started: Instant::now(),
             doubted: AtomicU64::new(0),
+            whole_since: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             reachable: AtomicBool::new(true),
             ended: Mutex::default(),
             tracker,
@@ -182,7 +191,10 @@ impl Keeper {
     /// Notes how the store took something.
     pub(super) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         let reached = match &result {
-            Ok(_) => true,
+            Ok(_) => {
+                self.answered.store(self.now(), Ordering::Relaxed);
+                true
+            }
             Err(StoreError::Unreachable(_) | StoreError::Timeout(_) | StoreError::Refused(_)) => {
                 false
             }
@@ -217,6 +229,12 @@ impl Keeper {
         self.doubted.store(self.now() + 1, Ordering::Relaxed);
     }
 
+    /// From now on announcements are heard; whatever was announced before may have been missed.
+    pub(crate) fn hears_again(&self) {
+        self.whole_since.store(self.now() + 1, Ordering::Relaxed);
+        self.doubt_all();
+    }
+
     /// How a new session is kept; nothing is written yet.
     pub(super) fn keep(self: &Arc<Self>, id: SessionId, server: &str) -> Box<Kept> {
         let now = self.now();
@@ -229,6 +247,7 @@ impl Keeper {
             place: Mutex::new(Place {
                 version: Version::FIRST,
                 jar_since: Version::FIRST,
+                jar_tag: None,
                 jar_names: 0,
                 jar_written: Instant::now(),
             }),
@@ -259,13 +278,12 @@ impl Keeper {
         // Its time may be nearly over: the first use begins it anew.
         kept.touched = 0.into();
         let leg = kept.leg(upstream, &written, &live).await?;
-        let session = Session::new(
-            id,
-            written.caller()?,
-            written.seal(),
-            leg,
-            written.believed(),
-        );
+        let believed = written.believed();
+        if written.generation > LegRef::FIRST.generation {
+            // Whether the client was told of the recovery, nobody here knows.
+            believed.lists_changed();
+        }
+        let session = Session::new(id, written.caller()?, written.seal(), leg, believed);
         Ok(Some(session.kept_by(kept)))
     }
 
@@ -322,8 +340,14 @@ impl Kept {
 
     /// Whether what is at hand may be believed although the store cannot be asked.
     fn is_within_grace(&self) -> bool {
-        let grace = u64::try_from(self.keeper.grace.as_millis()).unwrap_or(u64::MAX);
-        self.keeper.now() < self.seen.load(Ordering::Relaxed).saturating_add(grace)
+        let (keeper, seen) = (&self.keeper, self.seen.load(Ordering::Relaxed));
+        // Had it changed before the store went away, that would have been heard.
+        let was_so = match seen >= keeper.whole_since.load(Ordering::Relaxed) {
+            true => seen.max(keeper.answered.load(Ordering::Relaxed)),
+            false => seen,
+        };
+        let grace = u64::try_from(keeper.grace.as_millis()).unwrap_or(u64::MAX);
+        keeper.now() < was_so.saturating_add(grace)
     }
 
     fn was_seen(&self) {
@@ -332,6 +356,11 @@ impl Kept {
 
     /// Makes what is at hand what is in the store. `false`: the session has ended.
     pub(super) async fn refresh(&self, session: &Arc<Session>) -> Result<bool, Unsure> {
+        // While it is known to be away not every request waits for it: it is asked all the time
+        // whether it is back.
+        if !self.keeper.is_reachable() && self.is_within_grace() {
+            return Ok(true);
+        }
         match self.keeper.note(self.keeper.store.load(&self.key).await) {
             Ok(Loaded::Live(live)) => {
                 self.adopt(session, &live).await?;
@@ -346,17 +375,38 @@ impl Kept {
     /// Takes over what another gateway has written, unless it is older than what is known.
     async fn adopt(&self, session: &Arc<Session>, live: &Live) -> Result<(), Unsure> {
         let known = self.place.lock().version;
+        if live.version < known {
+            return Ok(());
+        }
         if live.version > known {
             let written = self.open(live)?;
-            written.said_to(&session.believed);
             if written.generation > session.leg().at.generation {
                 let leg = self.leg(&session.upstream, &written, live).await?;
                 session.go_on_with(Arc::new(leg));
             }
-            self.note_place(live);
+            // Only now, and only if nothing newer came meanwhile: whoever writes next writes what
+            // was said here, under this version.
+            let mut place = self.place.lock();
+            if live.version > place.version {
+                written.said_to(&session.believed);
+                (place.version, place.jar_since) = (live.version, live.jar_since);
+            }
         }
-        if live.version >= known {
-            self.was_seen();
+        self.adopt_jar(&session.leg(), live)?;
+        self.was_seen();
+        Ok(())
+    }
+
+    /// Takes over the cookies that another gateway got since this one looked.
+    fn adopt_jar(&self, leg: &Leg, live: &Live) -> Result<(), Unsure> {
+        let tag = tag(&live.jar);
+        let is_news = {
+            let place = self.place.lock();
+            let is_its = live.jar_since == place.jar_since && live.version == place.version;
+            is_its && tag != place.jar_tag
+        };
+        if is_news && leg.take_over_jar(self.jar(live)?) {
+            self.place.lock().jar_tag = tag;
         }
         Ok(())
     }
@@ -378,10 +428,7 @@ impl Kept {
             Some(endpoint) => endpoint,
             None => upstream.pick().await.map_err(Unsure::Nowhere)?,
         };
-        let jar = match live.jar.is_empty() {
-            true => Jar::default(),
-            false => self.open_jar(live)?,
-        };
+        let jar = self.jar(live)?;
         let life = Life {
             at: written.at(),
             session_id: written.upstream_session()?,
@@ -403,7 +450,10 @@ impl Kept {
         )?)
     }
 
-    fn open_jar(&self, live: &Live) -> Result<Jar, Unsure> {
+    fn jar(&self, live: &Live) -> Result<Jar, Unsure> {
+        if live.jar.is_empty() {
+            return Ok(Jar::default());
+        }
         let place = self.key.bound(Part::Jar, live.jar_since);
         let bytes = self.keeper.keys.open(&place, &live.jar)?;
         Ok(Jar::from_bytes(&bytes).map_err(BadRecord::Malformed)?)
@@ -413,6 +463,7 @@ impl Kept {
         let mut place = self.place.lock();
         place.version = live.version;
         place.jar_since = live.jar_since;
+        place.jar_tag = tag(&live.jar);
     }
 
     fn sealed(&self, part: Part, version: Version, bytes: &[u8]) -> Result<Vec<u8>, Unsure> {
@@ -422,7 +473,9 @@ impl Kept {
             .seal(&self.key.bound(part, version), bytes)?)
     }
 
+    /// The jar as it is written; what changed in it so far is dealt with.
     fn sealed_jar(&self, leg: &Leg, version: Version) -> Result<Vec<u8>, Unsure> {
+        leg.take_jar_change();
         match leg.jar_bytes() {
             None => Ok(Vec::new()),
             Some(bytes) => self.sealed(Part::Jar, version, &bytes.map_err(BadRecord::Malformed)?),
@@ -454,36 +507,40 @@ impl Kept {
         leg: &Arc<Leg>,
     ) -> Result<Published, Unsure> {
         for _ in 0..MAX_CONFLICTS {
-            let version = self.place.lock().version;
-            let record = Written::of(session, leg, self.opened)?.to_bytes()?;
-            let record = self.sealed(Part::Record, version.next(), &record)?;
+            let (version, written) = {
+                // What is believed belongs to the version, see `adopt`; and so does the leg: where
+                // the version is known, a generation that was published with it is.
+                let place = self.place.lock();
+                let current = session.leg();
+                if current.at.generation >= leg.at.generation {
+                    return Ok(Published::Other(current));
+                }
+                (place.version, Written::of(session, leg, self.opened)?)
+            };
+            let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let jar = self.sealed_jar(leg, version.next())?;
             let store = &self.keeper.store;
             let updated = store.update(&self.key, version, &record, Some(&jar)).await;
             match self.keeper.note(updated)? {
                 Updated::Done(version) => {
                     let mut place = self.place.lock();
-                    (place.version, place.jar_since) = (version, version);
-                    place.jar_names = leg.jar_names();
+                    if version > place.version {
+                        (place.version, place.jar_since) = (version, version);
+                        place.jar_names = leg.jar_names();
+                    }
                     drop(place);
                     self.was_seen();
                     self.keeper.announce(News::Changed(self.id));
                     return Ok(Published::Done);
                 }
                 Updated::Gone => return Ok(Published::Ended),
-                Updated::Conflict(live) => {
-                    self.adopt(session, &live).await?;
-                    let current = session.leg();
-                    if current.at.generation >= leg.at.generation {
-                        return Ok(Published::Other(current));
-                    }
-                }
+                Updated::Conflict(live) => self.adopt(session, &live).await?,
             }
         }
         Err(Unsure::Contended)
     }
 
-    /// Writes what the client has said; `said` says it again after another gateway's words. The leg
+    /// Writes what the client has said; `said` says it after whatever another gateway wrote. The leg
     /// that is then the session's may be a newer one.
     pub(super) async fn save(
         &self,
@@ -491,26 +548,30 @@ impl Kept {
         said: impl Fn(),
     ) -> Result<Arc<Leg>, Unsure> {
         for _ in 0..MAX_CONFLICTS {
-            let (version, leg) = (self.place.lock().version, session.leg());
-            let record = Written::of(session, &leg, self.opened)?.to_bytes()?;
-            let record = self.sealed(Part::Record, version.next(), &record)?;
+            let (version, leg, written) = {
+                // What is believed belongs to the version, see `adopt`.
+                let place = self.place.lock();
+                said();
+                let leg = session.leg();
+                let written = Written::of(session, &leg, self.opened)?;
+                (place.version, leg, written)
+            };
+            let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let store = &self.keeper.store;
             let updated = store.update(&self.key, version, &record, None).await;
             match self.keeper.note(updated)? {
                 Updated::Done(version) => {
-                    self.place.lock().version = version;
-                    self.was_seen();
-                    if self.keeper.is_shared() {
-                        self.keeper.announce(News::Changed(self.id));
+                    {
+                        let mut place = self.place.lock();
+                        place.version = place.version.max(version);
                     }
+                    self.was_seen();
+                    self.keeper.announce(News::Changed(self.id));
                     return Ok(leg);
                 }
                 // Its end is found by whoever asks next.
                 Updated::Gone => return Ok(leg),
-                Updated::Conflict(live) => {
-                    self.adopt(session, &live).await?;
-                    said();
-                }
+                Updated::Conflict(live) => self.adopt(session, &live).await?,
             }
         }
         Err(Unsure::Contended)
@@ -579,18 +640,7 @@ impl Kept {
     /// Does after a use what need not be waited for: begins the session's time anew, and writes the
     /// jar if it has changed.
     pub(super) fn after_use(&self, session: &Session) {
-        let now = self.keeper.now();
-        let touched = self.touched.load(Ordering::Relaxed);
-        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
-        if touched == 0 || now >= touched.saturating_add(every) {
-            self.touched.store(now.max(1), Ordering::Relaxed);
-            let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
-            self.keeper.tracker.spawn(async move {
-                if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
-                    tracing::debug!(%error, "a session's time was not begun anew");
-                }
-            });
-        }
+        self.is_used();
         let leg = session.leg();
         if let Some(since) = self.jar_due(&leg) {
             let Ok(jar) = self.sealed_jar(&leg, since) else {
@@ -603,6 +653,23 @@ impl Kept {
                 }
             });
         }
+    }
+
+    /// Begins the session's time anew, if some of it is over.
+    pub(super) fn is_used(&self) {
+        let now = self.keeper.now();
+        let touched = self.touched.load(Ordering::Relaxed);
+        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        if touched != 0 && now < touched.saturating_add(every) {
+            return;
+        }
+        self.touched.store(now.max(1), Ordering::Relaxed);
+        let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+        self.keeper.tracker.spawn(async move {
+            if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
+                tracing::debug!(%error, "a session's time was not begun anew");
+            }
+        });
     }
 
     /// The version whose jar is to be written, if it is time to.
@@ -620,4 +687,9 @@ impl Kept {
         place.jar_written = Instant::now();
         Some(place.jar_since)
     }
+}
+
+/// What tells one sealed jar from another; `None` for no jar.
+fn tag(jar: &[u8]) -> Option<JarTag> {
+    jar.last_chunk().copied()
 }

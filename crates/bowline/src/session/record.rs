@@ -262,6 +262,16 @@ impl Session {
         self.uses.load(Ordering::Acquire) == 0 && self.live_streams() == 0
     }
 
+    /// Keeps it in the store while something of it is under way: a stream may last longer than a
+    /// session that nobody uses.
+    pub(super) fn outlast_use(&self) {
+        if let Some(kept) = &self.kept
+            && self.uses.load(Ordering::Acquire) > 0
+        {
+            kept.is_used();
+        }
+    }
+
     /// How long nothing was under way.
     pub(crate) fn idle_for(&self) -> Duration {
         if self.uses.load(Ordering::Acquire) > 0 {

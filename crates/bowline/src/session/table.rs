@@ -177,6 +177,14 @@ impl Table {
             .collect()
     }
 
+    /// Keeps the sessions in the store of which something is under way here.
+    pub(crate) fn outlast_uses(&self) {
+        for shard in &self.shards {
+            let shard = shard.lock();
+            shard.values().for_each(|session| session.outlast_use());
+        }
+    }
+
     /// Ends every session of which nothing was used for `idle`.
     pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod across;
 mod arrays;
 mod batches;
 mod callers;
@@ -17,6 +18,7 @@ mod draining;
 mod faults;
 mod fingerprints;
 mod hanging;
+mod hostile_store;
 mod ids;
 mod keep_alive;
 mod kept;
@@ -32,7 +34,9 @@ mod refusals;
 mod repeats;
 mod replicas;
 mod server_requests;
+mod shared_store;
 mod stage;
 mod sticky;
+mod store_away;
 mod streams;
 mod verbatim;

@@ -1,0 +1,413 @@
+//! Gateways on one store: who does not fit is told of, one generation is published whoever dies, and
+//! what is at hand is a cache of what is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::config::{Config, OnLoss};
+use bowline::{Gateway, SealKeys};
+use bowline_testbed::redis::Redis;
+use bowline_testbed::scripted::{PATIENCE, Scripted};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::across::{Across, forgot};
+use crate::client::{Client, call, config};
+use crate::kept::{in_file, in_redis};
+use crate::stage::until;
+use crate::store_away::{command, health, keys, raw};
+
+/// What is logged in this test's thread, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn keep(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || log.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn contains(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.0.lock()).contains(text)
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Waits until the gateway says this of the others on its store.
+async fn until_others(gateway: &Gateway, wanted: &Value) {
+    let waiting = async {
+        loop {
+            let told = health(gateway).await["store"]["others"].clone();
+            let told: Vec<_> = told.as_array().unwrap().iter().collect();
+            if told.len() == 1 && told[0]["differs_in"] == *wanted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "never {wanted}");
+}
+
+async fn beside(change: impl Fn(&mut Config), wanted: Value) {
+    let redis = Redis::start().await.unwrap();
+    let mut gateways = Vec::new();
+    for differs in [false, true] {
+        let mut config = config(&[("s", "http://127.0.0.1:9/mcp")]);
+        config.store = in_redis(&redis);
+        config.admin = Some("127.0.0.1:0".parse().unwrap());
+        if differs {
+            change(&mut config);
+        }
+        gateways.push(Gateway::start(config).await.unwrap());
+    }
+    for gateway in &gateways {
+        until_others(gateway, &wanted).await;
+    }
+    // One that stops is no longer told of.
+    gateways.pop().unwrap().stop().await;
+    let waiting = async {
+        while health(&gateways[0]).await["store"]["others"] != json!([]) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "one that has left is still told of");
+}
+
+fn other_keys(config: &mut Config) {
+    let keys = SealKeys::parse(&format!("B{}", "A".repeat(42))).unwrap();
+    config.store.seal_keys = Some(keys);
+}
+
+fn other_servers(config: &mut Config) {
+    let more = crate::client::config(&[("t", "http://127.0.0.1:9/mcp")]);
+    config.servers.extend(more.servers);
+}
+
+#[tokio::test]
+async fn gateways_that_agree_differ_in_nothing() {
+    beside(|_| {}, json!([])).await;
+}
+
+#[tokio::test]
+async fn a_gateway_with_other_keys_is_told_of_on_both() {
+    let log = Log::default();
+    let _kept = log.keep();
+    beside(other_keys, json!(["seal keys"])).await;
+    assert!(log.contains("another gateway on this store has other seal keys"));
+}
+
+#[tokio::test]
+async fn a_gateway_with_other_servers_is_told_of_on_both() {
+    let log = Log::default();
+    let _kept = log.keep();
+    beside(other_servers, json!(["servers"])).await;
+    assert!(log.contains("another gateway on this store has other servers"));
+}
+
+#[tokio::test]
+async fn a_redis_that_may_evict_is_warned_of_also_when_it_comes_late() {
+    for comes_late in [false, true] {
+        let log = Log::default();
+        let _kept = log.keep();
+        let mut redis = Redis::start_with(&["--maxmemory-policy", "allkeys-lru"])
+            .await
+            .unwrap();
+        if comes_late {
+            redis.kill().await.unwrap();
+        }
+        let mut config = config(&[("s", "http://127.0.0.1:9/mcp")]);
+        config.store = in_redis(&redis);
+        let _gateway = Gateway::start(config).await.unwrap();
+        if comes_late {
+            redis.restart_empty().await.unwrap();
+        }
+        until("a warning", || log.contains("allkeys-lru")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_sealed_with_other_keys_is_not_denied() {
+    let mut across = Across::start(1).await;
+    let client = across.open().await;
+    let mut config = across.config(in_redis(&across.redis));
+    other_keys(&mut config);
+    across.gateways.push(Gateway::start(config).await.unwrap());
+    let elsewhere = across.at(&client, 1);
+    // It is there, so this is no 404.
+    assert_eq!(elsewhere.send(&call(1)).await.status, 503);
+    across.works_at(&client, 0, "u1").await;
+    across.server.finish();
+}
+
+fn quick(config: &mut Config) {
+    let server = config.servers.values_mut().next().unwrap();
+    server.recovery.budget = Duration::from_secs(9);
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_in_the_middle_of_a_recovery_is_stood_in_for() {
+    let mut across = Across::start_with(2, quick).await;
+    let client = across.open().await;
+    across.works_at(&client, 1, "u1").await;
+    // As a gateway leaves it that died after it took its turn: nobody gives the turn back.
+    let mut connection = raw(&across.redis).await;
+    let key = keys(&mut connection).await.remove(0);
+    let name = key.trim_start_matches("test:{").trim_end_matches('}');
+    let lease = format!("test:lease:{{mend/{name}}}");
+    let turn = command(&["SET", &lease, "somebody dead", "PX", "3000"]);
+    turn.exec_async(&mut connection).await.unwrap();
+    let began = Instant::now();
+    let (message, again) = (call(1), call(2));
+    let at_b = across.at(&client, 1);
+    let (one, two, opened) = tokio::join!(client.send(&message), at_b.send(&again), async {
+        let mut opened = 0;
+        for answered in [false, false, true, true] {
+            // Two that meet the loss; one that opens it again; two that are answered.
+            let mut asked = across.server.next().await;
+            if asked.rpc_method() == "initialize" {
+                opened += 1;
+                assert!(
+                    began.elapsed() >= Duration::from_millis(2900),
+                    "out of turn"
+                );
+                asked.initialized(Some("u2"));
+                asked = across.server.next().await;
+            }
+            match answered {
+                false => forgot(asked),
+                true => asked.result(&json!({})),
+            }
+        }
+        opened
+    });
+    assert_eq!(
+        (one.status.as_u16(), two.status.as_u16(), opened),
+        (200, 200, 1)
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        began.elapsed()
+    );
+    across.server.finish();
+}
+
+#[tokio::test]
+async fn of_two_that_recover_at_once_one_is_published_and_the_other_goes() {
+    let mut across = Across::start(2).await;
+    let client = across.open().await;
+    across.works_at(&client, 1, "u1").await;
+    let mut connection = raw(&across.redis).await;
+    let (message, again) = (call(1), call(2));
+    let at_b = across.at(&client, 1);
+    let (one, two, ()) = tokio::join!(
+        client.send(&message),
+        async { at_b.send(&again).await },
+        async {
+            let server = &mut across.server;
+            forgot(server.next().await);
+            forgot(server.next().await);
+            let first = server.next().await;
+            assert_eq!(first.rpc_method(), "initialize");
+            // Its turn is over before it has come to anything, so the other begins as well.
+            let key = keys(&mut connection).await.remove(0);
+            let name = key.trim_start_matches("test:{").trim_end_matches('}');
+            let over = command(&["DEL", &format!("test:lease:{{mend/{name}}}")]);
+            over.exec_async(&mut connection).await.unwrap();
+            let second = server.next().await;
+            assert_eq!(second.rpc_method(), "initialize");
+            second.initialized(Some("winner"));
+            let answered = server.next().await;
+            assert_eq!(answered.header("mcp-session-id"), "winner");
+            answered.result(&json!({}));
+            first.initialized(Some("loser"));
+            let mut deleted = false;
+            for _ in 0..2 {
+                let asked = server.next().await;
+                if asked.method == "DELETE" {
+                    assert_eq!(asked.header("mcp-session-id"), "loser");
+                    asked.reply(204, &[], "");
+                    deleted = true;
+                } else {
+                    assert_eq!(asked.header("mcp-session-id"), "winner");
+                    asked.result(&json!({}));
+                }
+            }
+            assert!(deleted);
+        }
+    );
+    assert_eq!((one.status.as_u16(), two.status.as_u16()), (200, 200));
+    for gateway in [0, 1] {
+        across.works_at(&client, gateway, "winner").await;
+    }
+    across.server.finish();
+}
+
+#[tokio::test]
+async fn a_recovery_that_finds_the_session_ended_leaves_nothing_behind() {
+    let mut across = Across::start(2).await;
+    let client = across.open().await;
+    across.works_at(&client, 1, "u1").await;
+    let message = call(1);
+    let at_b = across.at(&client, 1);
+    let running = TaskTracker::new().spawn({
+        let client = client.clone();
+        async move { client.send(&message).await }
+    });
+    forgot(across.server.next().await);
+    let initialize = across.server.next().await;
+    assert_eq!(initialize.rpc_method(), "initialize");
+    let (ended, ()) = tokio::join!(at_b.delete().send(), async {
+        let asked = across.server.next().await;
+        assert_eq!(asked.header("mcp-session-id"), "u1");
+        asked.reply(404, &[], "");
+    });
+    assert_eq!(ended.unwrap().status(), 204);
+    initialize.initialized(Some("newborn"));
+    let asked = across.server.next().await;
+    assert_eq!(asked.method, "DELETE");
+    assert_eq!(asked.header("mcp-session-id"), "newborn");
+    asked.reply(204, &[], "");
+    assert_eq!(running.await.unwrap().status, 404);
+    across.server.finish();
+}
+
+/// Opens sessions over a near cache that is too small for them, and uses each again.
+async fn more_than_fit(gateway: &Gateway, server: &mut Scripted) {
+    let mut clients = Vec::new();
+    for number in 0..60 {
+        let upstream = format!("u{number}");
+        clients.push((Client::open(gateway, server, &upstream).await, upstream));
+    }
+    for (client, upstream) in &clients {
+        let message = call(1);
+        let answer = client.send_to(server, &message, |asked| {
+            assert_eq!(asked.header("mcp-session-id"), upstream);
+            asked.result(&json!({}));
+        });
+        assert_eq!(answer.await.status, 200);
+    }
+    let told = crate::client::read(
+        Client::at(format!("http://{}/api/sessions", gateway.admin().unwrap()))
+            .request(reqwest::Method::GET)
+            .send()
+            .await
+            .unwrap(),
+    );
+    let told = told.await.json();
+    let at_hand = told["sessions"]
+        .as_array()
+        .or(told.as_array())
+        .unwrap()
+        .len();
+    assert!(at_hand <= 32, "{at_hand} at hand");
+}
+
+#[tokio::test]
+async fn what_gives_way_in_the_near_cache_is_found_in_redis() {
+    let redis = Redis::start().await.unwrap();
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.store = in_redis(&redis);
+    config.store.cache = 16;
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    more_than_fit(&gateway, &mut server).await;
+    server.finish();
+}
+
+#[tokio::test]
+async fn what_gives_way_in_the_near_cache_is_found_in_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.store = in_file(directory.path());
+    config.store.cache = 16;
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    more_than_fit(&gateway, &mut server).await;
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_session_that_is_used_is_kept_and_one_that_is_not_is_let_go() {
+    let idle = Duration::from_secs(2);
+    let mut across = Across::start_with(2, |config| config.limits.session_idle = idle).await;
+    let used = across.open().await;
+    let unused = Client::open(&across.gateways[0], &mut across.server, "u2").await;
+    let mut connection = raw(&across.redis).await;
+    assert_eq!(keys(&mut connection).await.len(), 2);
+    // Twice as long as nobody may use it, at one gateway after the other.
+    for round in 0..16 {
+        tokio::time::sleep(idle / 8).await;
+        across.works_at(&used, round % 2, "u1").await;
+    }
+    assert_eq!(keys(&mut connection).await.len(), 1);
+    for gateway in [0, 1] {
+        let at = across.at(&unused, gateway);
+        assert_eq!(at.send(&call(1)).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn an_open_stream_keeps_its_session() {
+    let idle = Duration::from_secs(2);
+    let mut across = Across::start_with(2, |config| config.limits.session_idle = idle).await;
+    let client = across.open().await;
+    let (mut events, mut pen) = client.open_stream(&mut across.server, client.get()).await;
+    tokio::time::sleep(idle * 2).await;
+    across.works_at(&client, 1, "u1").await;
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"x/here\"}\n\n");
+    assert_eq!(events.next_message().await.1["method"], "x/here");
+}
+
+#[tokio::test]
+async fn a_session_is_as_old_as_it_is_wherever_it_is_used() {
+    let age = Duration::from_secs(3);
+    let mut across =
+        Across::start_with(2, |config| config.limits.session_max_age = Some(age)).await;
+    let client = across.open().await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    across.works_at(&client, 1, "u1").await;
+    tokio::time::sleep(Duration::from_millis(2600)).await;
+    let at_b = across.at(&client, 1);
+    assert_eq!(at_b.send(&call(1)).await.status, 404);
+    let asked = across.server.next().await;
+    assert_eq!(asked.method, "DELETE");
+    asked.reply(204, &[], "");
+    assert_eq!(client.send(&call(1)).await.status, 404);
+    across.server.finish();
+}
+
+#[tokio::test]
+async fn a_loss_that_is_to_be_told_ends_the_session_everywhere() {
+    let mut across = Across::start_with(2, |config| {
+        let server = config.servers.values_mut().next().unwrap();
+        server.recovery.on_loss = OnLoss::Tell;
+    })
+    .await;
+    let client = across.open().await;
+    across.works_at(&client, 1, "u1").await;
+    let message = call(1);
+    let told = client.send_to(&mut across.server, &message, forgot);
+    assert_eq!(told.await.status, 404);
+    let at_b = across.at(&client, 1);
+    crate::store_away::until_gone(&mut across, &at_b).await;
+    across.server.finish();
+}
