@@ -10,6 +10,7 @@ use bowline_testbed::counting::{Counting, Tally};
 use bowline_testbed::faulty::{Fault, Faulty, When};
 use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::client::config;
 use crate::stage::{client_of, until};
@@ -206,9 +207,9 @@ async fn a_recovery_that_nobody_waits_for_keeps_no_other_gateway_from_it() {
     server.forget_sessions();
     let hangs = Fault::Delay(Duration::from_secs(60));
     let mut hanging = proxy.next(1, When::rpc("initialize"), hangs);
-    let leaving = tokio::spawn(async move { bump(&mut client, "left").await });
+    let mut leaving = JoinSet::from_iter([async move { bump(&mut client, "left").await }]);
     hanging.until_met(1).await;
-    leaving.abort();
+    leaving.abort_all();
 
     // A lease that is not given back lasts longer.
     let after = tokio::time::timeout(Duration::from_secs(2), bump(&mut elsewhere, "after"));

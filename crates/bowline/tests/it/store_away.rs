@@ -317,5 +317,8 @@ async fn a_gateway_that_is_to_give_up_does() {
     let mut config = config(&[("s", "http://127.0.0.1:9/mcp")]);
     config.store = on_start(&redis, OnUnreachable::Exit);
     let started = Gateway::start(config).await;
-    assert!(matches!(started, Err(StartError::Store { .. })), "{started:?}");
+    assert!(
+        matches!(started, Err(StartError::Store { .. })),
+        "{started:?}"
+    );
 }
