@@ -264,6 +264,7 @@ async fn restore_within(
 /// nobody waits any more: a newborn is either everybody's or nobody's.
 async fn publish(session: Arc<Session>, held: Option<Held>, leg: Leg) -> Mended {
     let tracker = leg.upstream.tracker().clone();
+    let is_kept = session.is_kept();
     let publishing = async move {
         let leg = Arc::new(leg);
         let published = session.publish(&leg).await;
@@ -278,6 +279,10 @@ async fn publish(session: Arc<Session>, held: Option<Held>, leg: Leg) -> Mended 
             Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
         }
     };
+    if !is_kept {
+        // Nothing is waited for, so nothing can come between.
+        return publishing.await;
+    }
     let published = tracker.spawn(publishing).await;
     published.unwrap_or(Err(NotMended::TellClient))
 }
