@@ -434,7 +434,9 @@ async fn a_server_that_was_away_for_longer_than_the_budget_is_found_again_by_a_c
     };
     let found = tokio::time::timeout(PATIENCE, insisting).await;
     assert!(found.is_ok(), "never found again");
-    stage.works_after(2).await;
+    // How often it was opened is not counted: the first tries may have had too little time left.
+    assert_eq!(stage.call("bump", "found").await.status, 200);
+    assert_eq!(stage.tally.executions("found"), 1);
 }
 
 #[tokio::test]
