@@ -273,6 +273,7 @@ async fn restore_within(
 /// nobody waits any more: a newborn is either everybody's or nobody's.
 async fn publish(turn: MyTurn, leg: Leg) -> Mended {
     let tracker = leg.upstream.tracker().clone();
+    let is_kept = turn.0.is_kept();
     let publishing = async move {
         let leg = Arc::new(leg);
         let published = turn.0.publish(&leg).await;
@@ -286,6 +287,10 @@ async fn publish(turn: MyTurn, leg: Leg) -> Mended {
             Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),
         }
     };
+    if !is_kept {
+        // Nothing is waited for, so nothing can come between.
+        return publishing.await;
+    }
     let published = tracker.spawn(publishing).await;
     published.unwrap_or(Err(NotMended::TellClient))
 }
