@@ -144,15 +144,22 @@ fn sessions(shared: &Shared) -> Response<ReplyBody> {
     )
 }
 
-/// One session and what became of it.
+/// One session and what became of it, also if it ended lately.
 fn one_session(shared: &Shared, hash: &str) -> Response<ReplyBody> {
     let all = shared.table.all();
-    let Some(found) = all.iter().find(|session| session.hash.to_string() == hash) else {
-        return refuse(&Fault::NoSuchSession, None);
-    };
-    let mut told = session(found);
-    told["timeline"] = found.timeline().into();
-    json(StatusCode::OK, told.to_string())
+    let found = all.iter().find(|session| session.hash.to_string() == hash);
+    let told = found.map(|found| told(found));
+    match told.or_else(|| shared.departed.find(hash)) {
+        Some(told) => json(StatusCode::OK, told.to_string()),
+        None => refuse(&Fault::NoSuchSession, None),
+    }
+}
+
+/// A session with its timeline.
+pub(crate) fn told(session: &Session) -> Value {
+    let mut told = self::session(session);
+    told["timeline"] = session.timeline().into();
+    told
 }
 
 fn session(session: &Session) -> Value {

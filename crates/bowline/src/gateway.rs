@@ -20,7 +20,7 @@ use crate::front::guard::{Guard, is_loopback_address};
 use crate::leg::Leg;
 use crate::neighbours::{self, Neighbours};
 use crate::route::Routes;
-use crate::session::{Keeper, Session, Table, Unsure};
+use crate::session::{Departed, Keeper, Session, Table, Unsure};
 use crate::store;
 use crate::store::OpenStoreError;
 use crate::store::sealed::SealKeysError;
@@ -115,6 +115,8 @@ pub(crate) struct Shared {
     tls: Tls,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
+    /// What became of the sessions that ended last.
+    pub(crate) departed: Departed,
     /// What is known of the other gateways on the same store.
     pub(crate) neighbours: Neighbours,
     /// The operator's listener goes on until everything else has ended.
@@ -187,6 +189,7 @@ impl Gateway {
             callers,
             routes: Routes::new(upstreams),
             table: Arc::new(table),
+            departed: Departed::default(),
             neighbours: Neighbours::default(),
             limits: config.limits,
             streams: Arc::new(Semaphore::new(
@@ -406,6 +409,8 @@ impl Shared {
         let server = &session.upstream.name;
         self.metrics.session_ended(server, ending.reason());
         tracing::info!(session = %session.hash, %server, reason = ending.reason(), "session ended");
+        session.note_on(&session.leg(), "ended", ending.reason().to_owned());
+        self.departed.remember(session.hash, admin::told(session));
     }
 
     /// Ends the upstream's session, as a courtesy.

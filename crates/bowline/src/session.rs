@@ -2,6 +2,7 @@
 
 mod believed;
 mod calls;
+mod departed;
 mod keeper;
 mod news;
 mod questions;
@@ -14,6 +15,7 @@ mod written;
 
 pub(crate) use believed::{Believed, Offered};
 pub(crate) use calls::{Call, Calls};
+pub(crate) use departed::Departed;
 pub(crate) use keeper::{Held, Keeper, Published, Turn, Unsure};
 pub(crate) use news::News;
 pub(crate) use questions::{Question, Questions};

@@ -293,7 +293,8 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Dura
     let at = &seen.endpoint.origin;
     let is_move = cause == Cause::Drained;
     let cause = cause.name();
-    session.note(
+    session.note_on(
+        seen,
         if is_move { "leaving" } else { "broken" },
         format!("{cause}, generation {} at {at}", seen.at.generation),
     );

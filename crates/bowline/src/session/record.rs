@@ -241,9 +241,17 @@ impl Session {
         self.timeline.note(self.age(), what, detail);
     }
 
-    /// What became of the session since it was opened.
+    /// What became of the session, from its opening on.
     pub(crate) fn timeline(&self) -> Vec<serde_json::Value> {
-        self.timeline.told()
+        let leg = self.leg();
+        let opened = format!("version {}", leg.version());
+        self.timeline.told(opened, || home(&leg))
+    }
+
+    /// Notes that something happened to the session while it was on this leg.
+    pub(crate) fn note_on(&self, leg: &Leg, what: &'static str, detail: String) {
+        self.timeline.begin(|| home(leg));
+        self.note(what, detail);
     }
 
     /// How long it has been open.
@@ -325,6 +333,11 @@ impl Session {
             stream.end();
         }
     }
+}
+
+/// Where a leg is, for operators.
+fn home(leg: &Leg) -> String {
+    format!("at {}", leg.endpoint.origin)
 }
 
 // === impl Streams ===

@@ -24,6 +24,7 @@ mod keep_alive;
 mod kept;
 mod lifetime;
 mod limits;
+mod log;
 mod operations;
 mod recovery;
 mod recovery_balancer;

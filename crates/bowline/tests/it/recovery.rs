@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Events, call, config, gateway, read};
+use crate::log::Log;
 
 fn list(id: impl Into<Value>) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": "tools/list"})
@@ -451,6 +452,8 @@ async fn a_server_that_does_not_come_back_is_told_within_the_budget() {
 
 #[tokio::test]
 async fn the_operator_can_see_what_became_of_a_session() {
+    let log = Log::default();
+    let _kept = log.keep();
     let mut server = Scripted::start().await;
     let mut config = config(&[("s", server.url())]);
     config.admin = Some("127.0.0.1:0".parse().unwrap());
@@ -474,13 +477,17 @@ async fn the_operator_can_see_what_became_of_a_session() {
         .to_owned();
     let told = ask(&format!("/api/sessions/{hash}")).await.json();
     assert_eq!(told["generation"], 2);
-    let what: Vec<&str> = told["timeline"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|event| event["what"].as_str().unwrap())
-        .collect();
-    assert_eq!(what, ["broken", "recovered"]);
+    let what = |told: &Value| -> Vec<String> {
+        let events = told["timeline"].as_array().unwrap().iter();
+        let what = events.map(|event| event["what"].as_str().unwrap().to_owned());
+        what.collect()
+    };
+    assert_eq!(what(&told), ["opened", "pinned", "broken", "recovered"]);
+    let address = server.url().split('/').nth(2).unwrap();
+    assert_eq!(told["timeline"][1]["detail"], format!("at {address}"));
+    let lines = log.lines_with("session recovered");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("cause=\"lost\"") && lines[0].contains("took="));
     assert!(!told.to_string().contains("u2"), "{told}");
     assert_eq!(ask("/api/sessions/0000000000000000").await.status, 404);
     let metrics = ask("/metrics").await.text;
@@ -492,4 +499,14 @@ async fn the_operator_can_see_what_became_of_a_session() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
+    let (deleted, ()) = tokio::join!(client.delete().send(), async {
+        server.next().await.reply(200, &[], "");
+    });
+    assert_eq!(deleted.unwrap().status(), 204);
+    let told = ask(&format!("/api/sessions/{hash}")).await.json();
+    assert_eq!(
+        what(&told),
+        ["opened", "pinned", "broken", "recovered", "ended"]
+    );
+    assert_eq!(told["timeline"][4]["detail"], "deleted");
 }

@@ -2,13 +2,13 @@
 //! does not, and never held by a cookie that leads nowhere.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bowline::Gateway;
 use bowline_testbed::client::Client;
 use bowline_testbed::counting::{Counting, Tally};
 use bowline_testbed::faulty::{Canned, Fault, Faulty, When};
 use bowline_testbed::haproxy::{Affinity, Haproxy};
+use bowline_testbed::scripted::PATIENCE;
 use serde_json::json;
 
 use crate::client::config;
@@ -19,7 +19,7 @@ struct Behind {
     replicas: Vec<Counting>,
     proxy: Faulty,
     _balancer: Haproxy,
-    _gateway: Gateway,
+    gateway: Gateway,
     client: Client,
 }
 
@@ -43,7 +43,7 @@ impl Behind {
             replicas,
             proxy,
             _balancer: balancer,
-            _gateway: gateway,
+            gateway,
             client,
         }
     }
@@ -115,11 +115,19 @@ async fn a_balancer_that_moves_the_session_off_a_dead_replica_is_obeyed() {
     assert_eq!(behind.initializes(), 2);
     // Nor does it go back when the old one does: its cookie is gone.
     let dead = behind.replicas.iter().find(|one| one.name() == old);
-    dead.unwrap().come_back().unwrap();
-    // The balancer looks every fifty milliseconds.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let dead = dead.unwrap();
+    dead.come_back().unwrap();
+    let others = async {
+        while dead.sessions().is_empty() {
+            let mut other = client_of(&behind.gateway);
+            assert_eq!(other.open().await.unwrap().status, 200);
+        }
+    };
+    let seen = tokio::time::timeout(PATIENCE, others).await;
+    assert!(seen.is_ok(), "the balancer never used it again");
+    let opened = behind.initializes();
     behind.calls_stay_at(&new).await;
-    assert_eq!(behind.initializes(), 2);
+    assert_eq!(behind.initializes(), opened);
 }
 
 #[tokio::test]

@@ -1,14 +1,12 @@
 //! Gateways on one store: who does not fit is told of, one generation is published whoever dies, and
 //! what is at hand is a cache of what is kept.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::config::{Config, OnLoss};
 use bowline::{Gateway, SealKeys};
 use bowline_testbed::redis::Redis;
 use bowline_testbed::scripted::{PATIENCE, Scripted};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -16,36 +14,9 @@ use tokio_util::task::TaskTracker;
 use crate::across::{Across, forgot};
 use crate::client::{Client, call, config};
 use crate::kept::{in_file, in_redis};
+use crate::log::Log;
 use crate::stage::until;
 use crate::store_away::{command, health, keys, raw};
-
-/// What is logged in this test's thread, as text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn keep(&self) -> tracing::subscriber::DefaultGuard {
-        let log = self.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || log.clone());
-        tracing::subscriber::set_default(subscriber.finish())
-    }
-
-    fn contains(&self, text: &str) -> bool {
-        String::from_utf8_lossy(&self.0.lock()).contains(text)
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Waits until the gateway says this of the others on its store.
 async fn until_others(gateway: &Gateway, wanted: &Value) {
