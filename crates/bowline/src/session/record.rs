@@ -9,7 +9,8 @@ use bowline_wire::message::Message;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::keeper::{Kept, Published, Turn, Unsure};
+use super::keeper::Unsure;
+use super::kept::{Kept, Published, Turn};
 use super::news::News;
 use super::timeline::Timeline;
 use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};

@@ -13,7 +13,8 @@ use std::time::Duration;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 
-use super::keeper::{Keeper, Kept, Unsure};
+use super::keeper::{Keeper, Unsure};
+use super::kept::Kept;
 use super::news::News;
 use super::{Born, InUse, Session};
 use crate::upstream::Upstream;
@@ -112,7 +113,7 @@ impl Table {
             }
             return Ok(is_there.then_some(in_use));
         }
-        let loaded = keeper.load(id, upstream).await?;
+        let loaded = Kept::load(keeper, id, upstream).await?;
         Ok(loaded.and_then(|session| self.insert(id, Arc::new(session))))
     }
 
@@ -251,7 +252,7 @@ impl Vacancy {
         let session = match &self.table.keeper {
             None => Arc::new(session),
             Some(keeper) => {
-                let kept = keeper.keep(id, session.upstream.name.as_ref());
+                let kept = Kept::new(keeper, id, session.upstream.name.as_ref());
                 let session = Arc::new(session.kept_by(kept));
                 Box::pin(session.create())
                     .await

@@ -1,0 +1,498 @@
+//! One kept session: written before its client hears of it, looked at again before it is believed,
+//! moved to a new generation by one gateway at a time, and ended once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bowline_wire::id::SessionId;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Session;
+use super::keeper::{Keeper, TOUCHES, Unsure};
+use super::news::News;
+use super::written::{BadRecord, Written};
+use crate::clock;
+use crate::egress::Jar;
+use crate::leg::{Leg, LegRef, Life};
+use crate::store::{Key, Live, Loaded, Part, Updated, Version};
+use crate::upstream::Upstream;
+
+/// How often a jar is written, unless a cookie comes or goes.
+const JAR_EVERY: Duration = Duration::from_secs(1);
+/// How often a write is tried that meets another gateway's.
+const MAX_CONFLICTS: usize = 16;
+/// How long an end is remembered: longer than anything that was under way could still write.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// For how long nobody may open a session again whose gateway died while it did. Gateways that live
+/// renew it so many times as often.
+const LEASE: Duration = Duration::from_secs(3);
+const RENEWALS: u32 = 3;
+
+/// How one session is kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) id: SessionId,
+    key: Key,
+    /// When it was opened, in seconds since 1970.
+    pub(super) opened: i64,
+    /// How old it was when this gateway got it.
+    pub(super) before: Duration,
+    place: Mutex<Place>,
+    /// When it was last seen in the store, and when its time there last began; milliseconds after
+    /// the keeper started.
+    seen: AtomicU64,
+    touched: AtomicU64,
+}
+
+/// Where a session is in the store, as far as this gateway knows.
+#[derive(Debug)]
+struct Place {
+    version: Version,
+    jar_since: Version,
+    /// The tag of the jar that was last read there: any other one was written since.
+    jar_tag: Option<JarTag>,
+    jar_names: u64,
+    jar_written: Instant,
+}
+
+type JarTag = [u8; 16];
+
+/// What became of publishing a generation.
+#[derive(Debug)]
+pub(crate) enum Published {
+    /// It is the session's generation.
+    Done,
+    /// Another gateway was first.
+    Other(Arc<Leg>),
+    /// The session has ended.
+    Ended,
+}
+
+/// Whether this gateway may open the next generation.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Mine(Option<Held>),
+    /// Another gateway is about to.
+    Theirs,
+    /// Another gateway has.
+    Other(Arc<Leg>),
+    Ended,
+}
+
+/// The turn to open the next generation, where it has to be held against other gateways: until this
+/// is dropped, or this gateway dies.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "ends it when dropped")] DropGuard);
+
+// === impl Kept ===
+
+impl Kept {
+    /// How a new session is kept; nothing is written yet.
+    pub(super) fn new(keeper: &Arc<Keeper>, id: SessionId, server: &str) -> Box<Self> {
+        let now = keeper.now();
+        Box::new(Self {
+            keeper: Arc::clone(keeper),
+            id,
+            key: Key::of(server, &id),
+            opened: clock::unix_seconds(),
+            before: Duration::ZERO,
+            place: Mutex::new(Place {
+                version: Version::FIRST,
+                jar_since: Version::FIRST,
+                jar_tag: None,
+                jar_names: 0,
+                jar_written: Instant::now(),
+            }),
+            seen: now.into(),
+            touched: now.into(),
+        })
+    }
+
+    /// A session that this gateway does not have, if there is one. `None`: there is none.
+    pub(super) async fn load(
+        keeper: &Arc<Keeper>,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Option<Session>, Unsure> {
+        if keeper.has_ended(id) {
+            return Ok(None);
+        }
+        let mut kept = Self::new(keeper, *id, upstream.name.as_ref());
+        let live = match keeper.note(keeper.store.load(&kept.key).await)? {
+            Loaded::Live(live) => live,
+            Loaded::Absent | Loaded::Ended => return Ok(None),
+        };
+        let written = kept.open(&live)?;
+        kept.opened = written.opened;
+        let before = clock::unix_seconds().saturating_sub(written.opened);
+        kept.before = Duration::from_secs(u64::try_from(before).unwrap_or(0));
+        kept.note_place(&live);
+        // Its time may be nearly over: the first use begins it anew.
+        kept.touched = 0.into();
+        let leg = kept.leg(upstream, &written, &live).await?;
+        let believed = written.believed();
+        if written.generation > LegRef::FIRST.generation {
+            // Whether the client was told of the recovery, nobody here knows.
+            believed.lists_changed();
+        }
+        let session = Session::new(id, written.caller()?, written.seal(), leg, believed);
+        Ok(Some(session.kept_by(kept)))
+    }
+
+    /// Whether what is at hand may be believed without asking.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.keeper.is_fresh(self.seen.load(Ordering::Relaxed))
+    }
+
+    fn is_within_grace(&self) -> bool {
+        self.keeper
+            .is_within_grace(self.seen.load(Ordering::Relaxed))
+    }
+
+    fn was_seen(&self) {
+        self.seen.store(self.keeper.now(), Ordering::Relaxed);
+    }
+
+    /// Makes what is at hand what is in the store. `false`: the session has ended.
+    pub(super) async fn refresh(&self, session: &Arc<Session>) -> Result<bool, Unsure> {
+        // While it is known to be away not every request waits for it: it is asked all the time
+        // whether it is back.
+        if !self.keeper.is_reachable() && self.is_within_grace() {
+            return Ok(true);
+        }
+        match self.keeper.note(self.keeper.store.load(&self.key).await) {
+            Ok(Loaded::Live(live)) => {
+                self.adopt(session, &live).await?;
+                Ok(true)
+            }
+            Ok(Loaded::Absent | Loaded::Ended) => Ok(false),
+            Err(_) if self.is_within_grace() => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes over what another gateway has written, unless it is older than what is known.
+    async fn adopt(&self, session: &Arc<Session>, live: &Live) -> Result<(), Unsure> {
+        let known = self.place.lock().version;
+        if live.version < known {
+            return Ok(());
+        }
+        if live.version > known {
+            let written = self.open(live)?;
+            if written.generation > session.leg().at.generation {
+                let leg = self.leg(&session.upstream, &written, live).await?;
+                session.go_on_with(Arc::new(leg));
+            }
+            // Only now, and only if nothing newer came meanwhile: whoever writes next writes what
+            // was said here, under this version.
+            let mut place = self.place.lock();
+            if live.version > place.version {
+                written.said_to(&session.believed);
+                (place.version, place.jar_since) = (live.version, live.jar_since);
+            }
+        }
+        self.adopt_jar(&session.leg(), live)?;
+        self.was_seen();
+        Ok(())
+    }
+
+    /// Takes over the cookies that another gateway got since this one looked.
+    fn adopt_jar(&self, leg: &Leg, live: &Live) -> Result<(), Unsure> {
+        let tag = tag(&live.jar);
+        let is_news = {
+            let place = self.place.lock();
+            let is_its = live.jar_since == place.jar_since && live.version == place.version;
+            is_its && tag != place.jar_tag
+        };
+        if is_news && leg.take_over_jar(self.jar(live)?) {
+            self.place.lock().jar_tag = tag;
+        }
+        Ok(())
+    }
+
+    /// The leg that a record speaks of. Where its endpoint is unknown here, even after another look
+    /// at the names, the upstream's session counts as lost.
+    async fn leg(
+        &self,
+        upstream: &Arc<Upstream>,
+        written: &Written,
+        live: &Live,
+    ) -> Result<Leg, Unsure> {
+        let found = match upstream.endpoints.by_id(written.endpoint()) {
+            Some(endpoint) => Some(endpoint),
+            None => upstream.look_for(written.endpoint()).await,
+        };
+        let is_lost = found.is_none();
+        let endpoint = match found {
+            Some(endpoint) => endpoint,
+            None => upstream.pick().await.map_err(Unsure::Nowhere)?,
+        };
+        let jar = self.jar(live)?;
+        let life = Life {
+            at: written.at(),
+            session_id: written.upstream_session()?,
+            version: written.version()?,
+        };
+        Ok(Leg::revived(
+            Arc::clone(upstream),
+            endpoint,
+            life,
+            jar,
+            is_lost,
+        ))
+    }
+
+    fn open(&self, live: &Live) -> Result<Written, Unsure> {
+        let place = self.key.bound(Part::Record, live.version);
+        Ok(Written::parse(
+            &self.keeper.keys.open(&place, &live.record)?,
+        )?)
+    }
+
+    fn jar(&self, live: &Live) -> Result<Jar, Unsure> {
+        if live.jar.is_empty() {
+            return Ok(Jar::default());
+        }
+        let place = self.key.bound(Part::Jar, live.jar_since);
+        let bytes = self.keeper.keys.open(&place, &live.jar)?;
+        Ok(Jar::from_bytes(&bytes).map_err(BadRecord::Malformed)?)
+    }
+
+    fn note_place(&self, live: &Live) {
+        let mut place = self.place.lock();
+        place.version = live.version;
+        place.jar_since = live.jar_since;
+        place.jar_tag = tag(&live.jar);
+    }
+
+    fn sealed(&self, part: Part, version: Version, bytes: &[u8]) -> Result<Vec<u8>, Unsure> {
+        Ok(self
+            .keeper
+            .keys
+            .seal(&self.key.bound(part, version), bytes)?)
+    }
+
+    /// The jar as it is written; what changed in it so far is dealt with.
+    fn sealed_jar(&self, leg: &Leg, version: Version) -> Result<Vec<u8>, Unsure> {
+        leg.take_jar_change();
+        match leg.jar_bytes() {
+            None => Ok(Vec::new()),
+            Some(bytes) => self.sealed(Part::Jar, version, &bytes.map_err(BadRecord::Malformed)?),
+        }
+    }
+
+    /// Writes a new session, before anybody hears of it.
+    pub(super) async fn create(&self, session: &Session) -> Result<(), Unsure> {
+        let leg = session.leg();
+        let record = Written::of(session, &leg, self.opened)?.to_bytes()?;
+        let record = self.sealed(Part::Record, Version::FIRST, &record)?;
+        let jar = self.sealed_jar(&leg, Version::FIRST)?;
+        self.place.lock().jar_names = leg.jar_names();
+        let store = &self.keeper.store;
+        let created = store
+            .create(&self.key, &record, &jar, self.keeper.ttl)
+            .await;
+        match self.keeper.note(created)? {
+            true => Ok(()),
+            // Ids are random: this is not one of ours by chance.
+            false => Err(Unsure::Contended),
+        }
+    }
+
+    /// Makes `leg` the session's generation, for every gateway, unless another has made one.
+    pub(super) async fn publish(
+        &self,
+        session: &Arc<Session>,
+        leg: &Arc<Leg>,
+    ) -> Result<Published, Unsure> {
+        for _ in 0..MAX_CONFLICTS {
+            let (version, written) = {
+                // What is believed belongs to the version, see `adopt`; and so does the leg: where
+                // the version is known, a generation that was published with it is.
+                let place = self.place.lock();
+                let current = session.leg();
+                if current.at.generation >= leg.at.generation {
+                    return Ok(Published::Other(current));
+                }
+                (place.version, Written::of(session, leg, self.opened)?)
+            };
+            let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
+            let jar = self.sealed_jar(leg, version.next())?;
+            let store = &self.keeper.store;
+            let updated = store.update(&self.key, version, &record, Some(&jar)).await;
+            match self.keeper.note(updated)? {
+                Updated::Done(version) => {
+                    let mut place = self.place.lock();
+                    if version > place.version {
+                        (place.version, place.jar_since) = (version, version);
+                        place.jar_names = leg.jar_names();
+                    }
+                    drop(place);
+                    self.was_seen();
+                    self.keeper.announce(News::Changed(self.id));
+                    return Ok(Published::Done);
+                }
+                Updated::Gone => return Ok(Published::Ended),
+                Updated::Conflict(live) => self.adopt(session, &live).await?,
+            }
+        }
+        Err(Unsure::Contended)
+    }
+
+    /// Writes what the client has said; `said` says it after whatever another gateway wrote. The leg
+    /// that is then the session's may be a newer one.
+    pub(super) async fn save(
+        &self,
+        session: &Arc<Session>,
+        said: impl Fn(),
+    ) -> Result<Arc<Leg>, Unsure> {
+        for _ in 0..MAX_CONFLICTS {
+            let (version, leg, written) = {
+                // What is believed belongs to the version, see `adopt`.
+                let place = self.place.lock();
+                said();
+                let leg = session.leg();
+                let written = Written::of(session, &leg, self.opened)?;
+                (place.version, leg, written)
+            };
+            let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
+            let store = &self.keeper.store;
+            let updated = store.update(&self.key, version, &record, None).await;
+            match self.keeper.note(updated)? {
+                Updated::Done(version) => {
+                    {
+                        let mut place = self.place.lock();
+                        place.version = place.version.max(version);
+                    }
+                    self.was_seen();
+                    self.keeper.announce(News::Changed(self.id));
+                    return Ok(leg);
+                }
+                // Its end is found by whoever asks next.
+                Updated::Gone => return Ok(leg),
+                Updated::Conflict(live) => self.adopt(session, &live).await?,
+            }
+        }
+        Err(Unsure::Contended)
+    }
+
+    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does while
+    /// the turn is held.
+    pub(super) async fn turn(&self, session: &Arc<Session>, seen: &Leg) -> Result<Turn, Unsure> {
+        let store = &self.keeper.store;
+        let lease = format!("mend/{}", self.key.as_str());
+        let leased = store.lease(&lease, &self.keeper.me, LEASE).await;
+        if !self.keeper.note(leased)? {
+            return Ok(Turn::Theirs);
+        }
+        let held = self.hold(lease);
+        // With the lease in hand: whoever had it before may have published meanwhile.
+        match self.keeper.note(store.load(&self.key).await)? {
+            Loaded::Absent | Loaded::Ended => return Ok(Turn::Ended),
+            Loaded::Live(live) => self.adopt(session, &live).await?,
+        }
+        let current = session.leg();
+        if current.at.generation > seen.at.generation {
+            return Ok(Turn::Other(current));
+        }
+        Ok(Turn::Mine(Some(held)))
+    }
+
+    /// Renews a lease until the turn is dropped, however that comes about.
+    fn hold(&self, lease: String) -> Held {
+        let keeper = Arc::clone(&self.keeper);
+        let over = CancellationToken::new();
+        let held = Held(over.clone().drop_guard());
+        self.keeper.tracker.spawn(async move {
+            let renewing = async {
+                loop {
+                    tokio::time::sleep(LEASE / RENEWALS).await;
+                    if let Err(error) = keeper.store.lease(&lease, &keeper.me, LEASE).await {
+                        tracing::debug!(%error, "a lease was not renewed");
+                    }
+                }
+            };
+            over.run_until_cancelled(renewing).await;
+            if let Err(error) = keeper.store.release(&lease, &keeper.me).await {
+                tracing::debug!(%error, "a lease was not given back and runs out");
+            }
+        });
+        held
+    }
+
+    /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
+    /// other, ends it upstream: on this leg.
+    pub(super) async fn end(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
+        let ended = self.keeper.store.end(&self.key, REMEMBERED).await;
+        let replaced = self.keeper.note(ended)?;
+        self.keeper.remember_end(&self.id);
+        self.keeper.announce(News::Ended(self.id));
+        let Some(live) = replaced else {
+            return Ok(None);
+        };
+        if let Err(error) = self.adopt(session, &live).await {
+            tracing::debug!(%error, "the newest generation of an ended session is not known here");
+        }
+        Ok(Some(session.leg()))
+    }
+
+    /// Does after a use what need not be waited for: begins the session's time anew, and writes the
+    /// jar if it has changed.
+    pub(super) fn after_use(&self, session: &Session) {
+        self.is_used();
+        let leg = session.leg();
+        if let Some(since) = self.jar_due(&leg) {
+            let Ok(jar) = self.sealed_jar(&leg, since) else {
+                return;
+            };
+            let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+            self.keeper.tracker.spawn(async move {
+                if let Err(error) = keeper.note(keeper.store.put_jar(&key, since, &jar).await) {
+                    tracing::debug!(%error, "a session's cookies were not written");
+                }
+            });
+        }
+    }
+
+    /// Begins the session's time anew, if some of it is over.
+    pub(super) fn is_used(&self) {
+        let now = self.keeper.now();
+        let touched = self.touched.load(Ordering::Relaxed);
+        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        if touched != 0 && now < touched.saturating_add(every) {
+            return;
+        }
+        self.touched.store(now.max(1), Ordering::Relaxed);
+        let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+        self.keeper.tracker.spawn(async move {
+            if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
+                tracing::debug!(%error, "a session's time was not begun anew");
+            }
+        });
+    }
+
+    /// The version whose jar is to be written, if it is time to.
+    fn jar_due(&self, leg: &Leg) -> Option<Version> {
+        if !leg.take_jar_change() {
+            return None;
+        }
+        let mut place = self.place.lock();
+        let names = leg.jar_names();
+        if names == place.jar_names && place.jar_written.elapsed() < JAR_EVERY {
+            leg.put_back_jar_change();
+            return None;
+        }
+        place.jar_names = names;
+        place.jar_written = Instant::now();
+        Some(place.jar_since)
+    }
+}
+
+/// What tells one sealed jar from another; `None` for no jar.
+fn tag(jar: &[u8]) -> Option<JarTag> {
+    jar.last_chunk().copied()
+}
