@@ -84,7 +84,7 @@ fn look_everywhere(message: &Message) {
         assert_eq!(grown.len() + text.len(), message.raw().len() + 9);
         assert!(Message::parse(grown).is_ok(), "a splice broke the message");
     }
-    drop(message.negotiated_version());
+    drop(message.initialized());
     assert!(message.id().is_none_or(|id| id != "null"));
     assert_eq!(message.method().is_some(), message.kind() != Kind::Response);
     assert!(message.error_code().is_none() || message.kind() == Kind::Response);
@@ -110,7 +110,7 @@ fn agrees(message: &Message, full: &Value, input: &[u8]) {
 /// choose, so only what the peek finds is compared.
 fn inside(message: &Message, full: &Value) {
     let (result, error, params) = (&full["result"], &full["error"], &full["params"]);
-    if let Some(version) = message.negotiated_version() {
+    if let Some(version) = message.initialized().map(|result| result.version) {
         assert_eq!(*version, result["protocolVersion"]);
     }
     if let Some(code) = message.error_code() {

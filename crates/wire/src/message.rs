@@ -87,6 +87,16 @@ fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>,
     <&RawValue>::deserialize(input).map(Some)
 }
 
+/// What a server says of itself in answer to `initialize`.
+#[derive(Debug, Deserialize)]
+pub struct Initialized<'a> {
+    /// The protocol revision that it chose.
+    #[serde(borrow, rename = "protocolVersion")]
+    pub version: Cow<'a, str>,
+    #[serde(borrow)]
+    capabilities: Option<&'a RawValue>,
+}
+
 // === impl Message ===
 
 impl Message {
@@ -138,15 +148,9 @@ impl Message {
         }
     }
 
-    /// The protocol revision in the result of `initialize`.
-    pub fn negotiated_version(&self) -> Option<Cow<'_, str>> {
-        #[derive(Deserialize)]
-        struct InitializeResult<'a> {
-            #[serde(borrow, rename = "protocolVersion")]
-            protocol_version: Cow<'a, str>,
-        }
-        let result: InitializeResult<'_> = serde_json::from_str(self.object(self.result?)?).ok()?;
-        Some(result.protocol_version)
+    /// The result of `initialize`.
+    pub fn initialized(&self) -> Option<Initialized<'_>> {
+        serde_json::from_str(self.object(self.result?)?).ok()
     }
 
     /// Where a value stands in the params, by its name. Reads them all: not for every message.
@@ -217,6 +221,15 @@ impl Message {
         bytes.extend_from_slice(value.as_bytes());
         bytes.extend_from_slice(&self.raw[span.end..]);
         bytes.freeze()
+    }
+}
+
+// === impl Initialized ===
+
+impl Initialized<'_> {
+    /// Its capabilities as JSON text.
+    pub fn capabilities(&self) -> &str {
+        self.capabilities.map_or("{}", RawValue::get)
     }
 }
 

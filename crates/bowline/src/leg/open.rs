@@ -64,14 +64,15 @@ pub(crate) async fn open(
         return Ok(First::declined(reply));
     }
     let issued = issued_id(&answer.headers);
-    let (initialized, reply) = read_result(answer, &message, seal).await?;
-    let Some(version) = initialized.negotiated_version() else {
+    let (answer, reply) = read_result(answer, &message, seal).await?;
+    let Some(result) = answer.initialized() else {
         return Ok(First::declined(reply.into_held()));
     };
-    let version = match version::SUPPORTED.iter().find(|known| **known == version) {
+    let mut known = version::SUPPORTED.iter();
+    let version = match known.find(|known| **known == result.version) {
         Some(known) => HeaderValue::from_static(known),
         // Not one that Bowline knows: what it means is between client and server.
-        None => HeaderValue::from_str(&version).map_err(|_| UpstreamError::BadInitialize)?,
+        None => HeaderValue::from_str(&result.version).map_err(|_| UpstreamError::BadInitialize)?,
     };
     let leg = Leg {
         session_id: issued?,
@@ -85,7 +86,7 @@ pub(crate) async fn open(
     };
     Ok(First {
         leg: Some(leg),
-        offered: Offered::of(&initialized),
+        offered: Offered::of(result.capabilities()),
         reply,
     })
 }

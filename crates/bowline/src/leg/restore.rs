@@ -82,10 +82,11 @@ pub(super) async fn restore(
         farewell: Mutex::default(),
     };
     // A server that is not what it was is the client's to judge.
-    let same_version = result
-        .negotiated_version()
-        .is_some_and(|version| version == old.version());
-    if !same_version || !Offered::of(&result).covers(session.believed.offered) {
+    let is_as_before = result.initialized().is_some_and(|result| {
+        result.version == old.version()
+            && Offered::of(result.capabilities()).covers(session.believed.offered)
+    });
+    if !is_as_before {
         discard(&Arc::new(leg));
         return Err(Failed::ForGood(NotMended::TellClient));
     }

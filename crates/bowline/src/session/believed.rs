@@ -142,8 +142,8 @@ impl Believed {
 // === impl Offered ===
 
 impl Offered {
-    /// Reads the result of `initialize`.
-    pub(crate) fn of(result: &Message) -> Self {
+    /// Reads the capabilities in the result of `initialize`.
+    pub(crate) fn of(capabilities: &str) -> Self {
         #[derive(Deserialize, Default)]
         #[serde(default, rename_all = "camelCase")]
         struct List {
@@ -160,14 +160,7 @@ impl Offered {
             completions: Option<serde::de::IgnoredAny>,
             tasks: Option<serde::de::IgnoredAny>,
         }
-        #[derive(Deserialize, Default)]
-        struct InitializeResult {
-            #[serde(default)]
-            capabilities: Capabilities,
-        }
-        let text = result.result().unwrap_or("{}");
-        let result: InitializeResult = serde_json::from_str(text).unwrap_or_default();
-        let offered = result.capabilities;
+        let offered: Capabilities = serde_json::from_str(capabilities).unwrap_or_default();
         let changes = |list: &Option<List>| list.as_ref().is_some_and(|list| list.list_changed);
         let bits = [
             changes(&offered.tools),
@@ -207,18 +200,12 @@ mod tests {
         Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
     }
 
-    fn offered(capabilities: &str) -> Offered {
-        Offered::of(&message(&format!(
-            r#"{{"jsonrpc":"2.0","id":1,"result":{{"capabilities":{capabilities}}}}}"#
-        )))
-    }
-
     #[test]
     fn less_than_was_shown_does_not_cover() {
-        let shown = offered(r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#);
+        let shown = Offered::of(r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#);
         assert!(shown.covers(shown));
         assert!(
-            offered(
+            Offered::of(
                 r#"{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}}"#
             )
             .covers(shown)
@@ -228,13 +215,13 @@ mod tests {
             r#"{"tools":{},"resources":{"subscribe":true}}"#,
             r#"{"tools":{"listChanged":true},"resources":{}}"#,
         ] {
-            assert!(!offered(less).covers(shown), "{less}");
+            assert!(!Offered::of(less).covers(shown), "{less}");
         }
     }
 
     #[test]
     fn what_the_client_set_is_remembered() {
-        let believed = Believed::new(&Bytes::new(), offered("{}"));
+        let believed = Believed::new(&Bytes::new(), Offered::of("{}"));
         let said = |method: &str, params: &str| {
             believed.note(&message(&format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
@@ -255,7 +242,7 @@ mod tests {
     fn news_are_told_once_and_only_of_lists_that_change() {
         let believed = Believed::new(
             &Bytes::new(),
-            offered(r#"{"tools":{"listChanged":true},"prompts":{}}"#),
+            Offered::of(r#"{"tools":{"listChanged":true},"prompts":{}}"#),
         );
         assert_eq!(believed.take_news(), None);
         believed.lists_changed();

@@ -97,8 +97,8 @@ fn initialize_tells_its_version() {
     let version = |text| {
         parse(text)
             .unwrap()
-            .negotiated_version()
-            .map(Cow::into_owned)
+            .initialized()
+            .map(|result| result.version.into_owned())
     };
     let result = r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"protocolVersion":"2025-06-18"}}"#;
     assert_eq!(version(result).as_deref(), Some("2025-06-18"));
@@ -193,7 +193,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = with;
         if let Ok(message) = Message::parse(Bytes::from(bytes)) {
-            drop((message.id(), message.method(), message.cancelled_request(), message.negotiated_version()));
+            drop((message.id(), message.method(), message.cancelled_request(), message.initialized()));
         }
     }
 }
@@ -219,7 +219,7 @@ fn params_and_results_by_name() {
 #[test]
 fn an_array_is_not_taken_for_an_object() {
     let message = parse(r#"{"jsonrpc":"2.0","id":1,"result":["2025-11-25"]}"#).unwrap();
-    assert_eq!(message.negotiated_version(), None);
+    assert!(message.initialized().is_none());
     assert_eq!(
         parse(r#"{"jsonrpc":"2.0","id":1,"error":[-32000]}"#)
             .unwrap()
