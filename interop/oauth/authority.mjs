@@ -73,7 +73,6 @@ const configuration = {
       ack: "draft-02",
       cacheDuration: { min: 1, max: 1 },
     },
-    introspection: { enabled: true, allowedPolicy: () => true },
     registration: { enabled: REGISTRATION !== "off" },
     revocation: { enabled: true },
     resourceIndicators: {
@@ -106,7 +105,7 @@ function logSecrets(...places) {
       if (typeof place?.[kind] === "string") append(SECRETS_LOG, { kind, value: place[kind] });
 }
 
-const LOGGED = ["authorization", "resume", "token", "registration", "revocation", "introspection"];
+const LOGGED = ["authorization", "resume", "token", "registration", "revocation"];
 
 async function log(ctx, next) {
   await next();

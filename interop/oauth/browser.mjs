@@ -2,9 +2,10 @@
 // and follows the redirect. An empty profile every time. Prints {"url", "text"} of the last page.
 //
 // Usage: browser.mjs URL [--account=NAME] [--answer=allow|deny] [--screenshot=FILE]
-//                        [--until=PREFIX] [--timeout=SECONDS]
-// It is over when there is neither a login nor a consent page and, with --until, the address begins
-// with PREFIX. CHROMIUM names another executable.
+//                        [--stop=PREFIX] [--timeout=SECONDS]
+// It is over when no page asks anything any more, or when it is sent to an address that begins with
+// PREFIX: a redirect URI where nobody listens, whose code somebody else passes on.
+// CHROMIUM names another executable.
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
 
@@ -14,47 +15,53 @@ const { values, positionals } = parseArgs({
     account: { type: "string", default: "alice" },
     answer: { type: "string", default: "allow" },
     screenshot: { type: "string" },
-    until: { type: "string", default: "" },
+    stop: { type: "string" },
     timeout: { type: "string", default: "30" },
   },
 });
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-// Root, as in most containers, has no sandbox; what else talks to the network is switched off.
+// Root, as in most containers, has no sandbox. Nothing but this machine has an address.
 const args = [
   "--no-sandbox",
   "--disable-dev-shm-usage",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-  "--no-first-run",
+  "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ];
-const KNOWN = { "#sign-in": "login", "#allow": "consent" };
+// The authorization server's two pages, and Bowline's start page.
+const KNOWN = { "#sign-in": "login", "#allow": "consent", "#continue": "start" };
 
-/** Which of the authorization server's pages this is, if any. */
+/** Which of the pages that ask something this is, if any. */
 async function kind(page) {
   for (const [id, name] of Object.entries(KNOWN))
     if (await page.locator(id).count()) return name;
   return "other";
 }
 
-async function click(page, id) {
-  await Promise.all([page.waitForNavigation(), page.click(id)]);
-}
-
 const browser = await chromium.launch({ executablePath, args, headless: true });
 try {
   const page = await browser.newPage();
   page.setDefaultTimeout(Number(values.timeout) * 1000);
-  await page.goto(positionals[0]);
-  for (let name; (name = await kind(page)) !== "other"; )
+  let stopped;
+  page.on("request", (request) => {
+    if (!values.stop || !request.isNavigationRequest()) return;
+    if (request.url().startsWith(values.stop)) stopped ??= request.url();
+  });
+  /** Does what leads to another page; that it cannot be loaded matters only if it was to be. */
+  const lead = (...acts) =>
+    Promise.all(acts).catch((error) => {
+      if (!stopped) throw error;
+    });
+  const click = (id) => lead(page.waitForNavigation(), page.click(id));
+
+  await lead(page.goto(positionals[0]));
+  for (let name; !stopped && (name = await kind(page)) !== "other"; )
     if (name === "login") {
       await page.fill("#account", values.account);
-      await click(page, "#sign-in");
-    } else await click(page, values.answer === "deny" ? "#deny" : "#allow");
-  if (values.until) await page.waitForURL((url) => url.href.startsWith(values.until));
-  const text = (await page.innerText("body")).trim();
+      await click("#sign-in");
+    } else if (name === "start") await click("#continue");
+    else await click(values.answer === "deny" ? "#deny" : "#allow");
+  const text = stopped ? "" : (await page.innerText("body")).trim();
   if (values.screenshot) await page.screenshot({ path: values.screenshot });
-  console.log(JSON.stringify({ url: page.url(), text }));
+  console.log(JSON.stringify({ url: stopped ?? page.url(), text }));
 } finally {
   await browser.close();
 }

@@ -1,5 +1,8 @@
 // Checks the parts of this directory against each other, without Bowline: the authorization server,
-// the protected server behind it, and the browser. Usage: check.mjs [authority|protected|browser]...
+// the protected servers behind it, and the browser.
+//
+// Usage: check.mjs [authority|protected|guard|browser]...
+// The guard's check wants FIXTURE, the URL of a running fixture-server (rmcp), and says so if not.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -7,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { OAuthClient, json } from "./client.mjs";
 import { FormBrowser } from "./form-browser.mjs";
-import { authority, browse, protectedServer } from "./parts.mjs";
+import { authority, browse, guard, protectedServer } from "./parts.mjs";
 
 const REDIRECT = "http://127.0.0.1:1/callback";
 const RESOURCE = "http://127.0.0.1:2/mcp";
@@ -153,7 +156,7 @@ async function post(url, token, session, message) {
   const body = JSON.stringify({ jsonrpc: "2.0", ...message });
   const response = await fetch(url, { method: "POST", headers, body });
   const text = await response.text();
-  const data = text.match(/^data: (.*)$/m)?.[1] ?? text;
+  const data = text.match(/^data: ?(\{.*)$/m)?.[1] ?? text;
   return { response, message: data.startsWith("{") ? JSON.parse(data) : undefined };
 }
 
@@ -196,6 +199,49 @@ async function checkProtected() {
   step("admin: 403 insufficient_scope, then allowed with the scope");
 }
 
+async function checkGuard() {
+  const fixture = process.env.FIXTURE;
+  if (!fixture) return console.log("!! FIXTURE is not set: the guard is NOT checked");
+  const opening = { id: 1, method: "initialize", params: INITIALIZE };
+  await using server = await authority({ ACCESS_TTL: "3" });
+  const client = await OAuthClient.register(await metadataOf(server.issuer), REDIRECT);
+  await using mute = await guard(server.issuer, fixture, { CHALLENGE: "off" });
+  const unexplained = await post(mute.url, null, null, opening);
+  assert.equal(unexplained.response.status, 401);
+  assert.equal(unexplained.response.headers.get("www-authenticate"), null);
+  step("401 without a challenge");
+
+  const GUARD_LOG = join(directory, "guard");
+  await using mcp = await guard(server.issuer, fixture, { GUARD_LOG });
+  const { response: bare } = await post(mcp.url, null, null, opening);
+  const challenge = bare.headers.get("www-authenticate");
+  const { body: published } = await json(challenge.match(/resource_metadata="([^"]+)"/)[1]);
+  assert.equal(published.resource, mcp.url);
+  step(`401 with ${challenge.replace(/:\d+/g, ":PORT")}`);
+
+  const { access_token } = await signIn(client, mcp.url, "mcp", "bob");
+  const opened = await post(mcp.url, access_token, null, opening);
+  const session = opened.response.headers.get("mcp-session-id");
+  await post(mcp.url, access_token, session, { method: "notifications/initialized" });
+  const count = { id: 2, method: "tools/call", params: { name: "count", arguments: {} } };
+  const counted = await post(mcp.url, access_token, session, count);
+  assert.equal(counted.message.result.content[0].text, "1");
+  const { exp } = claims(access_token);
+  await new Promise((resolve) => setTimeout(resolve, exp * 1000 - Date.now() + 1));
+  const late = await post(mcp.url, access_token, session, count);
+  assert.equal(late.response.status, 401);
+  assert.match(late.response.headers.get("www-authenticate"), /error="invalid_token"/);
+  const seen = lines("guard").map(({ method, status, sub }) => `${method} ${status} ${sub}`);
+  assert.deepEqual(seen, [
+    "initialize 401 undefined",
+    "initialize 200 bob",
+    "notifications/initialized 202 bob",
+    "tools/call 200 bob",
+    "tools/call 401 undefined",
+  ]);
+  step("a token opens the rmcp server, until it expires");
+}
+
 async function checkBrowser() {
   await using server = await authority({});
   const client = await OAuthClient.register(await metadataOf(server.issuer), REDIRECT);
@@ -217,12 +263,17 @@ async function checkBrowser() {
   const denied = await browse(client.begin(RESOURCE, "mcp").url, { answer: "deny" });
   assert.equal(new URL(denied.url).searchParams.get("error"), "access_denied");
   step("Chromium denies");
+  client.redirectUri = REDIRECT;
+  const courier = await browse(client.begin(RESOURCE, "mcp").url, { stop: REDIRECT });
+  assert.ok(new URL(courier.url).searchParams.get("code"));
+  step("Chromium stops at a redirect URI where nobody listens");
   landing.close();
 }
 
 const checks = {
   authority: [checkAuthority, checkDocuments],
   protected: [checkProtected],
+  guard: [checkGuard],
   browser: [checkBrowser],
 };
 const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(checks);

@@ -143,7 +143,7 @@ class ThinClient {
     this.#session ??= response.headers.get("mcp-session-id") ?? undefined;
     const text = await response.text();
     if (notification) return;
-    const events = [...text.matchAll(/^data: ?(.+)$/gm)].map((match) => match[1]);
+    const events = [...text.matchAll(/^data: ?(\{.*)$/gm)].map((match) => match[1]);
     const messages = (events.length ? events : [text]).map((message) => JSON.parse(message));
     const answer = messages.find((message) => message.id === id) ?? messages[0];
     console.error(`${method}: ${response.status} ${JSON.stringify(answer).slice(0, 500)}`);

@@ -1,10 +1,25 @@
-// A browser for scripts: follows redirects, keeps cookies by origin, and fills in the authorization
-// server's pages. For where a real browser would only be slow.
+// A browser for scripts: follows redirects, keeps cookies by origin, and fills in the pages that it
+// knows. For where a real browser would only be slow.
 
-/** Posts `account` to a login page and `answer` to a consent page. */
-function fill(html, account, answer) {
-  if (html.includes('id="sign-in"')) return { account, action: "sign-in" };
-  if (html.includes('id="allow"')) return { action: answer };
+const unescaped = (text) => text.replaceAll("&amp;", "&").replaceAll("&#38;", "&");
+
+/** The value of an attribute of the first `tag` that matches. */
+const attribute = (html, tag, name) =>
+  unescaped(html.match(new RegExp(`<${tag}\\b[^>]*\\b${name}="([^"]*)"`))?.[1] ?? "");
+
+/** What to request next from a page that asks something, if it does. */
+function next(html, url, account, answer) {
+  const post = (form) => ({
+    url: new URL(attribute(html, "form", "action") || url, url).href,
+    options: { method: "POST", body: new URLSearchParams(form) },
+  });
+  // The authorization server's pages.
+  if (html.includes('id="sign-in"')) return post({ account, action: "sign-in" });
+  if (html.includes('id="allow"')) return post({ action: answer });
+  // Bowline's start page: a form, or a link.
+  if (!html.includes('id="continue"')) return undefined;
+  if (html.includes("<form")) return post({});
+  return { url: new URL(attribute(html, "a", "href"), url).href };
 }
 
 export class FormBrowser {
@@ -29,21 +44,21 @@ export class FormBrowser {
    * `stop` is true for; that is where it ended. `answer` is "allow" or "deny".
    */
   async open(url, { account = "alice", answer = "allow", stop = () => false } = {}) {
-    let next = { url: String(url) };
-    for (let step = 0; step < 30; step++) {
-      const response = await this.request(next.url, next.options);
+    let step = { url: String(url) };
+    for (let count = 0; count < 30; count++) {
+      const response = await this.request(step.url, step.options);
       const location = response.headers.get("location");
       if (response.status >= 300 && response.status < 400 && location) {
-        next = { url: new URL(location, next.url).href };
-        if (stop(next.url)) return { url: next.url };
+        step = { url: new URL(location, step.url).href };
+        if (stop(step.url)) return { url: step.url };
         continue;
       }
       const text = await response.text();
-      const form = fill(text, account, answer);
-      if (!form) return { url: next.url, status: response.status, text };
-      next.options = { method: "POST", body: new URLSearchParams(form) };
+      const { url } = step;
+      step = next(text, url, account, answer);
+      if (!step) return { url, status: response.status, text };
     }
-    throw new Error(`no end of redirects and forms at ${new URL(next.url).origin}`);
+    throw new Error(`no end of redirects and forms at ${new URL(step.url).origin}`);
   }
 
   /** Cookies know no ports; tests with several servers on 127.0.0.1 want them apart all the same. */

@@ -32,6 +32,10 @@ export const authority = (env) => start(process.execPath, [path("authority.mjs")
 /** {url}: the FastMCP server that takes tokens of `issuer`. */
 export const protectedServer = (issuer, env) => start(PYTHON, [path("protected.py"), issuer], env);
 
+/** {url}: a guard before the MCP server at `serverUrl`; `env` as guard.mjs says. */
+export const guard = (issuer, serverUrl, env) =>
+  start(process.execPath, [path("guard.mjs"), issuer, serverUrl], env);
+
 /** What browser.mjs says: {url, text}. */
 export async function browse(url, options = {}) {
   const args = Object.entries(options).map(([name, value]) => `--${name}=${value}`);
