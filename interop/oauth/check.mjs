@@ -67,7 +67,7 @@ async function checkAuthority() {
 
   const first = await signIn(client, RESOURCE, "mcp");
   const { aud, sub, exp, iat, scope } = claims(first.access_token);
-  assert.deepEqual({ aud, sub, scope, ttl: exp - iat }, { aud: RESOURCE, sub: "alice", scope: "mcp", ttl: 7 });
+  assert.deepEqual([aud, sub, scope, exp - iat], [RESOURCE, "alice", "mcp", 7]);
   step("sign-in by forms: a JWT for the resource, as short-lived as asked");
 
   const second = (await client.refresh(first.refresh_token, RESOURCE)).body;
@@ -139,10 +139,11 @@ async function checkDocuments() {
   step("client-id metadata document, at an authorization server without registration");
 }
 
-const INITIALIZE = {
-  protocolVersion: "2025-11-25",
-  capabilities: {},
-  clientInfo: { name: "check", version: "0" },
+const clientInfo = { name: "check", version: "0" };
+const OPENING = {
+  id: 1,
+  method: "initialize",
+  params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo },
 };
 
 /** Posts one message; the response, and its one message whether in JSON or in an event. */
@@ -163,7 +164,7 @@ async function post(url, token, session, message) {
 async function checkProtected() {
   await using server = await authority({ ACCESS_TTL: "60" });
   await using mcp = await protectedServer(server.issuer);
-  const bare = await post(mcp.url, null, null, { id: 1, method: "initialize", params: INITIALIZE });
+  const bare = await post(mcp.url, null, null, OPENING);
   assert.equal(bare.response.status, 401);
   const challenge = bare.response.headers.get("www-authenticate");
   const { body: published } = await json(challenge.match(/resource_metadata="([^"]+)"/)[1]);
@@ -173,19 +174,19 @@ async function checkProtected() {
 
   const client = await OAuthClient.register(await metadataOf(server.issuer), REDIRECT);
   const foreign = await signIn(client, RESOURCE, "mcp");
-  const wrong = await post(mcp.url, foreign.access_token, null, { id: 1, method: "initialize", params: INITIALIZE });
+  const wrong = await post(mcp.url, foreign.access_token, null, OPENING);
   assert.equal(wrong.response.status, 401);
   assert.match(wrong.response.headers.get("www-authenticate"), /error="invalid_token"/);
   step("a token for another resource is refused");
 
   const { access_token } = await signIn(client, mcp.url, "mcp");
-  const opened = await post(mcp.url, access_token, null, { id: 1, method: "initialize", params: INITIALIZE });
+  const opened = await post(mcp.url, access_token, null, OPENING);
   assert.equal(opened.response.status, 200);
   const session = opened.response.headers.get("mcp-session-id");
   await post(mcp.url, access_token, session, { method: "notifications/initialized" });
   const call = (name, args = {}, token = access_token) =>
     post(mcp.url, token, session, { id: 2, method: "tools/call", params: { name, arguments: args } });
-  const text = async (...call_) => (await call(...call_)).message.result.content[0].text;
+  const text = async (...asked) => (await call(...asked)).message.result.content[0].text;
   assert.equal(await text("whoami"), "alice");
   assert.equal(await text("echo", { message: "hello" }), "hello");
   assert.deepEqual([await text("bump"), await text("bump")], ["1", "2"]);
@@ -193,7 +194,8 @@ async function checkProtected() {
 
   const short = await call("admin");
   assert.equal(short.response.status, 403);
-  assert.match(short.response.headers.get("www-authenticate"), /error="insufficient_scope".*scope="mcp mcp:admin"/);
+  const more = short.response.headers.get("www-authenticate");
+  assert.match(more, /error="insufficient_scope".*scope="mcp mcp:admin"/);
   const wider = await signIn(client, mcp.url, "mcp mcp:admin");
   assert.equal(await text("admin", {}, wider.access_token), "alice is an admin");
   step("admin: 403 insufficient_scope, then allowed with the scope");
@@ -202,25 +204,24 @@ async function checkProtected() {
 async function checkGuard() {
   const fixture = process.env.FIXTURE;
   if (!fixture) return console.log("!! FIXTURE is not set: the guard is NOT checked");
-  const opening = { id: 1, method: "initialize", params: INITIALIZE };
   await using server = await authority({ ACCESS_TTL: "3" });
   const client = await OAuthClient.register(await metadataOf(server.issuer), REDIRECT);
   await using mute = await guard(server.issuer, fixture, { CHALLENGE: "off" });
-  const unexplained = await post(mute.url, null, null, opening);
+  const unexplained = await post(mute.url, null, null, OPENING);
   assert.equal(unexplained.response.status, 401);
   assert.equal(unexplained.response.headers.get("www-authenticate"), null);
   step("401 without a challenge");
 
   const GUARD_LOG = join(directory, "guard");
   await using mcp = await guard(server.issuer, fixture, { GUARD_LOG });
-  const { response: bare } = await post(mcp.url, null, null, opening);
+  const { response: bare } = await post(mcp.url, null, null, OPENING);
   const challenge = bare.headers.get("www-authenticate");
   const { body: published } = await json(challenge.match(/resource_metadata="([^"]+)"/)[1]);
   assert.equal(published.resource, mcp.url);
   step(`401 with ${challenge.replace(/:\d+/g, ":PORT")}`);
 
   const { access_token } = await signIn(client, mcp.url, "mcp", "bob");
-  const opened = await post(mcp.url, access_token, null, opening);
+  const opened = await post(mcp.url, access_token, null, OPENING);
   const session = opened.response.headers.get("mcp-session-id");
   await post(mcp.url, access_token, session, { method: "notifications/initialized" });
   const count = { id: 2, method: "tools/call", params: { name: "count", arguments: {} } };

@@ -62,7 +62,7 @@ class Run:
             command += ["--timeout", str(SCENARIO_SECONDS * 1000), "-o", results]
             with harness.Process(str(self), command, env) as suite:
                 code = suite.wait(SCENARIO_SECONDS + 30)
-            files = {file.name: file.read_text() for file in Path(results).rglob("*.*") if file.is_file()}
+            files = {file.name: file.read_text() for file in Path(results).glob("*/*/*.*")}
         statuses = [check["status"] for check in json.loads(files.get("checks.json", "[]"))]
         content = "SUCCESS" in statuses and not {"FAILURE", "WARNING"} & set(statuses)
         said = [*suite.lines, "--- the client said", files.get("stderr.txt", "nothing")]

@@ -38,9 +38,8 @@ class Provider {
   }
 
   clientInformation(about) {
-    if (context.client_id)
-      return { client_id: context.client_id, client_secret: context.client_secret, issuer: context.issuer };
-    return this.#clients.get(about?.issuer);
+    const { client_id, client_secret, issuer } = context;
+    return client_id ? { client_id, client_secret, issuer } : this.#clients.get(about?.issuer);
   }
   saveClientInformation(client, about) {
     this.#clients.set(about?.issuer, client);
