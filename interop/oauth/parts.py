@@ -1,0 +1,43 @@
+"""Starts the parts of this directory from a Python run; each is a `harness.Process`.
+
+What the first line of a part says is in `said(part)`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import harness
+
+HERE = Path(__file__).resolve().parent
+PYTHON = harness.INTEROP / ".venv/bin/python"
+BROWSE_SECONDS = 60
+
+
+def authority(**env):
+    """The authorization server; it says its `issuer`. `env` as authority.mjs says."""
+    return harness.Process("authority", [harness.NODE, HERE / "authority.mjs"], env)
+
+
+def protected_server(issuer, port=0):
+    """The FastMCP server that takes tokens of `issuer`; it says its `url`."""
+    return harness.Process("protected", [PYTHON, HERE / "protected.py", issuer, port])
+
+
+def guard(issuer, server_url, **env):
+    """A guard before the MCP server at `server_url`; it says its `url`. `env` as guard.mjs says."""
+    return harness.Process("guard", [harness.NODE, HERE / "guard.mjs", issuer, server_url], env)
+
+
+def said(part):
+    return json.loads(part.wait_for_line(r"^\{.*\}$").group())
+
+
+def browse(url, **options):
+    """What browser.mjs says of the last page: `url` and `text`."""
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    with harness.Process("browser", [harness.NODE, HERE / "browser.mjs", url, *flags]) as browser:
+        if browser.wait(BROWSE_SECONDS) != 0:
+            raise harness.Failure("the browser failed")
+        return said(browser)
