@@ -1,0 +1,12 @@
+//! Bowline as the OAuth client of the servers behind it: what a caller was granted there, where that
+//! lies, and how it is kept fresh.
+//!
+//! A [`grant`] is what a sign-in leaves behind.
+
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no leg asks for a bearer yet; the tests do")
+)]
+
+pub(crate) mod grant;
+pub(crate) mod secret;
