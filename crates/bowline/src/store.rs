@@ -10,7 +10,7 @@ mod key;
 mod local;
 mod memory;
 mod open;
-mod private;
+pub(crate) mod private;
 mod redis;
 pub(crate) mod sealed;
 #[cfg(test)]
@@ -77,7 +77,7 @@ pub(crate) enum Store {
 }
 
 /// How often a record was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Version(pub(crate) u64);
 
 /// What a live key has. `Debug` shows no content.

@@ -164,7 +164,7 @@ fn a_lost_key() {
     assert_data_eq!(
         refusal(&folder),
         str![[r#"
-error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/seal.key is missing, and the sessions beside it cannot be read without it
+error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/seal.key is missing, and [FOLDER]/state/sessions.redb cannot be read without it
   help: put the key file back; or, to start with no sessions, move `sessions.redb` away
 
 "#]]

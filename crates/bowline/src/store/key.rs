@@ -1,4 +1,5 @@
-//! What a session is called in a store: by the hash of its id, within its server's scope.
+//! What a session is called in a store: by the hash of its id, within its server's scope. Whatever
+//! else lies there is called by the hash of what it belongs to.
 
 use std::borrow::Borrow;
 use std::fmt::Write as _;
@@ -8,7 +9,8 @@ use bowline_wire::id::SessionId;
 
 use super::Version;
 
-/// `SCOPE:HASH`. Whoever reads it learns no id, and no two servers' sessions meet.
+/// `SCOPE:HASH`, or `KIND/HASH` for what is no session. Whoever reads it learns no id, and no two
+/// servers' sessions meet: no server's name has a slash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<str>);
 
@@ -25,7 +27,21 @@ impl Key {
     /// The key of a session of this server; `scope` is the server's name.
     pub(crate) fn of(scope: &str, id: &SessionId) -> Self {
         let hash = digest::digest(&digest::SHA256, id.as_bytes());
-        let mut text = format!("{scope}:");
+        Self::hashed(format!("{scope}:"), &hash)
+    }
+
+    /// The key of something of this kind that belongs to these, in this order.
+    pub(crate) fn named(kind: &str, belongs_to: &[&str]) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        for one in belongs_to {
+            // With its length, so that no other division of the same text is the same.
+            context.update(&(one.len() as u64).to_be_bytes());
+            context.update(one.as_bytes());
+        }
+        Self::hashed(format!("{kind}/"), &context.finish())
+    }
+
+    fn hashed(mut text: String, hash: &digest::Digest) -> Self {
         for byte in hash.as_ref() {
             // Writing to a String cannot fail.
             write!(text, "{byte:02x}").ok();

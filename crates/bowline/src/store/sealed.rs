@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 pub use self::source::SealKeysError;
-pub(crate) use self::source::{beside_sessions, from_file};
+pub(crate) use self::source::{beside_sessions, from_file, kept_for};
 
 const FORMAT: u8 = 1;
 const KEY_BYTES: usize = 32;

@@ -39,11 +39,13 @@ pub enum SealKeysError {
         /// What.
         source: Box<Self>,
     },
-    /// The sessions are there, and the key that they are sealed with is not.
-    #[error("{} is missing, and the sessions beside it cannot be read without it", path.display())]
+    /// What is sealed is there, and the key that it is sealed with is not.
+    #[error("{} is missing, and {} cannot be read without it", path.display(), sealed.display())]
     Lost {
         /// The key file.
         path: PathBuf,
+        /// What it seals.
+        sealed: PathBuf,
     },
     /// No key could be made.
     #[error(transparent)]
@@ -60,27 +62,36 @@ pub(crate) fn from_file(path: &Path) -> Result<SealKeys, SealKeysError> {
 
 /// The keys beside the sessions' file in this directory; made at the first start.
 pub(crate) fn beside_sessions(directory: &Path) -> Result<SealKeys, SealKeysError> {
-    let path = directory.join(KEY_FILE);
+    kept_for(&directory.join(SESSIONS_FILE), &directory.join(KEY_FILE))
+}
+
+/// The keys in the file `path`, which seal the file `sealed`; made when neither is there.
+pub(crate) fn kept_for(sealed: &Path, path: &Path) -> Result<SealKeys, SealKeysError> {
     let failed = |source| SealKeysError::File {
-        path: path.clone(),
+        path: path.to_owned(),
         source,
     };
-    match read(&path) {
+    match read(path) {
         Ok(keys) => return keys,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
-    // A new key would open none of them.
-    if directory.join(SESSIONS_FILE).exists() {
-        return Err(SealKeysError::Lost { path });
+    // A new key would not open it. But if a key came meanwhile, it came before what it seals.
+    if sealed.exists() {
+        return read(path).unwrap_or_else(|_| {
+            Err(SealKeysError::Lost {
+                path: path.to_owned(),
+                sealed: sealed.to_owned(),
+            })
+        });
     }
     let line = SealKeys::generate()? + "\n";
-    let made =
-        private::directory(directory).and_then(|()| private::write_new(&path, line.as_bytes()));
+    let made = private::directory(path.parent().unwrap_or(path))
+        .and_then(|()| private::write_new(path, line.as_bytes()));
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
         // Whoever was first, it is the key that is there now that counts.
-        _ => from_file(&path),
+        _ => from_file(path),
     }
 }
 

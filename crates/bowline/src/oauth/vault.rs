@@ -1,0 +1,277 @@
+//! Where grants lie, and what belongs to them: who is signed in where, and who Bowline is at an
+//! authorization server.
+//!
+//! A vault has slots, each of them written by whoever knows what it replaces; what a slot holds is
+//! this module's, how it is kept is the kind's: in this process, in a sealed file that processes of
+//! one machine share, or sealed in the store that gateways share. All obey these laws:
+//!
+//! 1. A slot that nobody wrote has version 0 and holds nothing. A write names the version that it
+//!    replaces and makes the next; of several that name the same one, one wins.
+//! 2. What is taken out leaves an empty slot whose version goes on: a writer that comes late finds
+//!    that it is late.
+//! 3. Whoever was told that something was written finds it in every later load, from any process or
+//!    gateway on this vault.
+//! 4. Of a grant's turns one is held at a time, by whomever, and none after its holder died.
+//! 5. An error means that nothing is known: neither that something is absent nor that it was not
+//!    written.
+
+mod file;
+mod memory;
+mod shared;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::DropGuard;
+
+pub(crate) use self::file::{File, KeySource};
+pub(crate) use self::memory::Memory;
+pub(crate) use self::shared::Shared;
+use self::slot::{Slot, Stored};
+use super::grant::{ClientIdentity, Grant, GrantKey};
+use crate::store::sealed::{NoRandomness, OpenError, SealKeysError};
+use crate::store::{Key, StoreError, Version};
+
+/// The version of a slot that nobody wrote.
+pub(crate) const NEVER_WRITTEN: Version = Version(0);
+
+/// How long somebody waits for a turn: longer than a refresh may take and a dead holder's lease.
+const TURN_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether a turn is free.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a write is tried that meets another's.
+const MAX_CONFLICTS: usize = 16;
+
+/// A vault. Every kind obeys the laws above.
+#[derive(Debug)]
+pub(crate) enum Vault {
+    /// In this process; who is signed in is forgotten with it.
+    Memory(Memory),
+    /// In a sealed file that processes of this machine share.
+    File(File),
+    /// Sealed in a store that gateways share.
+    Shared(Shared),
+}
+
+/// Whether somebody is signed in at a server, and how often somebody was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SignIn {
+    pub(crate) caller: String,
+    pub(crate) server_url: String,
+    /// `None` after a sign-out.
+    pub(crate) grant: Option<GrantKey>,
+    /// The number of the last sign-in.
+    pub(crate) number: u64,
+}
+
+/// The turn to refresh a grant: nobody else does until this is dropped, or its holder dies.
+#[derive(Debug)]
+pub(crate) struct Turn(#[expect(dead_code, reason = "ends it when dropped")] Holds);
+
+/// What a turn holds.
+#[derive(Debug)]
+enum Holds {
+    Memory(#[expect(dead_code, reason = "ends the turn when dropped")] OwnedMutexGuard<()>),
+    File(#[expect(dead_code, reason = "ends the turn when dropped")] std::fs::File),
+    Shared(#[expect(dead_code, reason = "ends the turn when dropped")] DropGuard),
+}
+
+/// What is wrong with a vault. None of these means that something is absent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VaultError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a grant is {0}")]
+    Sealed(#[from] OpenError),
+    #[error(transparent)]
+    Keys(#[from] SealKeysError),
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    #[error("cannot use {}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// The file was left as it is, and nothing is written to it.
+    #[error("{} cannot be read and is left as it is: it is {reason}", path.display())]
+    Damaged { path: PathBuf, reason: OpenError },
+    #[error("what is in the vault cannot be read: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("a newer Bowline wrote to the vault (layout {found}, and this one knows {known})")]
+    Newer { found: u8, known: u8 },
+    #[error("{what} was taken for longer than {}", humantime::format_duration(*.within))]
+    Taken {
+        what: &'static str,
+        within: Duration,
+    },
+    #[error("too many write to one grant at once")]
+    Contended,
+    #[error("the vault's work was given up")]
+    GivenUp,
+}
+
+// === impl Vault ===
+
+impl Vault {
+    /// A caller's grant. The value is `None` where there is none, or none any more.
+    pub(crate) async fn grant(&self, key: &GrantKey) -> Result<Stored<Grant>, VaultError> {
+        Stored::read(self.load(&key.slot()).await?)
+    }
+
+    /// Writes a grant in place of this version. `None`: something else is there by now.
+    pub(crate) async fn put_grant(
+        &self,
+        grant: &Grant,
+        replaces: Version,
+    ) -> Result<Option<Version>, VaultError> {
+        let value = slot::written(Some(grant))?;
+        self.write(&grant.key().slot(), replaces, &value).await
+    }
+
+    /// Takes a grant out, if it is still this version. `false`: something else is there by now.
+    pub(crate) async fn remove_grant(
+        &self,
+        key: &GrantKey,
+        replaces: Version,
+    ) -> Result<bool, VaultError> {
+        let value = slot::written::<Grant>(None)?;
+        let written = self.write(&key.slot(), replaces, &value).await?;
+        Ok(written.is_some())
+    }
+
+    /// Which grant a caller has at a server.
+    pub(crate) async fn signed_in(
+        &self,
+        caller: &str,
+        server_url: &str,
+    ) -> Result<Stored<SignIn>, VaultError> {
+        Stored::read(self.load(&sign_in_slot(caller, server_url)).await?)
+    }
+
+    /// Writes which grant a caller has at a server in place of this version. `false`: something else
+    /// is there by now.
+    pub(crate) async fn put_signed_in(
+        &self,
+        sign_in: &SignIn,
+        replaces: Version,
+    ) -> Result<bool, VaultError> {
+        let slot = sign_in_slot(&sign_in.caller, &sign_in.server_url);
+        let value = slot::written(Some(sign_in))?;
+        Ok(self.write(&slot, replaces, &value).await?.is_some())
+    }
+
+    /// Who Bowline is at an authorization server, if it registered there with this redirect URI.
+    pub(crate) async fn registration(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<ClientIdentity>, VaultError> {
+        let slot = registration_slot(issuer, redirect_uri);
+        let found = Stored::read(self.load(&slot).await?)?.value;
+        if found.is_some() {
+            self.touch(&slot).await?;
+        }
+        Ok(found)
+    }
+
+    /// Keeps who Bowline is at an authorization server; the last one counts.
+    pub(crate) async fn put_registration(
+        &self,
+        issuer: &str,
+        client: &ClientIdentity,
+    ) -> Result<(), VaultError> {
+        let slot = registration_slot(issuer, &client.redirect_uri);
+        let value = slot::written(Some(client))?;
+        for _ in 0..MAX_CONFLICTS {
+            let replaces = self.load(&slot).await?.version;
+            if self.write(&slot, replaces, &value).await?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(VaultError::Contended)
+    }
+
+    /// Keeps a sign-in and its grant from being thrown away because nobody writes to them.
+    pub(crate) async fn is_used(
+        &self,
+        caller: &str,
+        server_url: &str,
+        key: &GrantKey,
+    ) -> Result<(), VaultError> {
+        self.touch(&sign_in_slot(caller, server_url)).await?;
+        self.touch(&key.slot()).await
+    }
+
+    /// Waits for the turn to refresh this grant.
+    pub(crate) async fn turn(&self, key: &GrantKey) -> Result<Turn, VaultError> {
+        let slot = key.slot();
+        let taking = async {
+            match self {
+                Self::Memory(memory) => Ok(Holds::Memory(memory.turn(&slot).await)),
+                Self::File(file) => Ok(Holds::File(file.turn(&slot).await?)),
+                Self::Shared(shared) => Ok(Holds::Shared(shared.turn(&slot).await?)),
+            }
+        };
+        match tokio::time::timeout(TURN_WITHIN, taking).await {
+            Ok(taken) => taken.map(Turn),
+            Err(_) => Err(VaultError::Taken {
+                what: "the turn to refresh a grant",
+                within: TURN_WITHIN,
+            }),
+        }
+    }
+
+    async fn load(&self, key: &Key) -> Result<Slot, VaultError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.load(key)),
+            Self::File(file) => file.load(key).await,
+            Self::Shared(shared) => shared.load(key).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        replaces: Version,
+        value: &str,
+    ) -> Result<Option<Version>, VaultError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.write(key, replaces, value)),
+            Self::File(file) => file.write(key, replaces, value).await,
+            Self::Shared(shared) => shared.write(key, replaces, value).await,
+        }
+    }
+
+    async fn touch(&self, key: &Key) -> Result<(), VaultError> {
+        match self {
+            // What is there stays there.
+            Self::Memory(_) | Self::File(_) => Ok(()),
+            Self::Shared(shared) => shared.touch(key).await,
+        }
+    }
+}
+
+// === impl GrantKey ===
+
+impl GrantKey {
+    fn slot(&self) -> Key {
+        let belongs_to = [
+            self.caller.as_str(),
+            &self.issuer,
+            &self.resource,
+            &self.client_id,
+        ];
+        Key::named("grant", &belongs_to)
+    }
+}
+
+fn sign_in_slot(caller: &str, server_url: &str) -> Key {
+    Key::named("sign-in", &[caller, server_url])
+}
+
+fn registration_slot(issuer: &str, redirect_uri: &str) -> Key {
+    Key::named("registration", &[issuer, redirect_uri])
+}
