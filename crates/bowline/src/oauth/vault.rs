@@ -20,7 +20,7 @@ mod memory;
 mod shared;
 mod slot;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::io;
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ pub(crate) enum VaultError {
 impl Vault {
     /// A caller's grant. The value is `None` where there is none, or none any more.
     pub(crate) async fn grant(&self, key: &GrantKey) -> Result<Stored<Grant>, VaultError> {
-        Stored::read(self.load(&key.slot()).await?)
+        Stored::read(&self.load(&key.slot()).await?)
     }
 
     /// Writes a grant in place of this version. `None`: something else is there by now.
@@ -148,7 +148,7 @@ impl Vault {
         caller: &str,
         server_url: &str,
     ) -> Result<Stored<SignIn>, VaultError> {
-        Stored::read(self.load(&sign_in_slot(caller, server_url)).await?)
+        Stored::read(&self.load(&sign_in_slot(caller, server_url)).await?)
     }
 
     /// Writes which grant a caller has at a server in place of this version. `false`: something else
@@ -170,7 +170,7 @@ impl Vault {
         redirect_uri: &str,
     ) -> Result<Option<ClientIdentity>, VaultError> {
         let slot = registration_slot(issuer, redirect_uri);
-        let found = Stored::read(self.load(&slot).await?)?.value;
+        let found = Stored::read(&self.load(&slot).await?)?.value;
         if found.is_some() {
             self.touch(&slot).await?;
         }

@@ -78,7 +78,7 @@ impl Default for Slot {
 // === impl Stored ===
 
 impl<T: DeserializeOwned> Stored<T> {
-    pub(super) fn read(slot: Slot) -> Result<Self, VaultError> {
+    pub(super) fn read(slot: &Slot) -> Result<Self, VaultError> {
         #[derive(Deserialize)]
         struct Layout {
             layout: u8,

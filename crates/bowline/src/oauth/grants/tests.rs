@@ -1,0 +1,158 @@
+//! Grants with a scripted authorization server that rotates refresh tokens and, as real ones do,
+//! takes back everything when an old one is used again.
+
+mod ending;
+mod gateways;
+mod timing;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::super::grant::GrantKey;
+use super::super::grant::tests::{found, tokens};
+use super::super::secret::Secret;
+use super::super::vault::Memory;
+use super::*;
+
+const URL: &str = "https://mcp.example/mcp";
+const LIFE: u64 = 1000;
+
+/// What an authorization server does with a refresh token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    /// Gives new ones and takes the old one back.
+    Rotate,
+    /// Gives an access token only.
+    KeepRefresh,
+    /// Is not there.
+    Fail,
+    /// Says `invalid_grant`.
+    Reject,
+}
+
+/// The test is the authorization server.
+struct Scripted {
+    does: Mutex<Does>,
+    /// The one refresh token that is worth something.
+    valid: Mutex<String>,
+    calls: AtomicUsize,
+    replays: AtomicUsize,
+    /// Each answer takes one; there are plenty, unless a test took them.
+    answers: Semaphore,
+}
+
+impl Scripted {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            does: Mutex::new(Does::Rotate),
+            valid: Mutex::new("refresh-secret-0".to_owned()),
+            calls: AtomicUsize::new(0),
+            replays: AtomicUsize::new(0),
+            answers: Semaphore::new(1_000_000),
+        })
+    }
+
+    fn does(&self, does: Does) {
+        *self.does.lock() = does;
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// From now on nothing is answered until [`Scripted::answer`].
+    fn hold_back(&self) {
+        self.answers.forget_permits(usize::MAX);
+    }
+
+    fn answer(&self) {
+        self.answers.add_permits(1_000_000);
+    }
+
+    async fn called(&self, times: usize) {
+        until("the authorization server is asked", || {
+            self.calls() >= times
+        })
+        .await;
+    }
+}
+
+impl Renew for Scripted {
+    fn renew<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> Renewing<'a> {
+        Box::pin(async move {
+            assert_eq!(server_url, URL);
+            let number = 1 + self.calls.fetch_add(1, Ordering::SeqCst);
+            self.answers.acquire().await.unwrap().forget();
+            // As long as it takes, so that two at once would meet.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            match *self.does.lock() {
+                Does::Fail => return Err(RenewError::Failed("nobody is there".into())),
+                Does::Reject => return Err(RenewError::Rejected),
+                Does::Rotate | Does::KeepRefresh => {}
+            }
+            let mut valid = self.valid.lock();
+            if !grant.refresh_token.as_ref().unwrap().is(&valid) {
+                self.replays.fetch_add(1, Ordering::SeqCst);
+                "nothing any more".clone_into(&mut valid);
+                return Err(RenewError::Rejected);
+            }
+            let access = format!("access-secret-{number}");
+            if *self.does.lock() == Does::KeepRefresh {
+                return Ok(tokens(&access, None, Some(LIFE)));
+            }
+            *valid = format!("refresh-secret-{number}");
+            Ok(tokens(&access, Some(&valid), Some(LIFE)))
+        })
+    }
+}
+
+fn gateway(vault: &Arc<Vault>, authority: &Arc<Scripted>) -> Arc<Grants> {
+    let authority: Arc<dyn Renew> = Arc::clone(authority) as _;
+    Grants::new(Arc::clone(vault), authority, TaskTracker::new())
+}
+
+fn memory() -> Arc<Vault> {
+    Arc::new(Vault::Memory(Memory::default()))
+}
+
+/// Signs alice in, and returns what her requests carry.
+async fn sign_in(grants: &Arc<Grants>) -> Arc<Bearer> {
+    let tokens = tokens("access-secret-0", Some("refresh-secret-0"), Some(LIFE));
+    let signed_in = grants.sign_in("alice", URL, found(), tokens).await;
+    signed_in.unwrap()
+}
+
+async fn refused(grants: &Arc<Grants>, sent: &Arc<Bearer>) -> Arc<Bearer> {
+    let instead = grants.refused("alice", URL, Some(sent)).await;
+    instead.unwrap().expect("signed out")
+}
+
+/// What alice's requests carry without waiting.
+fn at_hand(grants: &Arc<Grants>) -> Arc<Bearer> {
+    match grants.at_hand("alice", URL) {
+        AtHand::Bearer(bearer) => bearer,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn key() -> GrantKey {
+    Grant::new("alice", found(), tokens("", None, None), 1, 0).key()
+}
+
+/// The refresh token in the vault.
+async fn refresh_token(vault: &Vault) -> Option<Secret> {
+    vault.grant(&key()).await.unwrap().value?.refresh_token
+}
+
+/// Waits until this is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    assert!(waited.is_ok(), "not within 20 s: {what}");
+}

@@ -1,0 +1,229 @@
+//! What ends a grant, and what does not.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_refresh_loses_nothing() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let sent = sign_in(&grants).await;
+    authority.does(Does::Fail);
+    for _ in 0..5 {
+        let asked = grants.refused("alice", URL, Some(&sent)).await;
+        assert!(matches!(asked, Err(GrantError::NotNow(_))), "{asked:?}");
+    }
+    // Nobody is asked again so soon, and the refresh token is where it was.
+    assert_eq!(authority.calls(), 1);
+    let kept = refresh_token(&vault).await;
+    assert_eq!(kept, Some(Secret::new("refresh-secret-0")));
+    authority.does(Does::Rotate);
+    tokio::time::advance(Duration::from_secs(14)).await;
+    let asked = grants.refused("alice", URL, Some(&sent)).await;
+    assert!(matches!(asked, Err(GrantError::NotNow(_))), "{asked:?}");
+    tokio::time::advance(Duration::from_secs(17)).await;
+    let new = refused(&grants, &sent).await;
+    assert_eq!(new.header(), "Bearer access-secret-2");
+    assert_eq!(authority.calls(), 2);
+}
+
+#[tokio::test]
+async fn the_old_refresh_token_is_kept_when_none_is_returned() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let mut sent = sign_in(&grants).await;
+    authority.does(Does::KeepRefresh);
+    for _ in 0..3 {
+        sent = refused(&grants, &sent).await;
+        let kept = refresh_token(&vault).await;
+        assert_eq!(kept, Some(Secret::new("refresh-secret-0")));
+    }
+    assert_eq!(authority.calls(), 3);
+}
+
+#[tokio::test]
+async fn a_grant_that_is_not_accepted_any_more_is_dropped() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let [a, b] = [(); 2].map(|()| gateway(&vault, &authority));
+    let sent = sign_in(&a).await;
+    assert!(b.bearer("alice", URL).await.unwrap().unwrap().is(&sent));
+    authority.does(Does::Reject);
+    assert!(
+        a.refused("alice", URL, Some(&sent))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(matches!(a.at_hand("alice", URL), AtHand::SignedOut));
+    assert_eq!(vault.grant(&key()).await.unwrap().value, None);
+    // The other gateway learns it when it is refused, without asking anybody.
+    assert!(
+        b.refused("alice", URL, Some(&sent))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(b.bearer("alice", URL).await.unwrap().is_none());
+    assert_eq!(authority.calls(), 1);
+    // A new sign-in is a new one, for both.
+    authority.does(Does::Rotate);
+    let tokens = tokens("again", Some("refresh-secret-0"), Some(LIFE));
+    let again = a.sign_in("alice", URL, found(), tokens).await.unwrap();
+    assert_eq!(
+        (again.header().to_str().unwrap(), again.sign_in),
+        ("Bearer again", 2)
+    );
+    let there = b.refused("alice", URL, None).await.unwrap().unwrap();
+    assert!(there.is(&again));
+}
+
+/// While the authorization server rejects the old grant, the caller signs in anew.
+#[tokio::test]
+async fn a_sign_in_during_a_refresh_wins() {
+    for does in [Does::Reject, Does::Rotate, Does::Fail] {
+        let (vault, authority) = (memory(), Scripted::new());
+        let [a, b] = [(); 2].map(|()| gateway(&vault, &authority));
+        let sent = sign_in(&a).await;
+        for signs_in in [&a, &b] {
+            let calls = authority.calls();
+            authority.does(does);
+            authority.hold_back();
+            let (grants, old) = (Arc::clone(&a), at_hand(&a));
+            let asking = a
+                .tracker
+                .spawn(async move { grants.refused("alice", URL, Some(&old)).await });
+            authority.called(calls + 1).await;
+            let text = format!("new-{calls}");
+            let tokens = tokens(&text, Some("x"), Some(LIFE));
+            let new = signs_in
+                .sign_in("alice", URL, found(), tokens)
+                .await
+                .unwrap();
+            assert!(new.sign_in > sent.sign_in);
+            authority.answer();
+            let asked = asking.await.unwrap();
+            if does == Does::Fail && Arc::ptr_eq(signs_in, &b) {
+                // Nothing was learned; the next look finds it.
+                assert!(matches!(asked, Err(GrantError::NotNow(_))), "{asked:?}");
+                let old = at_hand(&a);
+                assert!(refused(&a, &old).await.is(&new));
+            } else {
+                assert!(asked.unwrap().unwrap().is(&new), "{does:?}");
+            }
+            assert!(at_hand(&a).is(&new), "{does:?}");
+            let stored = vault.grant(&key()).await.unwrap().value.unwrap();
+            assert!(stored.access_token.is(&text), "{does:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_renewed_needs_a_sign_in() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let only = tokens("only", None, None);
+    let sent = grants.sign_in("alice", URL, found(), only).await.unwrap();
+    assert!(
+        grants
+            .refused("alice", URL, Some(&sent))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    // It is not sent again, even by those who sent nothing.
+    assert!(matches!(grants.at_hand("alice", URL), AtHand::SignedOut));
+    assert!(grants.refused("alice", URL, None).await.unwrap().is_none());
+    // But nobody said that the grant is worth nothing.
+    assert!(vault.grant(&key()).await.unwrap().value.is_some());
+    assert_eq!(authority.calls(), 0);
+    assert_eq!(sign_in(&grants).await.sign_in, 2);
+    assert_eq!(at_hand(&grants).header(), "Bearer access-secret-0");
+}
+
+#[tokio::test]
+async fn a_refresh_goes_on_when_whoever_asked_for_it_leaves() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let sent = sign_in(&grants).await;
+    authority.hold_back();
+    {
+        let asking = refused(&grants, &sent);
+        let called = authority.called(1);
+        tokio::select! {
+            _ = asking => panic!("answered"),
+            () = called => {}
+        }
+    }
+    authority.answer();
+    until("the new one is at hand", || !at_hand(&grants).is(&sent)).await;
+    assert_eq!(
+        refused(&grants, &sent).await.header(),
+        "Bearer access-secret-1"
+    );
+    assert_eq!(authority.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_sign_out_hands_over_what_is_to_be_revoked() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let sent = sign_in(&grants).await;
+    authority.hold_back();
+    let (asking, old) = (Arc::clone(&grants), Arc::clone(&sent));
+    let asked = grants
+        .tracker
+        .spawn(async move { refused(&asking, &old).await });
+    authority.called(1).await;
+    let leaving = Arc::clone(&grants);
+    let left = grants
+        .tracker
+        .spawn(async move { leaving.sign_out("alice", URL).await });
+    authority.answer();
+    asked.await.unwrap();
+    // What the refresh brought, not what it replaced.
+    let revoked = left.await.unwrap().unwrap().unwrap();
+    assert!(revoked.refresh_token.unwrap().is("refresh-secret-1"));
+    assert!(matches!(grants.at_hand("alice", URL), AtHand::SignedOut));
+    assert!(grants.refused("alice", URL, None).await.unwrap().is_none());
+    assert!(grants.sign_out("alice", URL).await.unwrap().is_none());
+    assert_eq!(vault.grant(&key()).await.unwrap().value, None);
+    assert_eq!(sign_in(&grants).await.sign_in, 2);
+}
+
+/// Another client identity makes another grant; the old one is not left lying about.
+#[tokio::test]
+async fn a_sign_in_as_another_client_replaces_the_old_grant() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let first = sign_in(&grants).await;
+    let (found, mut client) = found();
+    client.id = "registered-anew".to_owned();
+    let tokens = tokens("second", None, None);
+    let second = grants.sign_in("alice", URL, (found, client), tokens).await;
+    let second = second.unwrap();
+    assert_eq!((first.sign_in, second.sign_in), (1, 2));
+    assert_eq!(vault.grant(&key()).await.unwrap().value, None);
+    let other = gateway(&vault, &authority);
+    assert!(
+        other
+            .bearer("alice", URL)
+            .await
+            .unwrap()
+            .unwrap()
+            .is(&second)
+    );
+}
+
+#[tokio::test]
+async fn nothing_shows_a_secret() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let sent = sign_in(&grants).await;
+    authority.does(Does::Fail);
+    let error = grants.refused("alice", URL, Some(&sent)).await.unwrap_err();
+    let live = grants.live("alice", URL);
+    let shown = format!("{grants:?} {live:#?} {sent:?} {error} {error:?}");
+    assert!(shown.contains("alice"));
+    assert!(!shown.contains("access-secret"), "{shown}");
+    assert!(!shown.contains("refresh-secret"), "{shown}");
+    assert!(!shown.contains("client-secret"), "{shown}");
+}

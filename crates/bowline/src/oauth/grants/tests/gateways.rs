@@ -1,0 +1,182 @@
+//! Several gateways, or processes, with one vault.
+
+use std::path::Path;
+
+use bowline_testbed::redis::Redis as Server;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::oauth::vault::tests::share;
+use crate::oauth::vault::{File, KeySource};
+use crate::store::sealed::SealKeys;
+
+fn new_keys() -> SealKeys {
+    SealKeys::parse(&SealKeys::generate().unwrap()).unwrap()
+}
+
+fn shared(server: &Server, keys: &SealKeys, me: &str) -> Arc<Vault> {
+    Arc::new(Vault::Shared(share(server, keys, me)))
+}
+
+fn file(directory: &Path) -> Arc<Vault> {
+    let key_source = KeySource::KeyFile(directory.join("vault.key"));
+    Arc::new(Vault::File(File::open(directory, key_source).unwrap()))
+}
+
+async fn forget_all(server: &Server) {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let flush = redis::cmd("FLUSHALL");
+    flush.exec_async(&mut connection).await.unwrap();
+}
+
+/// Fifty requests on three gateways are refused at once, again and again: each time one refresh, and
+/// all get what it brought. No refresh token is ever used twice.
+async fn one_refresh_for_all(vaults: [Arc<Vault>; 3]) {
+    let authority = Scripted::new();
+    let gateways = vaults.map(|vault| gateway(&vault, &authority));
+    let mut sent = sign_in(&gateways[0]).await;
+    for round in 1..=4 {
+        let mut all = JoinSet::new();
+        for number in 0..50 {
+            let (grants, sent) = (Arc::clone(&gateways[number % 3]), Arc::clone(&sent));
+            all.spawn(async move { refused(&grants, &sent).await });
+        }
+        let brought = all.join_all().await;
+        assert_eq!(authority.calls(), round);
+        let expected = format!("Bearer access-secret-{round}");
+        for bearer in &brought {
+            assert_eq!(bearer.header(), &expected);
+            assert_eq!(bearer.sign_in, 1);
+        }
+        sent = Arc::clone(&brought[0]);
+        for grants in &gateways {
+            assert_eq!(at_hand(grants).header(), &expected);
+        }
+    }
+    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_refresh_for_fifty_requests_on_three_gateways() {
+    let server = Server::start().await.unwrap();
+    let keys = new_keys();
+    one_refresh_for_all(["a", "b", "c"].map(|me| shared(&server, &keys, me))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_refresh_for_fifty_requests_of_three_processes() {
+    let directory = tempfile::tempdir().unwrap();
+    one_refresh_for_all([(); 3].map(|()| file(directory.path()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_refresh_for_fifty_requests_in_one_process() {
+    let vault = memory();
+    one_refresh_for_all([(); 3].map(|()| Arc::clone(&vault))).await;
+}
+
+/// What one process signs in to, the other finds when it is refused.
+#[tokio::test]
+async fn a_sign_in_on_the_command_line_is_found_by_the_gateway() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Scripted::new();
+    let serve = gateway(&file(directory.path()), &authority);
+    assert!(serve.bearer("alice", URL).await.unwrap().is_none());
+    assert!(matches!(serve.at_hand("alice", URL), AtHand::SignedOut));
+    let login = gateway(&file(directory.path()), &authority);
+    let signed_in = sign_in(&login).await;
+    let found = serve.refused("alice", URL, None).await.unwrap().unwrap();
+    assert!(found.is(&signed_in));
+    // Nobody else's.
+    for (caller, url) in [("bob", URL), ("", URL), ("alice", "https://other.example")] {
+        assert!(serve.bearer(caller, url).await.unwrap().is_none());
+    }
+    login.sign_out("alice", URL).await.unwrap().unwrap();
+    assert!(
+        serve
+            .refused("alice", URL, Some(&found))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(authority.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_tokens_are_not_lost_when_the_store_is() {
+    let mut server = Server::start().await.unwrap();
+    let keys = new_keys();
+    let authority = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let sent = sign_in(&a).await;
+    authority.hold_back();
+    let (grants, old) = (Arc::clone(&a), Arc::clone(&sent));
+    let asking = a.tracker.spawn(async move { refused(&grants, &old).await });
+    authority.called(1).await;
+    server.kill().await.unwrap();
+    authority.answer();
+    // It is used although it could not be written.
+    let new = asking.await.unwrap();
+    assert_eq!(new.header(), "Bearer access-secret-1");
+    assert!(at_hand(&a).is(&new));
+    server.restart_empty().await.unwrap();
+    // And it is written when it can be, although the store forgot everything.
+    let vault = shared(&server, &keys, "c");
+    let waiting = async {
+        while !matches!(vault.signed_in("alice", URL).await, Ok(found) if found.value.is_some()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting)
+        .await
+        .unwrap();
+    let there = b.bearer("alice", URL).await.unwrap().unwrap();
+    assert!(there.is(&new));
+    // The turn is free again, too.
+    assert_eq!(refused(&b, &new).await.header(), "Bearer access-secret-2");
+    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+}
+
+/// A store that forgot everything while tokens were good learns of them when they are next renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_forgot_is_put_back_by_one_of_those_who_know() {
+    let server = Server::start().await.unwrap();
+    let keys = new_keys();
+    let authority = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let first = sign_in(&a).await;
+    let second = refused(&a, &first).await;
+    assert!(b.bearer("alice", URL).await.unwrap().unwrap().is(&second));
+    forget_all(&server).await;
+    let mut all = JoinSet::new();
+    for grants in [&a, &b, &a, &b] {
+        let (grants, sent) = (Arc::clone(grants), Arc::clone(&second));
+        all.spawn(async move { refused(&grants, &sent).await });
+    }
+    for bearer in all.join_all().await {
+        assert_eq!(bearer.header(), "Bearer access-secret-2");
+    }
+    assert_eq!(authority.calls(), 2);
+    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_not_a_sign_out() {
+    let mut server = Server::start().await.unwrap();
+    let keys = new_keys();
+    let authority = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let sent = sign_in(&a).await;
+    server.kill().await.unwrap();
+    // What is at hand is used; nothing else is known.
+    assert!(at_hand(&a).is(&sent));
+    for asked in [
+        a.refused("alice", URL, Some(&sent)).await,
+        b.bearer("alice", URL).await,
+    ] {
+        assert!(matches!(asked, Err(GrantError::Vault(_))), "{asked:?}");
+    }
+    assert!(at_hand(&a).is(&sent));
+    assert_eq!(authority.calls(), 0);
+}
