@@ -294,6 +294,12 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
         UpstreamError::Refused(StatusCode::UNAUTHORIZED) => {
             bad_gateway(SIGN_IN_NEEDED, "upstream_unauthorized")
         }
+        UpstreamError::SignIn(_) => bad_gateway(SIGN_IN_NEEDED, "sign_in_needed"),
+        UpstreamError::Grant(_) => Telling {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(5),
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "grant_unknown")
+        },
         UpstreamError::Refused(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_forbidden"),
         UpstreamError::Redirected(_) | UpstreamError::TooManyRedirects(_) => {
             bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_redirected")

@@ -22,6 +22,7 @@ mod rescue;
 mod restore;
 mod rewrite;
 mod send;
+mod unopened;
 
 pub(crate) use listen::{listen, lost};
 pub(crate) use mend::Mending;
@@ -31,6 +32,7 @@ pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};
 pub(crate) use rescue::Rescue;
 pub(crate) use restore::{discard, end};
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
+pub(crate) use unopened::unopened;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +43,7 @@ use parking_lot::Mutex;
 
 use crate::egress::Jar;
 use crate::fault::Fault;
+use crate::oauth::Account;
 use crate::upstream::{Carried, Link, Pin, Upstream, UpstreamError};
 
 /// One session's conversation with one upstream.
@@ -52,6 +55,10 @@ pub(crate) struct Leg {
     session_id: Option<UpstreamSessionId>,
     version: HeaderValue,
     jar: Mutex<Jar>,
+    /// The caller, where the upstream wants its callers signed in, and the number of the sign-in
+    /// that the upstream's session belongs to.
+    account: Option<Arc<Account>>,
+    sign_in: u64,
     /// The upstream no longer knows its session: nothing more is sent on it.
     lost: AtomicBool,
     /// For whoever waits for the end of this generation, if it was left for another.
@@ -64,6 +71,8 @@ pub(crate) struct Life {
     pub(crate) at: LegRef,
     pub(crate) session_id: Option<UpstreamSessionId>,
     pub(crate) version: HeaderValue,
+    /// The number of the sign-in that it belongs to; 0 for none.
+    pub(crate) sign_in: u64,
 }
 
 /// Which leg of a session, and which life of it: what marks carry.
@@ -82,7 +91,7 @@ impl Leg {
         endpoint: Pin,
         life: Life,
         jar: Jar,
-        is_lost: bool,
+        (account, is_lost): (Option<Arc<Account>>, bool),
     ) -> Self {
         Self {
             upstream,
@@ -91,7 +100,9 @@ impl Leg {
             session_id: life.session_id,
             version: life.version,
             jar: Mutex::new(jar),
-            lost: is_lost.into(),
+            account,
+            sign_in: life.sign_in,
+            lost: (is_lost || life.at == LegRef::UNOPENED).into(),
             farewell: Mutex::default(),
         }
     }
@@ -142,8 +153,30 @@ impl Leg {
         self.lost.store(true, Ordering::Release);
     }
 
+    /// Whether nothing more may be sent on it: the upstream forgot its session, or never had one, or
+    /// the caller has signed in anew and may be somebody else there.
     fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+        self.lost.load(Ordering::Acquire) || self.is_somebody_elses()
+    }
+
+    fn is_somebody_elses(&self) -> bool {
+        let account = self.account.as_ref();
+        account.is_some_and(|account| account.is_another_than(self.sign_in))
+    }
+
+    /// Whether a new generation is no loss: the client has lost nothing.
+    fn is_to_be_opened(&self) -> bool {
+        self.at == LegRef::UNOPENED || self.is_somebody_elses()
+    }
+
+    /// The caller, where the upstream wants its callers signed in.
+    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
+    }
+
+    /// The number of the sign-in that the upstream's session belongs to.
+    pub(crate) fn sign_in(&self) -> u64 {
+        self.sign_in
     }
 
     /// Whether the upstream issued an id, so that there is something to end.
@@ -160,6 +193,8 @@ impl Leg {
             session_id: self.session_id.clone(),
             version: self.version.clone(),
             jar: Mutex::new(self.jar.lock().clone()),
+            account: self.account.clone(),
+            sign_in: self.sign_in,
             lost: AtomicBool::new(false),
             farewell: Mutex::default(),
         }
@@ -187,6 +222,7 @@ impl Leg {
             version: Some(&self.version),
             jar: &self.jar,
             carried,
+            account: self.account.as_deref(),
         }
     }
 }
@@ -203,6 +239,7 @@ impl Leg {
             "s".parse().unwrap(),
             server,
             tls,
+            crate::oauth::SignIns::idle(),
             tracker,
             Arc::new(Metrics::new()),
         );
@@ -213,6 +250,8 @@ impl Leg {
             session_id: None,
             version: HeaderValue::from_static("2025-11-25"),
             jar: Mutex::default(),
+            account: None,
+            sign_in: 0,
             lost: AtomicBool::new(false),
             farewell: Mutex::default(),
         }
@@ -223,6 +262,12 @@ impl Leg {
 
 impl LegRef {
     const BYTES: usize = 6;
+
+    /// A leg that waits for its caller to sign in, before its first life.
+    pub(crate) const UNOPENED: Self = Self {
+        leg: 0,
+        generation: 0,
+    };
 
     /// The first life of a session's only leg.
     pub(crate) const FIRST: Self = Self {

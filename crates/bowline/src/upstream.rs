@@ -33,6 +33,8 @@ use crate::body::ReadError;
 use crate::config::{Server, ServerName};
 use crate::egress::{EgressError, Tls, WireError};
 use crate::leg::{Moves, StreamError};
+use crate::oauth::{Account, GrantError, SignIns, Wanted};
+use crate::session::Caller;
 use crate::telemetry::{Answered, Metrics};
 
 /// A configured MCP server and the ways to it.
@@ -49,6 +51,8 @@ pub(crate) struct Upstream {
     pub(crate) answered: Answered,
     pub(crate) moves: Moves,
     tending: Tending,
+    /// Who signs its callers in, if it wants that.
+    sign_ins: Arc<SignIns>,
     tls: Tls,
     tracker: TaskTracker,
     #[cfg(feature = "planted")]
@@ -74,6 +78,10 @@ pub(crate) enum UpstreamError {
     Cancelled,
     #[error("the server answered {0}: it wants credentials that Bowline does not have")]
     Refused(StatusCode),
+    #[error("the caller has to sign in at this server")]
+    SignIn(Arc<Wanted>),
+    #[error("whether the caller is signed in at this server is not known: {0}")]
+    Grant(#[from] GrantError),
     #[error(
         "the server answered {0}: only redirects within its own origin are followed; configure the address that it redirects to"
     )]
@@ -106,9 +114,11 @@ impl Upstream {
         name: ServerName,
         server: Server,
         tls: Tls,
+        sign_ins: Arc<SignIns>,
         tracker: TaskTracker,
         metrics: Arc<Metrics>,
     ) -> Self {
+        sign_ins.authorities.know(&server);
         let upstream = Self {
             endpoints: Endpoints::default(),
             server: RwLock::new(Arc::new(server)),
@@ -119,6 +129,7 @@ impl Upstream {
             name,
             moves: Moves::default(),
             tending: Tending::default(),
+            sign_ins,
             tls,
             tracker,
             #[cfg(feature = "planted")]
@@ -135,10 +146,20 @@ impl Upstream {
 
     /// Takes a new configuration over; endpoints that are no longer in it drain.
     pub(crate) fn reconfigure(&self, server: Server) {
+        self.sign_ins.authorities.know(&server);
         *self.server.write() = Arc::new(server);
         self.retired.store(false, Ordering::Relaxed);
         self.place_endpoints();
         self.tending.look_now();
+    }
+
+    /// A caller at this server, if it wants its callers signed in.
+    pub(crate) fn account(&self, caller: &Caller) -> Option<Arc<Account>> {
+        let server = self.server();
+        server.oauth.as_ref()?;
+        let url = server.way.urls().first()?;
+        let account = Account::new(&self.sign_ins, caller, &self.name, url);
+        Some(Arc::new(account))
     }
 
     /// Takes no new sessions from now on.

@@ -85,7 +85,17 @@ async fn open(
 ) -> Result<Opening, Fault> {
     let (seal, id) = Seal::with_id().map_err(|_| Fault::Random)?;
     let (upstream, initialize) = (Arc::clone(&arrival.upstream), message.raw().clone());
-    let opening = leg::open(upstream, message, &arrival.carried, &seal, sent);
+    let account = upstream.account(&arrival.caller);
+    let opening = async {
+        let (to, first) = ((Arc::clone(&upstream), account.clone()), message.clone());
+        let opened = leg::open(to, first, &arrival.carried, &seal, sent).await;
+        match (opened, account) {
+            (Err(UpstreamError::SignIn(_)), Some(account)) => {
+                Box::pin(leg::unopened(upstream, account, &message)).await
+            }
+            (opened, _) => opened,
+        }
+    };
     let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
     let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
     let First {

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 
 use super::Leg;
-use super::mend::{Cause, mend};
+use super::mend::{Cause, NotMended, mend};
 use super::outcome::{Known, outcome};
 use super::relay::{EventRelay, Relay};
 use super::rewrite::Rewrite;
@@ -38,6 +38,7 @@ pub(crate) async fn listen(
     for _ in 0..MAX_TRIES {
         let error = match open(&session, &leg, &born, last.as_ref(), &carried).await {
             Ok(source) => return Ok(source),
+            Err(UpstreamError::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
             Err(error) => error,
         };
         let cause = match outcome(&error).1 {
@@ -45,7 +46,11 @@ pub(crate) async fn listen(
             Known::Lost => Cause::Lost,
             Known::Unproven => Cause::Unproven,
         };
-        let mended = mend(&session, &leg, cause).await?;
+        let mended = match mend(&session, &leg, cause).await {
+            // There is nothing to hear yet; whoever opens the leg opens this, too.
+            Err(NotMended::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
+            mended => mended?,
+        };
         if mended.at != leg.at {
             // An event id means something to the generation that issued it, and to no other.
             last = None;

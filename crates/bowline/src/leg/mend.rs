@@ -20,6 +20,7 @@ use super::part::part;
 use super::restore::{self, TRUSTED_FAILURES};
 use super::send::{Pulse, ping};
 use crate::config::OnLoss;
+use crate::oauth::Wanted;
 use crate::session::{Held, Published, Session, Turn};
 use crate::upstream::{Carried, UpstreamError};
 
@@ -41,6 +42,8 @@ pub(crate) enum NotMended {
     Unavailable(Arc<str>),
     /// The upstream wants credentials.
     Refused(http::StatusCode),
+    /// The caller has to sign in.
+    SignIn(Arc<Wanted>),
     /// The client has to decide: the session ended, its policy says so, or the server is not what
     /// it was.
     TellClient,
@@ -195,7 +198,7 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 continue;
             }
         }
-        if server.recovery.on_loss == OnLoss::Tell {
+        if server.recovery.on_loss == OnLoss::Tell && !seen.is_to_be_opened() {
             return Err(NotMended::TellClient);
         }
         let held = match session.turn(seen).await {
@@ -338,6 +341,7 @@ impl NotMended {
         match self {
             Self::Unavailable(_) => "unavailable",
             Self::Refused(_) => "refused",
+            Self::SignIn(_) => "sign_in",
             Self::TellClient => "told",
         }
     }
@@ -350,6 +354,7 @@ impl From<NotMended> for UpstreamError {
         match why {
             NotMended::Unavailable(reason) => Self::NotMended(reason),
             NotMended::Refused(status) => Self::Refused(status),
+            NotMended::SignIn(wanted) => Self::SignIn(wanted),
             NotMended::TellClient => Self::SessionLost,
         }
     }

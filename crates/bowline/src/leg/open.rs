@@ -15,6 +15,7 @@ use super::send::{MAX_HELD_ANSWER, Reply};
 use super::{Leg, LegRef};
 use crate::body::{Sent, read_limited};
 use crate::egress::Jar;
+use crate::oauth::Account;
 use crate::session::{Born, Offered, Seal};
 use crate::upstream::{Answer, Carried, Link, Upstream, UpstreamError};
 
@@ -31,7 +32,7 @@ pub(crate) struct First {
 
 /// Sends `initialize` to a healthy endpoint and waits until the server's answer to it is known.
 pub(crate) async fn open(
-    upstream: Arc<Upstream>,
+    (upstream, account): (Arc<Upstream>, Option<Arc<Account>>),
     message: Message,
     carried: &Carried,
     seal: &Seal,
@@ -46,6 +47,7 @@ pub(crate) async fn open(
             version: None,
             jar: &jar,
             carried,
+            account: account.as_deref(),
         };
         match upstream
             .post(link, message.raw().clone(), sent.clone())
@@ -81,6 +83,8 @@ pub(crate) async fn open(
         at: LegRef::FIRST,
         version,
         jar,
+        sign_in: account.as_ref().map_or(0, |account| account.sent()),
+        account,
         lost: false.into(),
         farewell: Mutex::default(),
     };

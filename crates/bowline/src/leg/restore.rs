@@ -49,12 +49,15 @@ pub(super) async fn restore(
     };
     let jar = Mutex::new(jar);
     let carried = Carried::default();
+    // With the name that the caller has now, for whom it is opened.
+    let account = session.upstream.account(&session.caller);
     let link = Link {
         endpoint: &endpoint,
         session_id: None,
         version: None,
         jar: &jar,
         carried: &carried,
+        account: account.as_deref(),
     };
     let initialize = initialize_of(session, old).ok_or(Failed::ForGood(NotMended::TellClient))?;
     let answer = session
@@ -78,13 +81,17 @@ pub(super) async fn restore(
         session_id,
         version: old.version.clone(),
         jar,
+        sign_in: account.as_ref().map_or(0, |account| account.sent()),
+        account,
         lost: false.into(),
         farewell: Mutex::default(),
     };
     // A server that is not what it was is the client's to judge.
     let is_as_before = result.initialized().is_some_and(|result| {
-        result.version == old.version()
-            && Offered::of(result.capabilities()).covers(session.believed.offered)
+        let offered = Offered::of(result.capabilities());
+        // What a client was shown before anybody could ask the server is nobody's word.
+        let covers = offered.covers(session.believed.offered) || old.at == LegRef::UNOPENED;
+        result.version == old.version() && covers
     });
     if !is_as_before {
         discard(&Arc::new(leg));
@@ -175,6 +182,7 @@ async fn say(leg: &Leg, message: Bytes) -> Result<(), Failed> {
 fn for_now(error: UpstreamError) -> Failed {
     match error {
         UpstreamError::Refused(status) => Failed::ForGood(NotMended::Refused(status)),
+        UpstreamError::SignIn(wanted) => Failed::ForGood(NotMended::SignIn(wanted)),
         error => Failed::ForNow(error.to_string().into(), None),
     }
 }

@@ -16,7 +16,7 @@ use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
 use super::restore::{retry_after, say_again_on};
 use super::rewrite::Rewrite;
-use super::{Leg, Rescue, array, judge, renamed};
+use super::{Leg, LegRef, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
 use crate::session::{Born, Call, News, Session};
 use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
@@ -347,6 +347,11 @@ pub(crate) async fn notify(
         Known::Lost => Cause::Lost,
         Known::Unproven => Cause::Unproven,
     };
+    if leg.at == LegRef::UNOPENED {
+        // The server hears it when there is a server to hear it.
+        session.remember(message).await;
+        return Ok(Reply::Accepted);
+    }
     match message.method() {
         Some("notifications/initialized") => {
             session.remember(message).await;

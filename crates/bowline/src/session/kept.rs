@@ -236,13 +236,15 @@ impl Kept {
             at: written.at(),
             session_id: written.upstream_session()?,
             version: written.version()?,
+            sign_in: written.sign_in,
         };
+        let account = upstream.account(&written.caller()?);
         Ok(Leg::revived(
             Arc::clone(upstream),
             endpoint,
             life,
             jar,
-            is_lost,
+            (account, is_lost),
         ))
     }
 

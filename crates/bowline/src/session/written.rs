@@ -30,6 +30,9 @@ pub(crate) struct Written {
     /// What the server issued.
     upstream: Option<String>,
     version: String,
+    /// The number of the sign-in that the server's session belongs to; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) sign_in: u64,
     offered: Offered,
     initialized: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,6 +73,7 @@ impl Written {
                 .upstream_session()
                 .and_then(|id| Some(id.to_header().to_str().ok()?.to_owned())),
             version: leg.version().to_owned(),
+            sign_in: leg.sign_in(),
             offered: session.believed.offered,
             initialized: session.believed.is_initialized(),
             level: said.level.map(raw).transpose()?,
@@ -156,6 +160,11 @@ impl Written {
     pub(super) fn version(&self) -> Result<HeaderValue, BadRecord> {
         HeaderValue::from_str(&self.version).map_err(|_| BadRecord::Impossible("version"))
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl std::fmt::Debug for Written {

@@ -10,7 +10,7 @@ use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media, version};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -24,6 +24,7 @@ use super::{
 use crate::body::{Sent, read_limited};
 use crate::config::{Server, Way};
 use crate::egress::{Head, Jar, Place, Request, UpstreamBody};
+use crate::oauth::{Account, Bearer, Challenge, Verdict};
 
 /// How Bowline introduces itself, unless the configuration says otherwise.
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
@@ -44,6 +45,8 @@ pub(crate) struct Link<'a> {
     pub(crate) jar: &'a Mutex<Jar>,
     /// What of the client's request goes along.
     pub(crate) carried: &'a Carried,
+    /// The caller, where the server wants its callers signed in.
+    pub(crate) account: Option<&'a Account>,
 }
 
 /// What is asked, wherever a redirect may lead it.
@@ -117,13 +120,18 @@ impl Upstream {
         let endpoint = link.endpoint;
         let server = self.server();
         let mut target = link.carried.target(&endpoint.target);
+        let mut bearer = match link.account {
+            Some(account) => account.bearer().await?,
+            None => None,
+        };
+        let mut may_go_again = true;
         for _ in 0..=MAX_REDIRECTS {
             let place = Place {
                 https: endpoint.origin.https,
                 host: endpoint.origin.host(),
                 path: target.path(),
             };
-            let request = asking.request(link, &server, &target, place);
+            let request = asking.request(link, &server, &target, place, bearer.as_deref());
             let (head, body) = self
                 .dispatch(endpoint, &server, &request)
                 .await?
@@ -133,6 +141,20 @@ impl Upstream {
             }
             match head.status {
                 status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                    if let Some(account) = link.account {
+                        let challenge = Challenge::in_headers(&head.headers);
+                        let judging =
+                            account.judge(status, challenge, bearer.as_ref(), may_go_again);
+                        match Box::pin(judging).await? {
+                            Verdict::Again(other) => {
+                                // Refused before it ran, so the message may go again; once.
+                                (bearer, may_go_again) = (Some(other), false);
+                                continue;
+                            }
+                            Verdict::SignIn(wanted) => return Err(UpstreamError::SignIn(wanted)),
+                            Verdict::Refused => {}
+                        }
+                    }
                     return Err(Box::pin(self.refused(link, status, body)).await);
                 }
                 status if status.is_redirection() => {
@@ -230,6 +252,7 @@ impl Asking<'_> {
         server: &Server,
         target: &PathAndQuery,
         place: Place<'_>,
+        bearer: Option<&Bearer>,
     ) -> Request {
         let mut head = Head::new(&self.method, target);
         head.add(&HOST, &link.endpoint.host);
@@ -241,6 +264,9 @@ impl Asking<'_> {
             head.add(&USER_AGENT, &HeaderValue::from_static(AGENT));
         }
         link.carried.add_to(&mut head);
+        if let Some(bearer) = bearer {
+            head.add(&AUTHORIZATION, bearer.header());
+        }
         // Bodies are looked into, and some are rewritten: none may come compressed.
         head.add(&ACCEPT_ENCODING, &HeaderValue::from_static("identity"));
         if let Some(accept) = &self.accept {

@@ -1,0 +1,66 @@
+//! A leg whose server would not even hear `initialize` before the caller has signed in.
+//!
+//! The client is answered here, so that there is a session in which it can be asked to sign in. The
+//! leg is opened as one is that was lost: with the client's own `initialize`, by the first request
+//! after somebody has signed in, and the client then hears that its lists have changed.
+
+use std::sync::Arc;
+
+use bowline_wire::message::Message;
+use bowline_wire::{media, version};
+use http::{HeaderValue, StatusCode};
+use parking_lot::Mutex;
+
+use super::open::First;
+use super::send::Reply;
+use super::{Leg, LegRef};
+use crate::oauth::Account;
+use crate::session::Offered;
+use crate::upstream::{Upstream, UpstreamError};
+
+/// What a client is told that the server has, so that it asks for it later.
+const CAPABILITIES: &str =
+    r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
+
+/// Answers the client's `initialize` in the server's place.
+pub(crate) async fn unopened(
+    upstream: Arc<Upstream>,
+    account: Arc<Account>,
+    message: &Message,
+) -> Result<First, UpstreamError> {
+    let endpoint = upstream.pick().await?;
+    let wanted = message
+        .param("protocolVersion")
+        .map(|span| message.text(span).trim_matches('"'));
+    let [.., newest] = version::SUPPORTED;
+    let version = version::SUPPORTED
+        .into_iter()
+        .find(|known| Some(*known) == wanted)
+        .unwrap_or(newest);
+    let (id, name) = (message.id().unwrap_or("null"), &upstream.name);
+    let info = format!(r#"{{"name":"{name}","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},"serverInfo":{info},"instructions":"The user has to sign in before anything here can be used."}}}}"#
+    );
+    let leg = Leg {
+        upstream,
+        endpoint,
+        at: LegRef::UNOPENED,
+        session_id: None,
+        version: HeaderValue::from_static(version),
+        jar: Mutex::default(),
+        account: Some(account),
+        sign_in: 0,
+        lost: true.into(),
+        farewell: Mutex::default(),
+    };
+    Ok(First {
+        leg: Some(leg),
+        offered: Offered::of(CAPABILITIES),
+        reply: Reply::Whole {
+            status: StatusCode::OK,
+            content_type: Some(HeaderValue::from_static(media::JSON)),
+            body: body.into(),
+        },
+    })
+}
