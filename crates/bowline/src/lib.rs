@@ -19,6 +19,7 @@ mod leg;
 mod listener;
 mod neighbours;
 mod net;
+mod oauth;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod route;
