@@ -1,0 +1,208 @@
+//! What a sign-in leaves behind: who was granted what, by whom, and the tokens that say so.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
+
+/// What an authorization server publishes, and for which resource it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Discovered {
+    /// What the access token is for (RFC 8707).
+    pub(crate) resource: String,
+    pub(crate) issuer: String,
+    /// The authorization server's document, as published.
+    pub(crate) metadata: serde_json::Map<String, serde_json::Value>,
+    /// The resource's own document (RFC 9728), if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resource_metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// What the challenge asked for, else what the resource's document names.
+    pub(crate) scopes: Vec<String>,
+}
+
+/// Who Bowline is at an authorization server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientIdentity {
+    pub(crate) id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) secret: Option<Secret>,
+    pub(crate) redirect_uri: String,
+}
+
+/// What a token endpoint answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    pub(crate) access_token: Secret,
+    pub(crate) refresh_token: Option<Secret>,
+    pub(crate) expires_in: Option<Duration>,
+    /// What was granted; empty where the answer does not say.
+    pub(crate) scopes: Vec<String>,
+}
+
+/// What a grant is kept under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct GrantKey {
+    /// The caller's name; empty for the local one, which no configured caller can be called.
+    pub(crate) caller: String,
+    pub(crate) issuer: String,
+    pub(crate) resource: String,
+    pub(crate) client_id: String,
+}
+
+/// What a caller was granted at a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grant {
+    pub(crate) caller: String,
+    pub(crate) found: Discovered,
+    pub(crate) client: ClientIdentity,
+    pub(crate) access_token: Secret,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refresh_token: Option<Secret>,
+    /// What was granted, as far as it is known.
+    pub(crate) scopes: Vec<String>,
+    /// When the access token came and when it ends, in seconds since 1970. By the clock of the
+    /// gateway that got it: where another's is wrong, the server refuses and the token is renewed.
+    pub(crate) obtained: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<i64>,
+    /// Raised by a new sign-in, which may be another account's, and not by a refresh.
+    pub(crate) sign_in: u64,
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// The grant of a new sign-in, made at `now`.
+    pub(crate) fn new(
+        caller: &str,
+        (found, client): (Discovered, ClientIdentity),
+        tokens: Tokens,
+        sign_in: u64,
+        now: i64,
+    ) -> Self {
+        Self {
+            caller: caller.to_owned(),
+            found,
+            client,
+            expires: end(&tokens, now),
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token,
+            scopes: tokens.scopes,
+            obtained: now,
+            sign_in,
+        }
+    }
+
+    /// The same grant after a refresh at `now`. What the answer does not mention stays.
+    pub(crate) fn renewed(&self, tokens: Tokens, now: i64) -> Self {
+        let scopes = match tokens.scopes.is_empty() {
+            true => self.scopes.clone(),
+            false => tokens.scopes.clone(),
+        };
+        Self {
+            expires: end(&tokens, now),
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token.or_else(|| self.refresh_token.clone()),
+            scopes,
+            obtained: now,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn key(&self) -> GrantKey {
+        GrantKey {
+            caller: self.caller.clone(),
+            issuer: self.found.issuer.clone(),
+            resource: self.found.resource.clone(),
+            client_id: self.client.id.clone(),
+        }
+    }
+}
+
+fn end(tokens: &Tokens, now: i64) -> Option<i64> {
+    let life = tokens.expires_in?.as_secs();
+    Some(now.saturating_add(i64::try_from(life).unwrap_or(i64::MAX)))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::oauth) fn found() -> (Discovered, ClientIdentity) {
+        let found = Discovered {
+            resource: "https://mcp.example/mcp".to_owned(),
+            issuer: "https://login.example".to_owned(),
+            metadata: serde_json::Map::new(),
+            resource_metadata: None,
+            scopes: vec!["files".to_owned()],
+        };
+        let client = ClientIdentity {
+            id: "bowline".to_owned(),
+            secret: Some(Secret::new("client-secret")),
+            redirect_uri: "http://127.0.0.1/callback".to_owned(),
+        };
+        (found, client)
+    }
+
+    pub(in crate::oauth) fn tokens(
+        access: &str,
+        refresh: Option<&str>,
+        life: Option<u64>,
+    ) -> Tokens {
+        Tokens {
+            access_token: Secret::new(access),
+            refresh_token: refresh.map(Secret::new),
+            expires_in: life.map(Duration::from_secs),
+            scopes: Vec::new(),
+        }
+    }
+
+    pub(in crate::oauth) fn grant(access: &str, refresh: Option<&str>) -> Grant {
+        Grant::new(
+            "alice",
+            found(),
+            tokens(access, refresh, Some(3600)),
+            1,
+            1000,
+        )
+    }
+
+    #[test]
+    fn a_refresh_keeps_what_its_answer_does_not_mention() {
+        let mut first = grant("one", Some("refresh-one"));
+        first.scopes = vec!["files".to_owned()];
+        let second = first.renewed(tokens("two", None, None), 2000);
+        let expected = Grant {
+            access_token: Secret::new("two"),
+            obtained: 2000,
+            expires: None,
+            ..first.clone()
+        };
+        assert_eq!(second, expected);
+        let mut answer = tokens("three", Some("refresh-three"), Some(u64::MAX));
+        answer.scopes = vec!["files".to_owned(), "mail".to_owned()];
+        let third = second.renewed(answer, 3000);
+        assert_eq!(third.refresh_token, Some(Secret::new("refresh-three")));
+        assert_eq!(third.expires, Some(i64::MAX));
+        assert_eq!(third.scopes, ["files", "mail"]);
+        assert_eq!((third.sign_in, third.key()), (1, first.key()));
+    }
+
+    #[test]
+    fn its_debug_output_shows_no_secret() {
+        let shown = format!("{:#?}", grant("access-secret", Some("refresh-secret")));
+        for secret in ["access-secret", "refresh-secret", "client-secret"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(shown.contains("alice"));
+    }
+
+    #[test]
+    fn it_survives_being_written() {
+        for grant in [grant("one", Some("refresh")), grant("one", None)] {
+            let written = serde_json::to_vec(&grant).unwrap();
+            assert_eq!(serde_json::from_slice::<Grant>(&written).unwrap(), grant);
+        }
+    }
+}
