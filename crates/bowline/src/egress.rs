@@ -18,7 +18,6 @@ mod wire;
 
 pub(crate) use cookies::{Jar, Place};
 pub(crate) use dial::{Origin, Tls};
-#[expect(unused_imports, reason = "nobody signs in yet")]
 pub(crate) use fetch::{Fetch, FetchError, Redirects};
 pub(crate) use pool::{Pool, UpstreamBody};
 pub(crate) use reach::Reach;

@@ -1,7 +1,7 @@
 //! Bowline as the OAuth client of the servers behind it: what they demand, what a caller was granted
 //! there, where that lies, and how it is kept fresh.
 //!
-//! A [`challenge`] says what a server demands; `discovery` finds who grants it; the `authority`
+//! A [`challenge`] says what a server demands; [`discovery`] finds who grants it; the [`authority`]
 //! there registers Bowline and hands out tokens. A [`grant`] is what a sign-in leaves behind; the
 //! vault is where grants lie.
 
@@ -10,6 +10,8 @@
     expect(dead_code, reason = "nobody signs in yet; the tests do")
 )]
 
+pub(crate) mod authority;
 pub(crate) mod challenge;
+mod discovery;
 pub(crate) mod grant;
 pub(crate) mod secret;

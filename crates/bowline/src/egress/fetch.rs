@@ -107,6 +107,11 @@ impl Fetch {
         self
     }
 
+    /// Whether a URL may be requested at all, or be opened in a browser, wherever it leads.
+    pub(crate) fn check(&self, url: &Uri) -> Result<(), FetchError> {
+        self.origin(url).map(drop)
+    }
+
     /// Sends a request to wherever its URL leads, and reads the whole answer.
     pub(crate) async fn send(
         &self,
