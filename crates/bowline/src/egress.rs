@@ -7,13 +7,20 @@
 
 mod cookies;
 mod dial;
+#[cfg_attr(not(test), expect(dead_code, reason = "nobody signs in yet"))]
+mod fetch;
+mod names;
 mod pool;
+#[cfg_attr(not(test), expect(dead_code, reason = "nobody signs in yet"))]
+mod reach;
 mod request;
 mod wire;
 
 pub(crate) use cookies::{Jar, Place};
 pub(crate) use dial::{Origin, Tls};
+pub(crate) use fetch::{Fetch, FetchError, Redirects};
 pub(crate) use pool::{Pool, UpstreamBody};
+pub(crate) use reach::Reach;
 pub(crate) use request::{Head, Request};
 
 use std::io;

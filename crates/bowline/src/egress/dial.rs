@@ -92,6 +92,11 @@ impl Origin {
         &self.host
     }
 
+    #[cfg(test)]
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Opens a connection within `limit`, all steps together.
     pub(crate) async fn dial(&self, tls: &Tls, limit: Duration) -> Result<Dialled, EgressError> {
         tokio::time::timeout(limit, self.dial_unbounded(tls))

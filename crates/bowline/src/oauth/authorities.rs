@@ -51,7 +51,7 @@ impl Authorities {
         let known = self.servers.read().get(server_url).cloned();
         let known = known.ok_or(AuthorityError::NoSupport)?;
         let reach = Reach::new(&known.url, known.allow_private);
-        let fetch = Fetch::new(reach, self.tls.clone(), known.headers);
+        let fetch = Fetch::new(reach, self.tls.clone()).with_headers(known.headers);
         Ok(Authority::new(&known.url, fetch))
     }
 }

@@ -27,7 +27,21 @@ pub(crate) struct ClientIdentity {
     pub(crate) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<Secret>,
+    /// How it shows its secret, where that was agreed on; else what the authorization server
+    /// publishes decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) authentication: Option<Authentication>,
     pub(crate) redirect_uri: String,
+}
+
+/// How a client shows who it is at the token endpoint (RFC 7591, 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Authentication {
+    ClientSecretBasic,
+    ClientSecretPost,
+    /// Not at all: a public client.
+    None,
 }
 
 /// What a token endpoint answered.
@@ -140,6 +154,7 @@ pub(super) mod tests {
         let client = ClientIdentity {
             id: "bowline".to_owned(),
             secret: Some(Secret::new("client-secret")),
+            authentication: None,
             redirect_uri: "http://127.0.0.1/callback".to_owned(),
         };
         (found, client)

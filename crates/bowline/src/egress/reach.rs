@@ -1,0 +1,271 @@
+//! Which addresses a URL that somebody else wrote may lead to.
+//!
+//! A server names its authorization server, that one names its endpoints, and any of them may
+//! redirect. Whoever writes those URLs must not be able to make the gateway knock at doors that only
+//! it can reach. So addresses are judged, not names: after they are resolved, every one of them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::Uri;
+
+use super::Origin;
+use super::names::Names;
+
+/// What may be dialled on behalf of one server: public addresses, the loopback interface for a
+/// server on it, the private network for a server in it, and everything where the operator says so.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    server: Origin,
+    allow_private: bool,
+}
+
+/// Where an address leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Public,
+    Loopback,
+    Private,
+    /// Link-local with the clouds' metadata, shared by a carrier, reserved, for documents, for
+    /// groups, or an address that hides another.
+    Closed,
+}
+
+// === impl Reach ===
+
+impl Reach {
+    pub(crate) fn new(server: &Uri, allow_private: bool) -> Self {
+        Self {
+            server: Origin::of(server),
+            allow_private,
+        }
+    }
+
+    /// The server's own origin.
+    pub(super) fn server(&self) -> &Origin {
+        &self.server
+    }
+
+    /// Whether a request may go unencrypted: never for a server that is reached by https.
+    pub(super) fn allows_plain(&self) -> bool {
+        !self.server.https || self.allow_private
+    }
+
+    /// The first of these addresses that must not be dialled.
+    pub(super) async fn refused(&self, addresses: &[SocketAddr], names: &Names) -> Option<IpAddr> {
+        if self.allow_private {
+            return None;
+        }
+        let mut allowed = None;
+        for address in addresses {
+            let class = Class::of(address.ip());
+            if class == Class::Public {
+                continue;
+            }
+            if class == Class::Closed {
+                return Some(address.ip());
+            }
+            let near = match allowed {
+                Some(near) => near,
+                None => *allowed.insert(self.server_class(names).await),
+            };
+            if class != near {
+                return Some(address.ip());
+            }
+        }
+        None
+    }
+
+    /// Where the server is. The loopback interface counts only where the configuration itself says
+    /// so: a name is resolved by whoever owns it, and must not open this machine's own services.
+    async fn server_class(&self, names: &Names) -> Class {
+        let host = self.server.host();
+        if let Ok(address) = host.parse() {
+            return Class::of(address);
+        }
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        if host == "localhost" || host.ends_with(".localhost") {
+            return Class::Loopback;
+        }
+        let addresses = names.resolve(&self.server).await.unwrap_or_default();
+        let is_private = |address: &SocketAddr| Class::of(address.ip()) == Class::Private;
+        match !addresses.is_empty() && addresses.iter().all(is_private) {
+            true => Class::Private,
+            false => Class::Public,
+        }
+    }
+}
+
+// === impl Class ===
+
+impl Class {
+    fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::of_v4(address),
+            IpAddr::V6(address) => Self::of_v6(address),
+        }
+    }
+
+    fn of_v4(address: Ipv4Addr) -> Self {
+        match address.octets() {
+            [127, ..] => Self::Loopback,
+            _ if address.is_private() => Self::Private,
+            // "This network", a carrier's own, link-local, IETF's own, benchmarks, and all from
+            // multicast on.
+            [0, ..] | [100, 64..=127, ..] | [169, 254, ..] | [192, 0, 0, _] => Self::Closed,
+            [198, 18..=19, ..] | [224..=255, ..] => Self::Closed,
+            // Azure's own service of every virtual machine.
+            [168, 63, 129, 16] => Self::Closed,
+            _ if address.is_documentation() => Self::Closed,
+            _ => Self::Public,
+        }
+    }
+
+    fn of_v6(address: Ipv6Addr) -> Self {
+        if address == Ipv6Addr::LOCALHOST {
+            return Self::Loopback;
+        }
+        match address.segments() {
+            // Where a network speaks only IPv6, this is how every IPv4 address looks (RFC 6052).
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                match Self::of_v4(Ipv4Addr::new(a, b, c, d)) {
+                    Self::Public => Self::Public,
+                    _ => Self::Closed,
+                }
+            }
+            // The metadata services of AWS and Google Cloud.
+            [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
+                Self::Closed
+            }
+            [0xfc00..=0xfdff, ..] => Self::Private,
+            // Teredo and other protocols, documents, and 6to4, which hides an IPv4 address.
+            [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Self::Closed,
+            [0x2002, ..] => Self::Closed,
+            [0x2000..=0x3fff, ..] => Self::Public,
+            // Nothing else is a global address of one machine: IPv4 in disguise, link-local,
+            // site-local, multicast, unspecified.
+            _ => Self::Closed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(server: &str, addresses: &[&str]) -> bool {
+        let reach = Reach::new(&server.parse().unwrap(), false);
+        is_refused(&reach, addresses).await
+    }
+
+    async fn is_refused(reach: &Reach, addresses: &[&str]) -> bool {
+        let addresses: Vec<SocketAddr> = addresses
+            .iter()
+            .map(|address| SocketAddr::new(address.parse().unwrap(), 443))
+            .collect();
+        let names = Names::scripted(|host| match host {
+            "mcp.corp" => vec![[10, 0, 0, 4].into()],
+            "mixed.corp" => vec![[10, 0, 0, 4].into(), [8, 8, 8, 8].into()],
+            "looped.example" => vec![[127, 0, 0, 1].into()],
+            "linked.example" => vec![[169, 254, 1, 1].into()],
+            _ => vec![[8, 8, 8, 8].into()],
+        });
+        reach.refused(&addresses, &names).await.is_some()
+    }
+
+    const LOOPBACK: [&str; 3] = ["127.0.0.1", "127.8.8.8", "::1"];
+    const PRIVATE: [&str; 4] = ["10.1.2.3", "172.16.0.1", "192.168.9.9", "fd12::1"];
+    const CLOSED: [&str; 30] = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "100.64.0.1",
+        "100.100.100.200",
+        "169.254.169.254",
+        "169.254.0.1",
+        "192.0.0.192",
+        "192.0.2.1",
+        "198.18.0.1",
+        "203.0.113.1",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "168.63.129.16",
+        "::",
+        "::127.0.0.1",
+        "::ffff:127.0.0.1",
+        "::ffff:8.8.8.8",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::1",
+        "2001::1",
+        "2001:db8::1",
+        "2002:a9fe:a9fe::1",
+        "3fff::1",
+        "fe80::1",
+        "fec0::1",
+        "ff02::1",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+    ];
+
+    #[tokio::test]
+    async fn for_a_public_server_only_what_is_public() {
+        for server in ["https://mcp.example/mcp", "https://8.8.8.8/"] {
+            for address in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1"] {
+                assert!(!refused(server, &[address]).await, "{address}");
+            }
+            // An IPv4 address as a network without IPv4 shows it.
+            assert!(!refused(server, &["64:ff9b::808:808"]).await);
+            for address in LOOPBACK.iter().chain(&PRIVATE).chain(&CLOSED) {
+                assert!(refused(server, &[address]).await, "{address}");
+                assert!(refused(server, &["8.8.8.8", address]).await, "{address}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn for_a_near_server_what_is_as_near() {
+        for server in [
+            "http://localhost:1/",
+            "http://a.LOCALHOST./",
+            "http://127.0.0.1/",
+            "http://[::1]/",
+        ] {
+            assert!(!refused(server, &LOOPBACK).await, "{server}");
+            assert!(refused(server, &PRIVATE[..1]).await, "{server}");
+        }
+        for server in [
+            "http://mcp.corp/",
+            "http://192.168.1.1/",
+            "http://[fd12::2]/",
+        ] {
+            assert!(!refused(server, &PRIVATE).await, "{server}");
+            assert!(refused(server, &LOOPBACK[..1]).await, "{server}");
+        }
+        for server in [
+            "http://localhost/",
+            "http://mcp.corp/",
+            "http://linked.example/",
+            "http://169.254.1.1/",
+        ] {
+            for address in CLOSED {
+                assert!(refused(server, &[address]).await, "{server} {address}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_names_owner_cannot_open_the_gateways_own_machine() {
+        assert!(refused("http://looped.example/", &LOOPBACK[..1]).await);
+        assert!(refused("http://mixed.corp/", &PRIVATE[..1]).await);
+    }
+
+    #[tokio::test]
+    async fn the_operator_may_allow_everything() {
+        let reach = Reach::new(&"https://mcp.example/".parse().unwrap(), true);
+        for address in LOOPBACK.iter().chain(&PRIVATE).chain(&CLOSED) {
+            assert!(!is_refused(&reach, &[address]).await, "{address}");
+        }
+    }
+}
