@@ -103,6 +103,16 @@ pub(crate) enum Fault {
     TooManySessions,
     #[error("too many streams ([limits] streams); try again later")]
     TooManyStreams,
+    #[error("too many visits; try again later")]
+    TooManyVisits,
+    #[error("the query has no `state`, or more than one")]
+    NoState,
+    #[error("the query has neither `code` nor `error`, or more than one")]
+    NoCode,
+    #[error("no sign-in waits for this state")]
+    NoSuchFlow,
+    #[error("this answer is not from the authorization server that was asked")]
+    WrongIssuer,
     #[error("the gateway is stopping; another one may serve you")]
     Stopping,
     #[error("the gateway's random source failed")]
@@ -213,6 +223,14 @@ impl Fault {
             Self::LastEventId => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "last_event_id"),
             Self::TooManySessions => overloaded("too_many_sessions"),
             Self::TooManyStreams => overloaded("too_many_streams"),
+            Self::TooManyVisits => Telling {
+                retry_after: Some(1),
+                ..row(StatusCode::TOO_MANY_REQUESTS, OVERLOADED, "too_many_visits")
+            },
+            Self::NoState => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "no_state"),
+            Self::NoCode => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "no_code"),
+            Self::NoSuchFlow => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_flow"),
+            Self::WrongIssuer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "wrong_issuer"),
             Self::Stopping => overloaded("stopping"),
             Self::Random => row(
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -7,9 +7,13 @@ mod exchange;
 pub(crate) mod guard;
 mod joined;
 mod member;
+mod oauth;
 mod opening;
 mod reply;
+mod sign_in;
 mod streamable;
+mod visits;
 
 pub(crate) use reply::{ReplyBody, json, refuse, whole};
 pub(crate) use streamable::serve;
+pub(crate) use visits::Visits;

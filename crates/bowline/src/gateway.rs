@@ -15,21 +15,28 @@ use crate::config::{Config, KeyHash, Limits, Store, StoreKind};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
+use crate::front::Visits;
 use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
 use crate::leg::Leg;
 use crate::neighbours::{self, Neighbours};
+use crate::oauth::{
+    Authorities, FileVault, Grants, KeySource, MemoryVault, Pending, SharedVault, SignIns, Vault,
+};
 use crate::route::Routes;
 use crate::session::{Departed, Keeper, Session, Table, Unsure};
 use crate::store;
 use crate::store::OpenStoreError;
-use crate::store::sealed::SealKeysError;
+use crate::store::sealed::{SealKeys, SealKeysError};
 use crate::telemetry::Metrics;
 use crate::upstream::{Carried, TEND_EVERY, Upstream};
 use crate::{admin, front, leg, listener};
 
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
+
+/// Where the key of what people are granted lies, beside it.
+const GRANTS_KEY_FILE: &str = "grants.key";
 
 /// Often enough that a session which something uses all the time is seen in time.
 fn expiry_every(idle: Duration) -> Duration {
@@ -68,6 +75,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no place for what people sign in for.
+    #[error("cannot keep what people are granted")]
+    Vault(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// There is no place for sessions.
     #[error("cannot keep sessions in {kind}")]
     Store {
@@ -113,6 +123,10 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
+    /// Who signs callers in at servers that want that.
+    pub(crate) sign_ins: Arc<SignIns>,
+    /// How often the routes of sign-ins are visited.
+    pub(crate) oauth_visits: Visits,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
     /// What became of the sessions that ended last.
@@ -166,7 +180,9 @@ impl Gateway {
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);
-        let table = match keeper(&config, &tracker).await? {
+        let keeper = keeper(&config, &tracker).await?;
+        let sign_ins = sign_ins(&config, listen, keeper.as_deref(), &tls, &tracker)?;
+        let table = match keeper {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
         };
@@ -176,6 +192,7 @@ impl Gateway {
                 name,
                 server,
                 tls.clone(),
+                Arc::clone(&sign_ins),
                 tracker.clone(),
                 Arc::clone(&metrics),
             );
@@ -198,6 +215,8 @@ impl Gateway {
             metrics,
             api_token: config.api_token,
             tls: tls.clone(),
+            sign_ins: Arc::clone(&sign_ins),
+            oauth_visits: Visits::new(),
             tracker,
             drain: Drain::new(config.stop_timeout),
             admin_drain: Drain::new(Duration::ZERO),
@@ -294,6 +313,7 @@ async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Kee
     };
     let me = neighbours::name().map_err(|error| failed(SealKeysError::from(error).into()))?;
     let times = (config.limits.session_idle, config.store.grace);
+    let store = Arc::new(store);
     let keeper = Arc::new(Keeper::new((store, keys), me, times, tracker.clone()));
     if let Err(error) = keeper.ping().await
         && config.store.gives_up_at_start()
@@ -301,6 +321,54 @@ async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Kee
         return Err(failed(error.into()));
     }
     Ok(Some(keeper))
+}
+
+/// Who signs callers in. What they are granted lies where their sessions do.
+fn sign_ins(
+    config: &Config,
+    listen: SocketAddr,
+    keeper: Option<&Keeper>,
+    tls: &Tls,
+    tracker: &TaskTracker,
+) -> Result<Arc<SignIns>, StartError> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| StartError::Vault(error);
+    let (store, keys) = match keeper {
+        Some(keeper) => (Arc::clone(&keeper.store), keeper.keys.clone()),
+        None => {
+            let keys = SealKeys::generate().map_err(|error| failed(error.into()))?;
+            let keys = SealKeys::parse(&keys).map_err(|error| failed(error.into()))?;
+            (Arc::new(store::Store::Memory(store::Memory::new())), keys)
+        }
+    };
+    let vault = match (&config.store.kind, keeper) {
+        (StoreKind::Redis(_), Some(keeper)) => Vault::Shared(SharedVault::new(
+            Arc::clone(&store),
+            keys.clone(),
+            keeper.me.clone(),
+            tracker.clone(),
+        )),
+        (StoreKind::File { path }, Some(_)) => {
+            let key = KeySource::KeyFile(path.join(GRANTS_KEY_FILE));
+            let vault = FileVault::open(path, key).map_err(|error| failed(error.into()))?;
+            Vault::File(vault)
+        }
+        _ => Vault::Memory(MemoryVault::default()),
+    };
+    let public_url = match &config.oauth.public_url {
+        Some(url) => url.to_string(),
+        None => format!("http://{listen}"),
+    };
+    let (vault, authorities) = (Arc::new(vault), Arc::new(Authorities::new(tls.clone())));
+    let renew: Arc<Authorities> = Arc::clone(&authorities);
+    let grants = Grants::new(Arc::clone(&vault), renew, tracker.clone());
+    let pending = Pending::new(store, keys, config.oauth.deadline);
+    Ok(SignIns::new(
+        (grants, vault),
+        pending,
+        config.oauth.clone(),
+        &public_url,
+        authorities,
+    ))
 }
 
 async fn bind(
@@ -345,6 +413,7 @@ impl Shared {
                 name,
                 server,
                 self.tls.clone(),
+                Arc::clone(&self.sign_ins),
                 self.tracker.clone(),
                 Arc::clone(&self.metrics),
             ))

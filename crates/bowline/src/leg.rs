@@ -269,6 +269,12 @@ impl LegRef {
         generation: 0,
     };
 
+    /// Nobody's leg: what Bowline itself asks a client.
+    pub(crate) const OWN: Self = Self {
+        leg: u16::MAX,
+        generation: 0,
+    };
+
     /// The first life of a session's only leg.
     pub(crate) const FIRST: Self = Self {
         leg: 0,

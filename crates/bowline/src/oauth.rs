@@ -27,7 +27,9 @@ pub(crate) use self::bearer::Bearer;
 pub(crate) use self::challenge::Challenge;
 pub(crate) use self::flow::{End, Flow, FlowId};
 pub(crate) use self::grants::{GrantError, Grants};
-pub(crate) use self::pending::{Pending, PendingError};
+pub(crate) use self::pending::Pending;
 pub(crate) use self::secret::Secret;
 pub(crate) use self::sign_ins::{Delivery, NotDelivered, SignInError, SignIns, Via};
-pub(crate) use self::vault::{File as FileVault, KeySource, Memory as MemoryVault, Shared as SharedVault, Vault};
+pub(crate) use self::vault::{
+    File as FileVault, KeySource, Memory as MemoryVault, Shared as SharedVault, Vault,
+};

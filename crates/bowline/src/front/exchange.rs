@@ -9,11 +9,12 @@ use http::{Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::reply::{self, ReplyBody, StreamBody};
+use super::sign_in;
 use crate::body::Sent;
 use crate::detach::see_through;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
-use crate::leg::{self, Relay, Reply};
+use crate::leg::{self, LegRef, Relay, Reply};
 use crate::session::{Born, InUse, LiveStream, Session, Source, StreamKey};
 use crate::upstream::{Carried, UpstreamError};
 
@@ -50,14 +51,32 @@ impl Exchange {
         let reply = match message.kind() {
             Kind::Request => {
                 permit = stream_permit(&shared)?;
-                leg::request(own, message, &carried, sent).await
+                let again = own.leg().account().map(|_| message.clone());
+                let reply = leg::request(own, message, &carried, sent).await;
+                if let (Some(message), Err(UpstreamError::SignIn(wanted))) = (again, &reply) {
+                    let wanted = Arc::clone(wanted);
+                    let exchange = Self {
+                        shared,
+                        id,
+                        in_use,
+                        carried,
+                    };
+                    return Box::pin(sign_in::ask(exchange, message, wanted)).await;
+                }
+                reply
             }
             Kind::Notification => {
                 leg::notify(own, &message, message.raw().clone(), &carried, sent).await
             }
             Kind::Response => match restore(session, &message)? {
-                Some(answer) => leg::notify(own, &message, answer, &carried, sent).await,
-                None => return Ok(reply::empty(StatusCode::ACCEPTED)),
+                Restored::Own(question) => {
+                    Box::pin(sign_in::answered(session, &question, &message)).await;
+                    return Ok(reply::empty(StatusCode::ACCEPTED));
+                }
+                Restored::Server(answer) => {
+                    leg::notify(own, &message, answer, &carried, sent).await
+                }
+                Restored::TooLate => return Ok(reply::empty(StatusCode::ACCEPTED)),
             },
         };
         let reply = reply.map_err(|error| failed(&shared, &id, session, error))?;
@@ -65,13 +84,26 @@ impl Exchange {
     }
 }
 
-/// A client's answer with the server's own id again; `None` if it came too late to matter.
-fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> {
+/// A client's answer, and who asked.
+enum Restored {
+    /// The server, whose own id it has again.
+    Server(Bytes),
+    /// Bowline itself, this.
+    Own(Box<str>),
+    /// Somebody who is gone.
+    TooLate,
+}
+
+fn restore(session: &Session, answer: &Message) -> Result<Restored, Fault> {
     let span = answer.id_span().ok_or(Fault::StrayAnswer)?;
     let mark = answer.text(span);
     let (at, id) = session.seal.open_request(mark).ok_or(Fault::StrayAnswer)?;
     session.questions.settled(mark);
-    Ok((at == session.leg().at).then(|| answer.splice(span, &id)))
+    Ok(match at {
+        LegRef::OWN => Restored::Own(id),
+        at if at == session.leg().at => Restored::Server(answer.splice(span, &id)),
+        _ => Restored::TooLate,
+    })
 }
 
 /// A place among the streams: whether an answer will stream is known only after the request ran.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::arrival::Arrival;
 use super::batch;
 use super::exchange::{Exchange, failed, stream_permit};
+use super::oauth;
 use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
 use crate::body::{ReadError, read_limited};
@@ -38,6 +39,9 @@ type Refused = (Fault, Option<Box<str>>);
 /// Serves one request of a client.
 pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
+    if oauth::is_route(head.uri.path()) {
+        return Box::pin(oauth::serve(&shared, &head)).await;
+    }
     let (method, started) = (head.method.clone(), Instant::now());
     let arrival = match Arrival::admit(Arc::clone(&shared), head) {
         Ok(arrival) => arrival,

@@ -19,8 +19,7 @@ use crate::session::Offered;
 use crate::upstream::{Upstream, UpstreamError};
 
 /// What a client is told that the server has, so that it asks for it later.
-const CAPABILITIES: &str =
-    r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
+const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
 
 /// Answers the client's `initialize` in the server's place.
 pub(crate) async fn unopened(
@@ -38,7 +37,10 @@ pub(crate) async fn unopened(
         .find(|known| Some(*known) == wanted)
         .unwrap_or(newest);
     let (id, name) = (message.id().unwrap_or("null"), &upstream.name);
-    let info = format!(r#"{{"name":"{name}","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
+    let info = format!(
+        r#"{{"name":"{name}","version":"{}"}}"#,
+        env!("CARGO_PKG_VERSION")
+    );
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},"serverInfo":{info},"instructions":"The user has to sign in before anything here can be used."}}}}"#
     );

@@ -8,7 +8,9 @@ use http::StatusCode;
 
 use super::bearer::Bearer;
 use super::challenge::{Challenge, TokenError};
+use super::flow::Flow;
 use super::grants::{AtHand, GrantError};
+use super::pending::PendingError;
 use super::sign_ins::SignIns;
 use crate::config::ServerName;
 use crate::session::Caller;
@@ -77,6 +79,11 @@ impl Account {
         Ok(bearer)
     }
 
+    /// The flow that waits for the caller, if one does.
+    pub(crate) async fn waiting(&self) -> Result<Option<Flow>, PendingError> {
+        self.sign_ins.waiting(&self.caller, &self.server_url).await
+    }
+
     fn note(&self, bearer: Option<&Bearer>) {
         let number = bearer.map_or(0, |bearer| bearer.sign_in);
         self.sent.store(number, Ordering::Relaxed);
@@ -134,7 +141,10 @@ impl Account {
 impl Wanted {
     /// Whether a flow that asks for these scopes would bring what is wanted.
     pub(super) fn is_covered_by(&self, scopes: &[String]) -> bool {
-        let mut wanted = self.challenge.iter().flat_map(|challenge| &challenge.scopes);
+        let mut wanted = self
+            .challenge
+            .iter()
+            .flat_map(|challenge| &challenge.scopes);
         !self.is_step_up || wanted.all(|scope| scopes.contains(scope))
     }
 }

@@ -79,7 +79,9 @@ impl FlowId {
     /// The flow that somebody names, if that can be one's id.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_one = text.len() == 2 * Self::BYTES
-            && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_one.then(|| Self(text.into()))
     }
 

@@ -172,7 +172,9 @@ impl Pending {
 
     fn open<T: DeserializeOwned>(&self, key: &Key, live: &Live) -> Result<T, PendingError> {
         let bound = key.bound(Part::Record, live.version);
-        Ok(serde_json::from_slice(&self.keys.open(&bound, &live.record)?)?)
+        Ok(serde_json::from_slice(
+            &self.keys.open(&bound, &live.record)?,
+        )?)
     }
 }
 

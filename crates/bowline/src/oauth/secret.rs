@@ -3,6 +3,8 @@
 use std::fmt;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 /// An access token, a code, a verifier: neither `Debug` nor `Display` says anything of it. It
@@ -14,6 +16,13 @@ pub(crate) struct Secret(Box<str>);
 impl Secret {
     pub(crate) fn new(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
+    }
+
+    /// 256 random bits.
+    pub(crate) fn random() -> Result<Self, aws_lc_rs::error::Unspecified> {
+        let mut random = [0; 32];
+        aws_lc_rs::rand::fill(&mut random)?;
+        Ok(Self::new(URL_SAFE_NO_PAD.encode(random)))
     }
 
     /// The text, for whoever it is meant for.

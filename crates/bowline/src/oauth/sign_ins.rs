@@ -26,6 +26,7 @@ use super::secret::Secret;
 use super::vault::{Vault, VaultError};
 use crate::clock;
 use crate::config::{self, ServerOAuth};
+use crate::telemetry::SessionHash;
 
 /// How long a caller who said no is not asked again.
 const DECLINE_REMEMBERED: i64 = 10 * 60;
@@ -48,15 +49,23 @@ pub(crate) struct SignIns {
     /// One beginning at a time per caller and server.
     beginning: Mutex<HashMap<(Box<str>, Box<str>), Arc<tokio::sync::Mutex<()>>>>,
     steps: Mutex<HashMap<(Box<str>, Box<str>), (u32, Instant)>>,
+    /// Who was asked for which flow, until that is over.
+    asked: Mutex<Vec<(SessionHash, FlowId, i64)>>,
     ended: Notify,
 }
 
 /// What came back from an authorization server, by whichever way.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    Code { code: Secret, iss: Option<String> },
+    Code {
+        code: Secret,
+        iss: Option<String>,
+    },
     /// An error's code. Its description is not used: anybody could have written it.
-    Error { error: String, iss: Option<String> },
+    Error {
+        error: String,
+        iss: Option<String>,
+    },
 }
 
 /// By which way an answer came.
@@ -116,6 +125,7 @@ impl SignIns {
             authorities,
             beginning: Mutex::default(),
             steps: Mutex::default(),
+            asked: Mutex::default(),
             ended: Notify::new(),
         })
     }
@@ -124,10 +134,34 @@ impl SignIns {
         &self.settings
     }
 
+    /// Whether people reach this gateway's pages by https.
+    pub(crate) fn is_public_https(&self) -> bool {
+        self.public_url.starts_with("https:")
+    }
+
+    /// Whether nobody in this session was asked for this flow yet, by this gateway.
+    pub(crate) fn asks_first(&self, session: SessionHash, flow: &Flow) -> bool {
+        let now = clock::unix_seconds();
+        let mut asked = self.asked.lock();
+        asked.retain(|(_, _, ends)| now < *ends);
+        let (id, ends) = (flow.id(), flow.ends);
+        let is_first = !asked
+            .iter()
+            .any(|(who, what, _)| (*who, what) == (session, &id));
+        if is_first {
+            asked.push((session, id, ends));
+        }
+        is_first
+    }
+
     /// Where a person goes to sign in.
     pub(crate) fn link(&self, flow: &Flow) -> String {
         if flow.client.redirect_uri == self.callback_url() {
-            return format!("{}/oauth/start?flow={}", self.public_url, flow.id().as_str());
+            return format!(
+                "{}/oauth/start?flow={}",
+                self.public_url,
+                flow.id().as_str()
+            );
         }
         flow.begun.authorize_url.clone()
     }
@@ -171,7 +205,7 @@ impl SignIns {
         let authority = self.authorities.of(&key.1)?;
         let found = authority.discover(wanted.challenge.as_ref()).await?;
         let redirect_uri = match &oauth.redirect_uri {
-            Some(configured) => configured.clone(),
+            Some(configured) => configured.as_str().to_owned(),
             None => self.callback_url(),
         };
         let scopes = scopes(oauth, &found, wanted, known);
@@ -296,10 +330,7 @@ impl SignIns {
                 _ => false,
             },
         };
-        if !flow.begun.state.is(state)
-            || flow.is_over(clock::unix_seconds())
-            || !is_its_browser
-        {
+        if !flow.begun.state.is(state) || flow.is_over(clock::unix_seconds()) || !is_its_browser {
             return Err(NotDelivered::Unknown);
         }
         let (Delivery::Code { iss, .. } | Delivery::Error { iss, .. }) = &delivery;
@@ -313,9 +344,10 @@ impl SignIns {
         let end = match delivery {
             Delivery::Code { code, .. } => self.exchange(&flow, &code, iss.as_deref()).await,
             Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
-            Delivery::Error { error, .. } => {
-                End::Failed(format!("the authorization server answered {}", code_of(&error)))
-            }
+            Delivery::Error { error, .. } => End::Failed(format!(
+                "the authorization server answered {}",
+                code_of(&error)
+            )),
         };
         self.end(&flow, end.clone()).await?;
         Ok(end)

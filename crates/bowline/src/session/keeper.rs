@@ -33,8 +33,8 @@ const ENDED: usize = 10_000;
 /// The store of a gateway's sessions, and what it takes to use it.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    pub(crate) store: Store,
-    pub(super) keys: SealKeys,
+    pub(crate) store: Arc<Store>,
+    pub(crate) keys: SealKeys,
     /// This gateway's name among those that share the store; random.
     pub(crate) me: Box<str>,
     /// How long a session that nobody uses is kept.
@@ -80,7 +80,7 @@ pub(crate) enum Unsure {
 
 impl Keeper {
     pub(crate) fn new(
-        (store, keys): (Store, SealKeys),
+        (store, keys): (Arc<Store>, SealKeys),
         me: Box<str>,
         (idle, grace): (Duration, Duration),
         tracker: TaskTracker,
@@ -103,7 +103,7 @@ impl Keeper {
 
     /// Whether other gateways may use the same store.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.store, Store::Redis(_))
+        matches!(*self.store, Store::Redis(_))
     }
 
     /// How the key that seals is called among gateways.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
@@ -217,6 +218,14 @@ impl Session {
             stream.restart();
         }
         true
+    }
+
+    /// Tells the client something on the stream of its GET, now or when it opens one.
+    pub(crate) fn tell(&self, event: &Bytes) {
+        let standalone = self.streams.lock().find(&StreamKey::Standalone);
+        if !standalone.is_some_and(|stream| stream.say(event)) {
+            self.questions.tell_later(event.clone());
+        }
     }
 
     /// Tells the client that nobody waits for its answer: where it was asked, or else on the stream

@@ -69,6 +69,13 @@ impl LiveStream {
         }))
     }
 
+    /// A stream that begins with something of our own.
+    pub(crate) fn saying(first: Option<Bytes>, source: Source) -> Self {
+        let stream = Self::new(source, None);
+        stream.0.lock().unsaid = first;
+        stream
+    }
+
     /// The next bytes: whole events, or frames of a body that is not events.
     pub(crate) fn poll_next(
         &self,

@@ -10,7 +10,8 @@ use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media, version};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST,
+    USER_AGENT,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
