@@ -87,6 +87,15 @@ pub(crate) struct ConfigArguments {
     // The value is read by `plan`, because clap shows bad values and a URL may hold a secret.
     #[arg(long = "server", value_name = "NAME=URL[,URL...]")]
     pub(crate) servers: Vec<String>,
+
+    /// Sign in at servers for their callers, and have people come back to this URI
+    ///
+    /// Whoever is there hands the code that people bring along to Bowline, as the answer to an
+    /// elicitation or with `POST /api/mcp-oauth/callback`. It is for the servers of `--server`, and for
+    /// those of the file that have `oauth` and say nothing else there.
+    // Read by `plan`, for the same reason.
+    #[arg(long, value_name = "URI")]
+    pub(crate) mcp_oauth_redirect_uri: Option<String>,
 }
 
 /// Where the operator is served.

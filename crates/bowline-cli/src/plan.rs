@@ -1,6 +1,6 @@
 //! What the command line means: a configuration, and whether the demo is to be part of it.
 //!
-//! Flags win over the file. All bad `--server` flags are reported at once, and none with its URL.
+//! Flags win over the file. All bad flags with a URL are reported at once, and none with its URL.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,8 @@ use std::str::FromStr as _;
 
 use bowline::SealKeys;
 use bowline::config::{
-    Config, Environment, KeyHash, LoadError, Server, ServerName, Store, StoreKind,
+    Config, Environment, Flags, KeyHash, LoadError, RedirectProblem, RedirectUri, Server,
+    ServerName, ServerOAuth, SignInProblem, Store, StoreKind,
 };
 
 use crate::args::{Admin, ConfigArguments};
@@ -38,24 +39,33 @@ impl Plan {
         arguments: &ConfigArguments,
         environment: &Environment<'_>,
     ) -> Result<Self, Failure> {
-        let servers = servers(&arguments.servers).map_err(Failure::Usage)?;
+        let (servers, redirect_uri) = read_flags(arguments).map_err(Failure::Usage)?;
+        let flags = Flags {
+            listen: arguments.listen,
+            redirect_uri,
+        };
         let mut config = match &arguments.config {
             None => Config::default(),
-            Some(path) => Config::load(path, environment).map_err(|error| match error {
-                LoadError::Invalid(errors) => Failure::Config(errors),
-                LoadError::Read { ref source, .. } => {
-                    let help = read_help(source.kind());
-                    Failure::Usage(vec![Complaint::from_error(&error).with_help(help)])
-                }
-            })?,
+            Some(path) => {
+                Config::load_with(path, environment, &flags).map_err(|error| match error {
+                    LoadError::Invalid(errors) => Failure::Config(errors),
+                    LoadError::Read { ref source, .. } => {
+                        let help = read_help(source.kind());
+                        Failure::Usage(vec![Complaint::from_error(&error).with_help(help)])
+                    }
+                })?
+            }
         };
         let token = environment(API_TOKEN).filter(|token| !token.is_empty());
         config.api_token = token.map(|token| KeyHash::of(token.as_bytes()));
         config.store.seal_keys = seal_keys(&config.store, environment)?;
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
-        if let Some(listen) = arguments.listen {
+        if let Some(listen) = flags.listen {
             config.listen = listen;
+        }
+        if flags.redirect_uri.is_some() {
+            config.oauth.redirect_uri = flags.redirect_uri;
         }
         match arguments.admin {
             None => {}
@@ -67,6 +77,13 @@ impl Plan {
                 "clients and the operator cannot share an address",
                 "give `--listen` or `--admin` another port, or write `--admin off`",
             ));
+        }
+        let problems = config.sign_in_problems();
+        if !problems.is_empty() {
+            let complain = |(name, problem): (&_, SignInProblem)| {
+                Complaint::new(format!("server {name}: {}", problem.what()), problem.help())
+            };
+            return Err(Failure::Usage(problems.into_iter().map(complain).collect()));
         }
         match (&arguments.config, config.servers.is_empty()) {
             (Some(path), true) => Err(Failure::usage(
@@ -118,13 +135,25 @@ fn read_help(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-fn servers(flags: &[String]) -> Result<BTreeMap<ServerName, Server>, Vec<Complaint>> {
+/// The servers that flags add, and where people come back to after signing in there.
+type FromFlags = (BTreeMap<ServerName, Server>, Option<RedirectUri>);
+
+fn read_flags(arguments: &ConfigArguments) -> Result<FromFlags, Vec<Complaint>> {
     let mut servers = BTreeMap::new();
     let mut complaints = Vec::new();
-    for flag in flags {
+    let uri = arguments.mcp_oauth_redirect_uri.as_deref();
+    let uri = uri.and_then(|uri| {
+        let complain = |problem: RedirectProblem| {
+            let message = format!("--mcp-oauth-redirect-uri: {}", problem.what());
+            complaints.push(Complaint::new(message, problem.help()));
+        };
+        RedirectUri::from_str(uri).map_err(complain).ok()
+    });
+    for flag in &arguments.servers {
         match server(flag) {
             Err(complaint) => complaints.push(complaint),
-            Ok((name, server)) => {
+            Ok((name, mut server)) => {
+                server.oauth = uri.clone().map(ServerOAuth::drive);
                 if servers.insert(name.clone(), server).is_some() {
                     let message = format!("--server {name}: the name is given twice");
                     complaints.push(Complaint::new(message, "give each server its own name"));
@@ -133,7 +162,7 @@ fn servers(flags: &[String]) -> Result<BTreeMap<ServerName, Server>, Vec<Complai
         }
     }
     if complaints.is_empty() {
-        Ok(servers)
+        Ok((servers, uri))
     } else {
         Err(complaints)
     }

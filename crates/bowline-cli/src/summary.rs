@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use bowline::config::{
-    Config, Fingerprint, OnLoss, OnUnreachable, Password, Recovery, RedisStore, Replay, Server,
-    Store, StoreKind, Way,
+    Config, Fingerprint, OAuth, OnLoss, OnUnreachable, Password, Recovery, RedisStore, Replay,
+    Server, ServerOAuth, Store, StoreKind, Way,
 };
 use http::Uri;
 
@@ -29,6 +29,10 @@ impl fmt::Display for Summary<'_> {
         for (name, one) in &config.servers {
             writeln!(f, "\n[servers.{}]", key(name.as_ref()))?;
             server(f, one)?;
+            if let Some(oauth) = &one.oauth {
+                writeln!(f, "\n[servers.{}.oauth]", key(name.as_ref()))?;
+                server_oauth(f, oauth)?;
+            }
             for lost in &one.recovery.fingerprints {
                 writeln!(f, "\n[[servers.{}.session_lost]]", key(name.as_ref()))?;
                 fingerprint(f, lost)?;
@@ -65,9 +69,58 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     writeln!(f, "body_bytes = {}", limits.body_bytes)?;
     writeln!(f, "session_idle = {}", duration(limits.session_idle))?;
     match limits.session_max_age {
-        Some(age) => writeln!(f, "session_max_age = {}", duration(age)),
-        None => writeln!(f, "# no session_max_age: used sessions may last for ever"),
+        Some(age) => writeln!(f, "session_max_age = {}", duration(age))?,
+        None => writeln!(f, "# no session_max_age: used sessions may last for ever")?,
     }
+    let is_used = config.servers.values().any(|server| server.oauth.is_some());
+    if is_used || config.oauth != OAuth::default() {
+        oauth(f, config)?;
+    }
+    Ok(())
+}
+
+// Nothing of a redirect URI is masked, nor of the other URLs: everybody who signs in sees them, and
+// they must be what an authorization server knows.
+fn oauth(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+    let oauth = &config.oauth;
+    writeln!(f, "\n[oauth]")?;
+    match &oauth.public_url {
+        Some(url) => writeln!(f, "public_url = \"{url}\"")?,
+        None if config.listen.ip().to_canonical().is_loopback() => {
+            writeln!(f, "# no public_url: it is http://{}", config.listen)?;
+        }
+        None => writeln!(f, "# no public_url: there are no pages for people")?,
+    }
+    if let Some(uri) = &oauth.redirect_uri {
+        writeln!(f, "redirect_uri = {}", string(uri.as_str()))?;
+    }
+    writeln!(f, "deadline = {}", duration(oauth.deadline))?;
+    writeln!(f, "hold = {}", duration(oauth.hold))?;
+    writeln!(f, "meta_prefix = {}", string(&oauth.meta_prefix))
+}
+
+fn server_oauth(f: &mut fmt::Formatter<'_>, oauth: &ServerOAuth) -> fmt::Result {
+    writeln!(f, "flow = \"{}\"", oauth.flow.name())?;
+    if let Some(uri) = &oauth.redirect_uri {
+        writeln!(f, "redirect_uri = {}", string(uri.as_str()))?;
+    }
+    match (&oauth.client, &oauth.client_metadata_url) {
+        (Some(client), _) => {
+            writeln!(f, "client_id = {}", string(&client.id))?;
+            if client.secret.is_some() {
+                writeln!(f, "client_secret = \"{MASKED}\"")?;
+            }
+        }
+        (None, Some(url)) => writeln!(f, "client_metadata_url = {}", string(url))?,
+        (None, None) => writeln!(f, "# no client_id: Bowline registers where it can")?,
+    }
+    if oauth.scopes.is_empty() {
+        writeln!(f, "# no scopes: what the server says is asked for")?;
+    } else {
+        let scopes: Vec<_> = oauth.scopes.iter().map(|scope| string(scope)).collect();
+        writeln!(f, "scopes = [{}]", scopes.join(", "))?;
+    }
+    writeln!(f, "allow_private = {}", oauth.allow_private)
 }
 
 fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {

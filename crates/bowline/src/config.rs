@@ -18,7 +18,9 @@ mod json;
 mod keys;
 mod mask;
 mod name;
+mod oauth;
 mod read;
+mod redirect;
 mod report;
 mod schema;
 mod store;
@@ -38,6 +40,8 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 pub use self::name::{NameProblem, ServerName};
+pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
+pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
 pub use self::store::{OnUnreachable, Password, RedisStore, Store, StoreKind};
@@ -54,6 +58,8 @@ pub struct Config {
     pub store: Store,
     /// How much the gateway takes on before it refuses.
     pub limits: Limits,
+    /// What holds for signing in at every server that wants it.
+    pub oauth: OAuth,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
     pub servers: BTreeMap<ServerName, Server>,
     /// Who may use the gateway; nobody is asked for a key when this is empty.
@@ -96,6 +102,8 @@ pub struct Server {
     pub health: Health,
     /// What happens when it loses a session.
     pub recovery: Recovery,
+    /// How Bowline signs in there for its callers; not at all when `None`.
+    pub oauth: Option<ServerOAuth>,
 }
 
 /// Where a server is. Paths and queries are as written.
@@ -181,6 +189,15 @@ pub type CallerName = ServerName;
 /// What variables hold, for `${NAME}` in a file; `None` when there is no such variable.
 pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
+/// What the command line says in place of the file, where that decides how the rest is understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Where MCP clients connect.
+    pub listen: Option<SocketAddr>,
+    /// Where people come back to after signing in, for servers that do not say otherwise.
+    pub redirect_uri: Option<RedirectUri>,
+}
+
 /// A configuration file that could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -206,6 +223,7 @@ impl Default for Config {
             admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271))),
             store: Store::default(),
             limits: Limits::default(),
+            oauth: OAuth::default(),
             servers: BTreeMap::new(),
             callers: BTreeMap::new(),
             api_token: None,
@@ -222,6 +240,15 @@ impl Config {
         text: &str,
         environment: &Environment<'_>,
     ) -> Result<Self, ConfigErrors> {
+        Self::parse_with(source_name, text, environment, &Flags::default())
+    }
+
+    fn parse_with(
+        source_name: &str,
+        text: &str,
+        environment: &Environment<'_>,
+        flags: &Flags,
+    ) -> Result<Self, ConfigErrors> {
         let mut findings = report::Findings::default();
         let json = editor::is_json(text);
         let root = if json {
@@ -233,7 +260,7 @@ impl Config {
             expand::expand(&mut root, "", text, environment, &mut findings);
             let read = if json { editor::read } else { file::read };
             let written = read(&root, text, &mut findings);
-            check::check(written, environment, &mut findings)
+            check::check(written, environment, flags, &mut findings)
         });
         findings
             .into_result(source_name, text)
@@ -242,12 +269,21 @@ impl Config {
 
     /// Reads a configuration from a file.
     pub fn load(path: &Path, environment: &Environment<'_>) -> Result<Self, LoadError> {
+        Self::load_with(path, environment, &Flags::default())
+    }
+
+    /// The same, with what these flags say in its place.
+    pub fn load_with(
+        path: &Path,
+        environment: &Environment<'_>,
+        flags: &Flags,
+    ) -> Result<Self, LoadError> {
         let text = fs::read_to_string(path).map_err(|source| LoadError::Read {
             path: path.to_owned(),
             source,
         })?;
         let source_name = path.display().to_string();
-        Ok(Self::parse(&source_name, &text, environment)?)
+        Ok(Self::parse_with(&source_name, &text, environment, flags)?)
     }
 }
 
@@ -304,6 +340,7 @@ impl Server {
             call_timeout: None,
             health: Health::default(),
             recovery: Recovery::default(),
+            oauth: None,
         }
     }
 }

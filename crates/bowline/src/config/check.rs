@@ -5,6 +5,7 @@
 
 mod caller;
 mod headers;
+mod oauth;
 mod recovery;
 mod server;
 mod store;
@@ -15,27 +16,37 @@ use std::net::SocketAddr;
 use super::file::{self, File};
 use super::keys::SMALLEST_BODY;
 use super::report::Findings;
-use super::{Config, Environment, Limits};
+use super::{Config, Environment, Flags, Limits};
 
 /// The file as meant; what is wrong goes to `findings`.
-pub(super) fn check(file: File, environment: &Environment<'_>, findings: &mut Findings) -> Config {
+pub(super) fn check(
+    file: File,
+    environment: &Environment<'_>,
+    flags: &Flags,
+    findings: &mut Findings,
+) -> Config {
     let default = Config::default();
     let (listen, admin) = addresses(&file, findings);
     let stop_timeout = file.stop_timeout.as_ref();
+    let signing_in = oauth::SigningIn::of(&file);
+    let oauth = oauth::check(&file.oauth, flags, findings);
     let servers = file.servers.into_iter();
-    Config {
-        listen,
+    let config = Config {
+        listen: flags.listen.unwrap_or(listen),
         admin,
         stop_timeout: value::duration("stop_timeout", stop_timeout, default.stop_timeout, findings),
         store: store::check(&file.store, environment, findings),
         limits: limits(&file.limits, findings),
         servers: servers
-            .filter_map(|server| server::check(server, findings))
+            .filter_map(|server| server::check(server, &oauth, findings))
             .collect(),
+        oauth,
         callers: caller::check(file.callers, findings),
         // Not in a file: a token in the environment is one place less to leak it.
         api_token: None,
-    }
+    };
+    signing_in.check(&config, findings);
+    config
 }
 
 fn addresses(file: &File, findings: &mut Findings) -> (SocketAddr, Option<SocketAddr>) {

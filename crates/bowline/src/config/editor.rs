@@ -5,7 +5,7 @@
 
 use toml::Spanned;
 
-use super::file::{File, Health, Recovery, Server};
+use super::file::{self, File, Health, Recovery, Server};
 use super::keys;
 use super::read::Table;
 use super::report::Findings;
@@ -81,6 +81,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         call_timeout: None,
         health: Health::default(),
         recovery: Recovery::default(),
+        oauth: file::read_oauth(&mut table),
     };
     table.ignore(&IGNORED);
     table.finish();

@@ -23,6 +23,7 @@ pub(super) struct File {
     pub(super) stop_timeout: Text,
     pub(super) store: Store,
     pub(super) limits: Limits,
+    pub(super) oauth: OAuth,
     pub(super) servers: Vec<Server>,
     pub(super) callers: Vec<Caller>,
 }
@@ -55,6 +56,16 @@ pub(super) struct Limits {
     pub(super) session_max_age: Text,
 }
 
+/// The table `oauth`.
+#[derive(Default)]
+pub(super) struct OAuth {
+    pub(super) public_url: Text,
+    pub(super) redirect_uri: Text,
+    pub(super) deadline: Text,
+    pub(super) hold: Text,
+    pub(super) meta_prefix: Text,
+}
+
 /// A table in `servers`; there is no `Debug`, because headers are secret.
 pub(super) struct Server {
     pub(super) name: Spanned<String>,
@@ -66,6 +77,7 @@ pub(super) struct Server {
     pub(super) call_timeout: Text,
     pub(super) health: Health,
     pub(super) recovery: Recovery,
+    pub(super) oauth: Option<ServerOAuth>,
 }
 
 /// The table `health` of a server.
@@ -92,6 +104,19 @@ pub(super) struct Fingerprint {
     pub(super) text: Text,
     /// Whether `code` or `text` is there, usable or not.
     pub(super) narrowed: bool,
+}
+
+/// The table `oauth` of a server; there is no `Debug`, because the client's secret is one.
+pub(super) struct ServerOAuth {
+    /// Where the table begins.
+    pub(super) place: Range<usize>,
+    pub(super) flow: Text,
+    pub(super) client_id: Text,
+    pub(super) client_secret: Text,
+    pub(super) scopes: Option<Texts>,
+    pub(super) redirect_uri: Text,
+    pub(super) client_metadata_url: Text,
+    pub(super) allow_private: Option<bool>,
 }
 
 /// A table in `callers`; there is no `Debug`, because the key is secret.
@@ -138,6 +163,16 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         };
         limits.finish();
     }
+    if let Some(mut oauth) = top.table("oauth") {
+        file.oauth = OAuth {
+            public_url: oauth.text("public_url"),
+            redirect_uri: oauth.text("redirect_uri"),
+            deadline: oauth.text("deadline"),
+            hold: oauth.text("hold"),
+            meta_prefix: oauth.text("meta_prefix"),
+        };
+        oauth.finish();
+    }
     file.servers = top.named("servers", read_server);
     file.callers = top.named("callers", read_caller);
     top.finish();
@@ -162,6 +197,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
             drain_timeout: table.text("drain_timeout"),
             fingerprints: table.list("session_lost", read_fingerprint),
         },
+        oauth: read_oauth(&mut table),
     };
     if let Some(mut health) = table.table("health") {
         server.health = Health {
@@ -172,6 +208,24 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
     }
     table.finish();
     Some(server)
+}
+
+/// Reads the table `oauth` of a server, which means something even when it is empty.
+pub(super) fn read_oauth(server: &mut Table<'_, '_>) -> Option<ServerOAuth> {
+    let place = server.find("oauth").unwrap_or_default();
+    let mut table = server.table("oauth")?;
+    let oauth = ServerOAuth {
+        place,
+        flow: table.text("flow"),
+        client_id: table.text("client_id"),
+        client_secret: table.text("client_secret"),
+        scopes: table.texts("scopes"),
+        redirect_uri: table.text("redirect_uri"),
+        client_metadata_url: table.text("client_metadata_url"),
+        allow_private: table.flag("allow_private"),
+    };
+    table.finish();
+    Some(oauth)
 }
 
 fn read_fingerprint(place: Range<usize>, mut table: Table<'_, '_>) -> Fingerprint {

@@ -6,6 +6,7 @@
 //! for every key of a table and for no other, so the three cannot drift apart unnoticed.
 
 mod declared;
+mod oauth;
 
 pub(super) use self::declared::{EDITOR, FILE, SMALLEST_BODY, STATUSES, known};
 

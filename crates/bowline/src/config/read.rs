@@ -135,6 +135,7 @@ impl<'t, 'f> Table<'t, 'f> {
     /// `true` or `false`.
     pub(super) fn flag(&mut self, name: &'static str) -> Option<bool> {
         let (key, member) = self.take(name)?;
+        self.reveal(key, &member.node);
         match member.node.value {
             Value::Flag(flag) => Some(flag),
             _ => self.wrong_type(key, member, "a boolean"),

@@ -3,6 +3,7 @@
 mod callers;
 mod editor;
 mod endpoints;
+mod oauth;
 mod recovery;
 mod rendered;
 mod robust;
@@ -264,7 +265,7 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
             "servers.a = { url = \"http://h\", x = 1 }",
             "the keys allowed here are `url`, `endpoints`, `headers`, `forward_headers`, \
              `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, `on_session_loss`, \
-             `replay`, `drain_timeout`, `session_lost`",
+             `replay`, `drain_timeout`, `session_lost`, `oauth`",
         ),
     ] {
         let errors = parse(text).unwrap_err();

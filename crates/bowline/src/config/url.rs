@@ -5,6 +5,8 @@
 
 use http::Uri;
 
+use crate::front::guard;
+
 /// Why a text is not the URL of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; {}", self.what(), self.help())]
@@ -61,6 +63,12 @@ pub(super) fn parse_with(schemes: [&str; 2], text: &str) -> Result<Uri, UrlProbl
         }
     }
     text.parse().map_err(|_| UrlProblem::Malformed)
+}
+
+/// Whether a URL is of this machine and no other.
+pub(super) fn is_loopback(url: &Uri) -> bool {
+    let authority = url.authority();
+    authority.is_some_and(|authority| guard::is_loopback(authority.as_str()))
 }
 
 // === impl UrlProblem ===

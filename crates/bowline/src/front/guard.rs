@@ -52,7 +52,7 @@ impl Guard {
 }
 
 /// Whether `host`, `host:port` or `[address]:port` names this machine and nothing else.
-fn is_loopback(authority: &str) -> bool {
+pub(crate) fn is_loopback(authority: &str) -> bool {
     host_of(authority).is_some_and(|host| {
         let address = host.parse::<IpAddr>();
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback_address)

@@ -4,14 +4,15 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use toml::Spanned;
 
-use super::{headers, recovery, value};
+use super::{headers, oauth, recovery, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
-use crate::config::{Health, Server, ServerName, UrlProblem, Way, file, url};
+use crate::config::{Health, OAuth, Server, ServerName, UrlProblem, Way, file, url};
 
 /// A server and its name; `None` when one of the two, or the place, cannot be used.
 pub(super) fn check(
     written: file::Server,
+    oauth_of_all: &OAuth,
     findings: &mut Findings,
 ) -> Option<(ServerName, Server)> {
     let name = written.name.get_ref().parse::<ServerName>();
@@ -27,6 +28,10 @@ pub(super) fn check(
         (None, Some(endpoints)) => Some(Way::Endpoints(endpoints)),
         (None, None) => None,
     };
+    let oauth = written.oauth.map(|oauth| {
+        oauth::refuse_authorization(&written.headers, findings);
+        oauth::check_server(&oauth, oauth_of_all, findings)
+    });
     let headers = headers::check(written.headers, findings);
     let forward_headers = written.forward_headers.map(Spanned::into_inner);
     let forward_headers = headers::check_forwarded(forward_headers, &headers, findings);
@@ -44,6 +49,7 @@ pub(super) fn check(
         call_timeout,
         health,
         recovery,
+        oauth,
         ..Server::at(way?)
     };
     Some((name.ok()?, server))

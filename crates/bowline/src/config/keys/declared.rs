@@ -1,5 +1,6 @@
 //! Every key that there is.
 
+use super::oauth::{EDITOR_OAUTH, OAUTH, SERVER_OAUTH};
 use super::{Key, Kind, Shape};
 
 /// The smallest `body_bytes` with which a client can still start a session.
@@ -36,6 +37,11 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
         "limits",
         Kind::Table(&LIMITS),
         "How much the gateway takes on before it refuses.",
+    ),
+    Key::new(
+        "oauth",
+        Kind::Table(&OAUTH),
+        "What holds for signing in at every server that has `oauth`.",
     ),
     Key::new(
         "servers",
@@ -160,6 +166,8 @@ static SERVER: Shape = Shape::new(&[
         .default(r#""10m""#)
         .open(),
     Key::new("session_lost", Kind::List(&SESSION_LOST), "Answers by which this server says that it lost a session, besides the protocol's 404."),
+    Key::new("oauth", Kind::Table(&SERVER_OAUTH), "Bowline signs in at this server for its callers; may be empty.")
+        .example("{}"),
 ])
 .one_of(&["url", "endpoints"]);
 
@@ -240,6 +248,12 @@ static EDITOR_SERVER: Shape = Shape::json(&[
     Key::new("headers", Kind::Secrets, "Headers added to every request.")
         .example(r#"{"Authorization": "Bearer ..."}"#),
     Key::new("disabled", Kind::Flag, "Whether to leave the server out.").example("true"),
+    Key::new(
+        "oauth",
+        Kind::Table(&EDITOR_OAUTH),
+        "How Bowline signs in at this server.",
+    )
+    .example("{}"),
 ])
 .one_of(&["url"]);
 
@@ -249,7 +263,9 @@ pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {
         &FILE,
         &STORE,
         &LIMITS,
+        &OAUTH,
         &SERVER,
+        &SERVER_OAUTH,
         &HEALTH,
         &SESSION_LOST,
         &CALLER,

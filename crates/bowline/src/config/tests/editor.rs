@@ -1,6 +1,6 @@
 //! The JSON of editors.
 
-use super::{Way, good, parse, wrong};
+use super::{Problem, Way, good, parse, wrong};
 
 fn in_server(members: &str) -> String {
     format!("{{\"mcpServers\": {{\"a\": {{{members}}}}}}}")
@@ -69,6 +69,19 @@ fn keys_that_only_toml_has() {
         let message = format!("unknown key `{key}` in `mcpServers.a`");
         assert_eq!(wrong(&in_server(&members)).2, message);
     }
+}
+
+#[test]
+fn signing_in() {
+    let oauth = r#""url": "http://h", "oauth": {"client_id": "x", "scopes": ["a"]}"#;
+    let config = good(&in_server(oauth));
+    let oauth = config.servers["a"].oauth.as_ref().unwrap();
+    assert_eq!(oauth.client.as_ref().unwrap().id, "x");
+    assert_eq!(oauth.scopes, ["a"]);
+    let other = r#""url": "http://h", "oauth": {"clientId": "x"}"#;
+    let errors = parse(&in_server(other)).unwrap_err();
+    let helps: Vec<_> = errors.iter().map(Problem::help).collect();
+    assert_eq!(helps, ["did you mean `client_id`?"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::parse;
 const VALID: &str = r#"listen = "127.0.0.1:6270"
 admin = "off"
 store = { kind = "redis", url = "redis://${HOST}:1/é", password = "é", prefix = "漢", cache = 1 }
+oauth = { public_url = "https://${HOST}/é", redirect_uri = "é:/${HOST}", hold = "1s", meta_prefix = "a.b" }
 [limits]
 sessions = 5
 session_idle = "30m"
@@ -22,6 +23,14 @@ replay = ["é", "${HOST}"]
 status = 200
 code = -32000
 text = "é"
+[servers."b.c".oauth]
+flow = "drive"
+client_id = "é"
+client_secret = "${TOKEN}"
+scopes = ["a", "é b"]
+redirect_uri = "http://[::1]:1/${HOST}"
+client_metadata_url = "https://h/./é"
+allow_private = true
 [callers.x]
 key = "$${é}${TOKEN}"
 "#;

@@ -44,9 +44,15 @@ fn every_example_is_right() {
         let text = text
             .replace("${ALICE_KEY}", "${TOKEN}")
             .replace("${REDIS_PASSWORD}", "${TOKEN}")
+            .replace("${CLIENT_SECRET}", "${TOKEN}")
             .replace("kind = \"file\"", "kind = \"redis\"");
-        // A Redis has no path, and one password.
-        let excluded = ["path =", ["password =", "password_file ="][choice]];
+        // A Redis has no path, and one password; a client that signs in has one id and no token.
+        let excluded = [
+            "path =",
+            ["password =", "password_file ="][choice],
+            ["client_metadata_url =", "client_"][choice],
+            "headers =",
+        ];
         let fits = |line: &&str| !excluded.iter().any(|key| line.starts_with(key));
         let config = good(&text.lines().filter(fits).collect::<Vec<_>>().join("\n"));
         assert_eq!((config.servers.len(), config.callers.len()), (1, 1));
@@ -89,7 +95,9 @@ fn every_default_is_the_default() {
     };
     let mut text = "[servers.a]\nurl = \"http://h\"\n".to_owned();
     defaults(server, "", &mut text);
-    assert_eq!(good(&text), good("[servers.a]\nurl = \"http://h\"\n"));
+    // That the table of one is there means something.
+    let plain = good("[servers.a]\nurl = \"http://h\"\noauth = {}\n");
+    assert_eq!(good(&text), plain);
 }
 
 /// Every key of the schema, as a path; `*` stands for a name, and `[]` for a place in a list.
@@ -134,6 +142,12 @@ fn every_key_is_there() {
             "limits.sessions",
             "limits.streams",
             "listen",
+            "oauth",
+            "oauth.deadline",
+            "oauth.hold",
+            "oauth.meta_prefix",
+            "oauth.public_url",
+            "oauth.redirect_uri",
             "servers",
             "servers.*.call_timeout",
             "servers.*.connect_timeout",
@@ -144,6 +158,14 @@ fn every_key_is_there() {
             "servers.*.health",
             "servers.*.health.every",
             "servers.*.health.get",
+            "servers.*.oauth",
+            "servers.*.oauth.allow_private",
+            "servers.*.oauth.client_id",
+            "servers.*.oauth.client_metadata_url",
+            "servers.*.oauth.client_secret",
+            "servers.*.oauth.flow",
+            "servers.*.oauth.redirect_uri",
+            "servers.*.oauth.scopes",
             "servers.*.on_session_loss",
             "servers.*.recovery_budget",
             "servers.*.replay",
@@ -176,6 +198,9 @@ fn every_key_is_there() {
     assert_eq!(replay["default"], "safe");
     assert_eq!(replay["anyOf"][0]["anyOf"][0]["enum"][1], "never");
     assert_eq!(replay["anyOf"][1]["minItems"], 1);
+    let oauth = &server["properties"]["oauth"]["properties"];
+    assert_eq!(oauth["flow"]["anyOf"][0]["enum"][1], "client-driven");
+    assert_eq!(oauth["allow_private"]["type"], "boolean");
     let lost = &server["properties"]["session_lost"]["items"];
     assert_eq!(lost["oneOf"][0]["required"][0], "status");
     let status = &lost["properties"]["status"];

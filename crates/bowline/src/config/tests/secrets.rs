@@ -13,6 +13,8 @@ user = "bowline"
 password = "k3y-and-more"
 [limits]
 sessions = 5 # s3cret
+[oauth]
+redirect_uri = "https://app.example/cb?k3y"
 [servers.a]
 url = "https://mcp.example.com/mcp/hunter2?key=k3y"
 headers = { Authorization = "Bearer s3cret", X-A = 'hunter2' } # k3y
@@ -27,6 +29,7 @@ k3y"""
 [servers.a-b]
 endpoints = ['http://h/mcp/hunter2', "http://i/${TOKEN}"]
 health = { get = "/k3y" }
+oauth = { client_id = "x", client_secret = "s3cret" }
 [callers.ada]
 key = "hunter2hunter2hunter2"
 "#;
@@ -35,7 +38,7 @@ key = "hunter2hunter2hunter2"
 const EDITOR: &str = r#"{"mcpServers": {
   "a": {"type": "http", "url": "https://mcp.example.com/mcp/hunter2?key=k3y",
     "headers": {"Authorization": "Bearer s3cret", "X-A": "${TOKEN}"}},
-  "b": {"url": "http://h/", "description": "hunter2"}
+  "b": {"url": "http://h/", "description": "hunter2", "oauth": {"client_id": "x", "client_secret": "k3y"}}
 }}"#;
 
 #[track_caller]
@@ -113,6 +116,29 @@ fn keys_of_callers() {
     ] {
         fails_and_hides(&format!("[callers.a]\n{lines}\n"));
     }
+}
+
+#[test]
+fn secrets_of_clients() {
+    for lines in [
+        "client_secret = \"s3cret\"",
+        "client_id = \"x\"\nclient_secret = \"s3cret\\n\"",
+        "client_id = \"x\"\nclient_secret = [\"s3cret\"]",
+        "client_secret = s3cret",
+        "client_secrets = \"s3cret\"",
+        "client_secret = \"${NONE:-s3cret}\"",
+        "redirect_uri = \"https://ada:hunter2@h/\"",
+        "redirect_uri = \"myapp://hunter2@h/k3y\"",
+        "redirect_uri = \"http://h/?k3y\"",
+        "client_metadata_url = \"https://hunter2@h/x\"",
+        "client_metadata_url = \"http://h/hunter2\"",
+    ] {
+        fails_and_hides(&format!(
+            "[servers.a]\nurl = \"http://h\"\n[servers.a.oauth]\n{lines}\n"
+        ));
+    }
+    fails_and_hides("oauth.public_url = \"https://ada:hunter2@h/\"");
+    fails_and_hides("oauth.public_url = \"http://h/k3y\"");
 }
 
 #[test]

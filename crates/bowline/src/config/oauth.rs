@@ -1,0 +1,185 @@
+//! How Bowline signs in at servers for its callers, as meant.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::Uri;
+
+use super::redirect::RedirectUri;
+use super::{Config, ServerName};
+use crate::front::guard::is_loopback_address;
+
+/// What holds for signing in at every server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OAuth {
+    /// Where people reach this gateway's pages; where it listens when `None`.
+    pub public_url: Option<Uri>,
+    /// Where people come back to after signing in, for servers that do not say otherwise.
+    pub redirect_uri: Option<RedirectUri>,
+    /// How long a sign-in may take.
+    pub deadline: Duration,
+    /// How long a request waits for it before its client is told to come back.
+    pub hold: Duration,
+    /// What the keys in an elicitation's `_meta` begin with, before the `/`.
+    pub meta_prefix: String,
+}
+
+/// How Bowline signs in at one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerOAuth {
+    /// Who does what.
+    pub flow: Flow,
+    /// The client that was registered beforehand, if one was.
+    pub client: Option<Client>,
+    /// What to ask for; what the server says when empty.
+    pub scopes: Vec<String>,
+    /// Where people come back to: there exactly with [`Flow::Drive`], be it the server's own or the
+    /// one for all servers.
+    pub redirect_uri: Option<RedirectUri>,
+    /// Where Bowline's client metadata is published, as written: it is the client's id as well.
+    pub client_metadata_url: Option<String>,
+    /// Whether authorization servers may be at private, loopback or link-local addresses.
+    pub allow_private: bool,
+}
+
+/// Who does what in a sign-in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flow {
+    /// Bowline does it all, and people come back to its own page.
+    #[default]
+    Managed,
+    /// The client does it all, and hands Bowline the tokens.
+    ClientDriven,
+    /// Bowline does it, and people come back to somebody else's page, who hands Bowline the code.
+    Drive,
+}
+
+/// A client that was registered beforehand at the authorization server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its id, which is no secret.
+    pub id: String,
+    /// Its secret; a public client has none.
+    pub secret: Option<ClientSecret>,
+}
+
+/// The secret of a client. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientSecret(pub(super) String);
+
+/// Why people could not sign in, or not only they, whatever the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}; {}", self.what(), self.help())]
+pub enum SignInProblem {
+    /// Whoever reaches the gateway would use what others signed in for.
+    NoCallers,
+    /// People could not come back to a page of a gateway that does not know its own address.
+    NoPublicUrl,
+}
+
+// === impl OAuth ===
+
+impl Default for OAuth {
+    fn default() -> Self {
+        Self {
+            public_url: None,
+            redirect_uri: None,
+            deadline: Duration::from_secs(10 * 60),
+            hold: Duration::from_secs(45),
+            meta_prefix: "bowline".to_owned(),
+        }
+    }
+}
+
+// === impl ServerOAuth ===
+
+impl ServerOAuth {
+    /// Drive-flow with this redirect URI, and defaults for the rest.
+    pub fn drive(redirect_uri: RedirectUri) -> Self {
+        Self {
+            flow: Flow::Drive,
+            redirect_uri: Some(redirect_uri),
+            ..Self::default()
+        }
+    }
+}
+
+// === impl Flow ===
+
+impl Flow {
+    /// What the file calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Managed => "managed",
+            Self::ClientDriven => "client-driven",
+            Self::Drive => "drive",
+        }
+    }
+}
+
+// === impl ClientSecret ===
+
+impl ClientSecret {
+    /// The secret itself, for the authorization server only.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientSecret(…)")
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    /// What is in the way of signing in, each with the first server that it concerns.
+    pub fn sign_in_problems(&self) -> Vec<(&ServerName, SignInProblem)> {
+        if is_loopback_address(self.listen.ip()) {
+            return Vec::new();
+        }
+        let first = |flow: Option<Flow>| {
+            let mut servers = self.servers.iter();
+            servers.find_map(|(name, server)| {
+                let oauth = server.oauth.as_ref()?;
+                flow.is_none_or(|flow| oauth.flow == flow).then_some(name)
+            })
+        };
+        let uncalled = first(None).filter(|_| self.callers.is_empty());
+        let homeless = first(Some(Flow::Managed)).filter(|_| self.oauth.public_url.is_none());
+        let uncalled = uncalled.map(|name| (name, SignInProblem::NoCallers));
+        let homeless = homeless.map(|name| (name, SignInProblem::NoPublicUrl));
+        uncalled.into_iter().chain(homeless).collect()
+    }
+}
+
+// === impl SignInProblem ===
+
+impl SignInProblem {
+    /// What is wrong.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::NoCallers => {
+                "others can reach the gateway and nobody is asked for a key, so anybody could use \
+                 what somebody else signed in for"
+            }
+            Self::NoPublicUrl => {
+                "people could not come back from signing in: where they reach the gateway is not known"
+            }
+        }
+    }
+
+    /// What to do about it.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::NoCallers => {
+                "give everybody a key of their own in `[callers.NAME]`, or listen on 127.0.0.1"
+            }
+            Self::NoPublicUrl => {
+                "add `public_url = \"https://gw.example.com\"` to `[oauth]`, or listen on 127.0.0.1"
+            }
+        }
+    }
+}
