@@ -1,7 +1,7 @@
 //! What must hold of any text that is read as a configuration: it is understood or refused with
 //! places and advice, it never shows what came out of the environment, and it can be read again.
 
-use bowline::config::{Config, ConfigErrors};
+use bowline::config::{Config, ConfigErrors, Flow, ServerOAuth};
 
 /// What every variable has that is set; no message may have it.
 const SECRET: &str = "sEcReT-0123";
@@ -36,7 +36,24 @@ fn understood(config: &Config) {
             assert!(url.host().is_some_and(|host| !host.is_empty()));
         }
         assert!(server.headers.values().all(|value| value.is_sensitive()));
+        if let Some(oauth) = &server.oauth {
+            assert!(!server.headers.contains_key("authorization"), "two tokens");
+            signing_in(oauth);
+        }
     }
+    assert!(config.sign_in_problems().is_empty());
+}
+
+fn signing_in(oauth: &ServerOAuth) {
+    assert_eq!(oauth.flow == Flow::Drive, oauth.redirect_uri.is_some());
+    if let Some(uri) = &oauth.redirect_uri {
+        assert!(uri.as_str().is_ascii() && uri.as_str().contains(':'));
+        assert!(!uri.as_str().contains(['#', ' ']));
+    }
+    let metadata = oauth.client_metadata_url.as_deref().unwrap_or("https://");
+    assert!(metadata.to_ascii_lowercase().starts_with("https://"));
+    let in_words = |scope: &String| !scope.is_empty() && !scope.contains(' ');
+    assert!(oauth.scopes.iter().all(in_words));
 }
 
 fn refused(errors: &ConfigErrors, text: &str) {

@@ -108,6 +108,72 @@ fn one_address_cannot_serve_both() {
 }
 
 #[test]
+fn a_redirect_uri_is_for_the_servers_of_flags_and_the_file_s_that_sign_in() {
+    let arguments = || ConfigArguments {
+        mcp_oauth_redirect_uri: Some("myapp://Cb".to_owned()),
+        ..servers_of(&["a=http://a.example/mcp"])
+    };
+    let uri = RedirectUri::from_str("myapp://Cb").unwrap();
+    let alone = plan(&arguments()).config;
+    assert_eq!(alone.oauth.redirect_uri, Some(uri.clone()));
+    let drive = Some(ServerOAuth::drive(uri));
+    assert_eq!(alone.servers["a"].oauth, drive);
+
+    let file = r#"
+        [servers.b]
+        url = "http://b.example/mcp"
+        oauth = {}
+        [servers.c]
+        url = "http://c.example/mcp"
+        oauth = { flow = "client-driven" }
+        [servers.d]
+        url = "http://d.example/mcp"
+    "#;
+    let config = with_file(file, arguments()).unwrap().config;
+    assert_eq!(config.servers["a"].oauth, drive);
+    assert_eq!(config.servers["b"].oauth, drive);
+    let c = config.servers["c"].oauth.as_ref().unwrap();
+    assert_eq!(c.redirect_uri, None);
+    assert_eq!(config.servers["d"].oauth, None);
+    let silent = plan(&servers_of(&["a=http://a.example/mcp"]));
+    assert_eq!(silent.config.servers["a"].oauth, None);
+}
+
+#[test]
+fn whoever_signs_in_says_who_it_is() {
+    let open = |file: &str| {
+        let arguments = ConfigArguments {
+            listen: Some("0.0.0.0:0".parse().unwrap()),
+            mcp_oauth_redirect_uri: Some("https://app.example/cb".to_owned()),
+            ..servers_of(&["a=http://a.example/mcp"])
+        };
+        with_file(file, arguments)
+    };
+    let said = complaints(open(""));
+    assert!(said.contains("server a: others can reach"), "{said}");
+    open("[callers.ada]\nkey = \"0123456789abcdef\"").unwrap();
+}
+
+#[test]
+fn a_redirect_uri_is_checked_with_the_servers() {
+    let arguments = ConfigArguments {
+        mcp_oauth_redirect_uri: Some("http://s3cret.example/cb".to_owned()),
+        ..servers_of(&["a=ftp://a.example/"])
+    };
+    let failed = Plan::new(&arguments, &variable);
+    let Err(Failure::Usage(all)) = &failed else {
+        panic!("{failed:?}");
+    };
+    assert_eq!(all.len(), 2);
+    let said = complaints(failed);
+    assert!(
+        said.contains("--mcp-oauth-redirect-uri: the redirect URI is http"),
+        "{said}"
+    );
+    assert!(!said.contains("s3cret"), "{said}");
+}
+
+#[test]
 fn no_complaint_shows_a_url() {
     for (flag, expected) in [
         ("http://a.example/s3cret", "has no name"),

@@ -179,6 +179,101 @@ grace = "30s"
     );
 }
 
+#[test]
+fn how_people_sign_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        listen = "0.0.0.0:6270"
+        store.kind = "memory"
+        [oauth]
+        public_url = "https://gw.example.com/bowline"
+        meta_prefix = "docker-agent"
+        [servers.files]
+        url = "https://mcp.example.com/mcp"
+        [servers.files.oauth]
+        flow = "managed"
+        client_id = "bowline"
+        client_secret = "${TOKEN}"
+        scopes = ["a", "b"]
+        [servers.web]
+        url = "https://mcp.example.com/mcp"
+        oauth = { client_metadata_url = "https://gw.example.com/c.json", allow_private = true }
+        [callers.ada]
+        key = "0123456789abcdef"
+    "#;
+    std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
+    let uri = ["--mcp-oauth-redirect-uri", "MyApp://cb?x=y"];
+    let options = [&["-c", "bowline.toml"], &uri[..]].concat();
+    let (code, stdout, stderr) = check(folder.path(), &options);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(!stdout.contains("s3cret"), "{stdout}");
+    let section = |name: &str| {
+        let (_, from) = stdout.split_once(name).unwrap();
+        from.split_once("\n\n").unwrap().0.trim().to_owned()
+    };
+    assert_data_eq!(
+        section("[oauth]"),
+        str![[r#"
+public_url = "https://gw.example.com/bowline"
+redirect_uri = "MyApp://cb?x=y"
+deadline = "10m"
+hold = "45s"
+meta_prefix = "docker-agent"
+"#]]
+    );
+    assert_data_eq!(
+        section("[servers.files.oauth]"),
+        str![[r#"
+flow = "managed"
+client_id = "bowline"
+client_secret = "****"
+scopes = ["a", "b"]
+allow_private = false
+"#]]
+    );
+    assert_data_eq!(
+        section("[servers.web.oauth]"),
+        str![[r#"
+flow = "drive"
+redirect_uri = "MyApp://cb?x=y"
+client_metadata_url = "https://gw.example.com/c.json"
+# no scopes: what the server says is asked for
+allow_private = true
+"#]]
+    );
+    // Apart from the key it can be read again, without the flag.
+    let again = stdout.trim_end().trim_end_matches("ok").replace(
+        "[callers.ada]\nkey = \"****\"",
+        "[callers.ada]\nkey = \"0123456789abcdef\"",
+    );
+    std::fs::write(folder.path().join("bowline.toml"), again).unwrap();
+    let (_, second, stderr) = check(folder.path(), &["-c", "bowline.toml"]);
+    assert_eq!((second.as_str(), stderr.as_str()), (stdout.as_str(), ""));
+}
+
+#[test]
+fn signing_in_on_an_open_listener_needs_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = [
+        "--listen",
+        "0.0.0.0:6270",
+        "--server",
+        "a=https://mcp.example.com/mcp",
+        "--mcp-oauth-redirect-uri",
+        "https://app.example/cb",
+    ];
+    let (code, stdout, stderr) = check(folder.path(), &options);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert_data_eq!(
+        stderr,
+        str![[r#"
+error: server a: others can reach the gateway and nobody is asked for a key, so anybody could use what somebody else signed in for
+  help: give everybody a key of their own in `[callers.NAME]`, or listen on 127.0.0.1
+
+"#]]
+    );
+}
+
 /// Apart from the masks, what is printed can be read again; and it cannot steer a terminal.
 #[test]
 fn strings_are_written_as_toml() {

@@ -81,6 +81,11 @@ Options:
           
           With several URLs, separated by commas, they are replicas of one server: each session stays with one of them.
 
+      --mcp-oauth-redirect-uri <URI>
+          Sign in at servers for their callers, and have people come back to this URI
+          
+          Whoever is there hands the code that people bring along to Bowline, as the answer to an elicitation or with `POST /api/mcp-oauth/callback`. It is for the servers of `--server`, and for those of the file that have `oauth` and say nothing else there.
+
       --log-format <FORMAT>
           Write logs for people or for programs
 

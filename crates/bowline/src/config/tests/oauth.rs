@@ -323,7 +323,7 @@ fn others_must_say_who_they_are() {
     // What is there and wrong is one problem.
     assert_eq!(
         all_wrong(&[OPEN, &drive, "[callers.ada]\nkey = \"x\"\n"]),
-        [(7, 7)]
+        [(8, 7)]
     );
     let wrong_url = "oauth.public_url = \"x\"\n";
     assert_eq!(all_wrong(&[wrong_url, OPEN, &managed, CALLERS]).len(), 1);
@@ -370,6 +370,53 @@ scopes = ["files:read files:write"]
     assert_eq!(
         parse(text).unwrap_err().to_string(),
         r#"
+error: the server has both an `Authorization` header and `oauth`, and a request has room for one token
+ --> bowline.toml:4:13
+  |
+4 | headers = { Authorization = "*************" }
+  |             ^^^^^^^^^^^^^
+  |
+  = help: remove the header if people are to sign in, or `oauth` if this token is for all
+
+error: others can reach the gateway and nobody is asked for a key, so anybody could use what somebody else signed in for
+ --> bowline.toml:5:16
+  |
+5 | [servers.files.oauth]
+  |                ^^^^^
+  |
+  = help: give everybody a key of their own in `[callers.NAME]`, or listen on 127.0.0.1
+
+error: people could not come back from signing in: where they reach the gateway is not known
+ --> bowline.toml:5:16
+  |
+5 | [servers.files.oauth]
+  |                ^^^^^
+  |
+  = help: add `public_url = "https://gw.example.com"` to `[oauth]`, or listen on 127.0.0.1
+
+error: unknown key `redirect_url` in `servers.files.oauth`
+ --> bowline.toml:6:1
+  |
+6 | redirect_url = "**********************"
+  | ^^^^^^^^^^^^
+  |
+  = help: did you mean `redirect_uri`?
+
+error: there is a `client_secret` and no `client_id`
+ --> bowline.toml:7:17
+  |
+7 | client_secret = "******"
+  |                 ^^^^^^^^
+  |
+  = help: add the `client_id` that it belongs to, or take it out
+
+error: a scope has a space in it
+ --> bowline.toml:8:11
+  |
+8 | scopes = ["files:read files:write"]
+  |           ^^^^^^^^^^^^^^^^^^^^^^^^
+  |
+  = help: write each scope by itself, such as `["files:read", "files:write"]`
 "#
         .trim()
     );

@@ -14,7 +14,6 @@ password = "k3y-and-more"
 [limits]
 sessions = 5 # s3cret
 [oauth]
-public_url = "https://gw.example.com"
 redirect_uri = "https://app.example/cb?k3y"
 [servers.a]
 url = "https://mcp.example.com/mcp/hunter2?key=k3y"
@@ -30,7 +29,7 @@ k3y"""
 [servers.a-b]
 endpoints = ['http://h/mcp/hunter2', "http://i/${TOKEN}"]
 health = { get = "/k3y" }
-oauth = { client_id = "x", client_secret = "s3cret", redirect_uri = "app://h/hunter2" }
+oauth = { client_id = "x", client_secret = "s3cret" }
 [callers.ada]
 key = "hunter2hunter2hunter2"
 "#;
