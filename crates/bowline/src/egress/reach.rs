@@ -45,7 +45,8 @@ impl Reach {
         &self.server
     }
 
-    /// Whether a request may go unencrypted: never for a server that is reached by https.
+    /// Whether a request may go unencrypted: not for a server that is reached by https, unless the
+    /// operator allows what is near.
     pub(super) fn allows_plain(&self) -> bool {
         !self.server.https || self.allow_private
     }

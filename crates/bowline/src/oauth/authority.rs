@@ -7,14 +7,14 @@
 //! normalised `resource`, it says in words alone what went wrong, and it logs codes and tokens; the
 //! [`Courier`] that carries its requests mends the first two, and [`silently`] the last.
 
+mod client;
 mod courier;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::{Request, StatusCode, Uri};
 use oauth2::basic::BasicTokenType;
 use oauth2::{AccessToken, CsrfToken, PkceCodeVerifier, RefreshToken, TokenResponse as _};
 use rmcp::transport::auth::{
@@ -25,11 +25,12 @@ use rmcp::transport::auth::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
-use url::{Host, Url, form_urlencoded};
+use url::{Url, form_urlencoded};
 
+use self::client::{METHODS, application_type, basic, shown_secret};
 use self::courier::{Courier, refusal, silently, with_resource};
 use super::challenge::{Challenge, split_scopes};
-use super::discovery::{self, strings};
+use super::discovery;
 use super::grant::{Authentication, ClientIdentity, Discovered, Tokens};
 use super::secret::Secret;
 use crate::egress::{Fetch, FetchError, Redirects};
@@ -340,54 +341,6 @@ fn metadata(
     }
     serde_json::from_value(Value::Object(document))
         .map_err(|_| AuthorityError::Malformed("metadata"))
-}
-
-const METHODS: &str = "token_endpoint_auth_methods_supported";
-
-/// The client's secret and how it is shown, if it has one that is to be shown.
-fn shown_secret<'a>(
-    found: &Discovered,
-    client: &'a ClientIdentity,
-) -> Option<(&'a Secret, Authentication)> {
-    let secret = client.secret.as_ref()?;
-    let supported = strings(&found.metadata, METHODS);
-    let supports = |method| supported.iter().any(|known| known == method);
-    let method = match client.authentication {
-        Some(agreed) => agreed,
-        None if supports("client_secret_basic") => Authentication::ClientSecretBasic,
-        None if supports("client_secret_post") => Authentication::ClientSecretPost,
-        None if supports("none") => Authentication::None,
-        // What is meant where nothing is published (RFC 8414, 2).
-        None => Authentication::ClientSecretBasic,
-    };
-    (method != Authentication::None).then_some((secret, method))
-}
-
-fn basic(id: &str, secret: &Secret) -> HeaderValue {
-    let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-    let pair = format!("{}:{}", encode(id), encode(secret.expose()));
-    let value = format!("Basic {}", BASE64_STANDARD.encode(pair));
-    let mut value =
-        HeaderValue::try_from(value).unwrap_or_else(|_| HeaderValue::from_static("Basic"));
-    value.set_sensitive(true);
-    value
-}
-
-/// A client that is called back on this machine, or in an app, is one that a person installed.
-fn application_type(redirect_uri: &str) -> &'static str {
-    let Ok(url) = Url::parse(redirect_uri) else {
-        return "web";
-    };
-    let is_loopback = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    match is_loopback || !matches!(url.scheme(), "http" | "https") {
-        true => "native",
-        false => "web",
-    }
 }
 
 fn tokens(granted: &OAuthTokenResponse, requested: &[String]) -> Result<Tokens, AuthorityError> {

@@ -268,6 +268,15 @@ mod tests {
         assert_eq!(escape, Challenge::default());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_header_is_too_strange(header in "[ -~\t]{0,80}") {
+            for challenge in parse(&header) {
+                assert!(!challenge.scheme.is_empty());
+            }
+        }
+    }
+
     #[test]
     fn of_several_the_one_that_tells_more() {
         let said = challenge(&[

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::json;
 
