@@ -139,6 +139,11 @@ fn start_help(error: &StartError) -> Option<String> {
             ))
         }
         StartError::Listen { .. } => None,
+        StartError::Vault(_) => Some(
+            "it was left as it is: put a copy of it back; or, to have everybody sign in again, move \
+             `grants.sealed` away"
+                .to_owned(),
+        ),
         StartError::Store { kind, source } => store_help(kind, source).map(str::to_owned),
     }
 }

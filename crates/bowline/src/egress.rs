@@ -7,11 +7,9 @@
 
 mod cookies;
 mod dial;
-#[cfg_attr(not(test), expect(dead_code, reason = "nobody signs in yet"))]
 mod fetch;
 mod names;
 mod pool;
-#[cfg_attr(not(test), expect(dead_code, reason = "nobody signs in yet"))]
 mod reach;
 mod request;
 mod wire;

@@ -347,7 +347,7 @@ fn sign_ins(
             keeper.me.clone(),
             tracker.clone(),
         )),
-        (StoreKind::File { path }, Some(_)) => {
+        (StoreKind::File { path }, Some(_)) if config.servers.values().any(|it| it.oauth.is_some()) => {
             let key = KeySource::KeyFile(path.join(GRANTS_KEY_FILE));
             let vault = FileVault::open(path, key).map_err(|error| failed(error.into()))?;
             Vault::File(vault)

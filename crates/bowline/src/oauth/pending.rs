@@ -52,11 +52,6 @@ impl Pending {
         }
     }
 
-    /// Whether other gateways may finish flows of this one.
-    pub(crate) fn is_shared(&self) -> bool {
-        matches!(*self.store, Store::Redis(_))
-    }
-
     /// Writes a new flow.
     pub(crate) async fn add(&self, flow: &Flow) -> Result<(), PendingError> {
         let key = flow_key(&flow.id());
