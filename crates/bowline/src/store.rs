@@ -49,8 +49,8 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 ///    is there now.
 /// 3. `end` makes a live key ended. It hands what it replaced to exactly one caller.
 /// 4. An ended key stays ended for as long as it is to be remembered, whatever late writers try, and
-///    is absent afterwards. Nothing but `create` makes a key live, and `create` is only ever called
-///    with a new random id: so a session that has ended does not come back.
+///    is absent afterwards. Nothing but `create` makes a key live, and for a session `create` is only
+///    ever called with a new random id: so one that has ended does not come back.
 /// 5. A live key becomes absent, with all that it has, when its time is over. `create` sets that
 ///    time, `touch` starts it anew, nothing else does.
 /// 6. A jar belongs to the version at which it was last replaced together with the record. Of

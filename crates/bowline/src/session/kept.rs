@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Session;
 use super::keeper::{Keeper, TOUCHES, Unsure};
 use super::news::News;
+use super::shown::Shown;
 use super::written::{BadRecord, Written};
 use crate::clock;
 use crate::egress::Jar;
@@ -139,7 +140,9 @@ impl Kept {
             // Whether the client was told of the recovery, nobody here knows.
             believed.lists_changed();
         }
-        let session = Session::new(id, written.caller()?, written.seal(), leg, believed);
+        let caller = written.caller()?;
+        Shown::new(keeper, upstream, &caller).look_once();
+        let session = Session::new(id, caller, written.seal(), leg, believed);
         Ok(Some(session.kept_by(kept)))
     }
 
