@@ -17,6 +17,7 @@ use super::keeper::{Keeper, Unsure};
 use super::kept::Kept;
 use super::news::News;
 use super::{Born, InUse, Session};
+use crate::leg;
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely meet at one lock.
@@ -227,7 +228,7 @@ impl Table {
             }
             News::Cancelled(id, request) => {
                 if let Some(in_use) = self.at_hand(&id) {
-                    in_use.session().calls.cancel(&request);
+                    leg::cancelled_elsewhere(in_use.session(), &request);
                 }
             }
         }

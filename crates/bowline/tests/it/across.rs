@@ -121,6 +121,43 @@ async fn a_cancel_elsewhere_reaches_the_server() {
 }
 
 #[tokio::test]
+async fn a_cancel_elsewhere_reaches_a_repeat_under_the_id_that_the_server_knows() {
+    let mut across = Across::start(3).await;
+    let client = across.open().await;
+    across.works_at(&client, 2, "u1").await;
+    let (at_b, at_c) = (across.at(&client, 1), across.at(&client, 2));
+    let message =
+        json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": {"uri": "x:y"}});
+    let running = TaskTracker::new().spawn(async move { at_b.send(&message).await });
+    drop(across.server.next().await);
+    across.server.next().await.result(&json!({}));
+    let again = across.server.next().await;
+    let ours = again.json()["id"].clone();
+    assert_ne!(ours, 7);
+    let cancel = cancelled(7);
+    let (told, heard) = tokio::join!(at_c.send(&cancel), async {
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            let asked = across.server.next().await;
+            assert_eq!(asked.rpc_method(), "notifications/cancelled");
+            assert_eq!(asked.header("mcp-session-id"), "u1");
+            heard.push(asked.json()["params"]["requestId"].clone());
+            asked.reply(202, &[], "");
+        }
+        heard
+    });
+    assert_eq!(told.status, 202);
+    // The first may still be under way: the client's own id is cancelled as well.
+    assert!(
+        heard.contains(&ours) && heard.contains(&json!(7)),
+        "{heard:?}"
+    );
+    again.result(&json!({}));
+    assert_eq!(running.await.unwrap().status, 200);
+    across.server.finish();
+}
+
+#[tokio::test]
 async fn a_cancel_elsewhere_stops_what_waits_for_a_recovery() {
     let mut across = Across::start(3).await;
     let client = across.open().await;
