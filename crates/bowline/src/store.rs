@@ -60,6 +60,8 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 ///    With the file, this holds across `kill -9` as well, except that the last second of touches
 ///    may be forgotten.
 ///
+/// 8. Of the numbers of a live key, each is higher than those that were handed out before.
+///
 /// **Leases.** A lease has at most one holder, and none after its time. `lease` takes a free one or
 /// keeps the holder's own, and its time begins anew.
 ///
@@ -226,6 +228,17 @@ impl Store {
             Self::Memory(memory) => Ok(memory.put_jar(key, since, jar)),
             Self::File(file) => file.put_jar(key, since, jar).await,
             Self::Redis(redis) => redis.put_jar(key, since, jar).await,
+        }
+    }
+
+    /// The next number of a live key. `None`: it is not live.
+    pub(crate) async fn next_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        match self {
+            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
+                let is_live = matches!(self.load(key).await?, Loaded::Live(_));
+                Ok(is_live.then(|| local.next_number()))
+            }
+            Self::Redis(redis) => redis.next_number(key).await,
         }
     }
 

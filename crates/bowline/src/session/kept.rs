@@ -461,6 +461,16 @@ impl Kept {
         }
     }
 
+    /// A number that is higher than any before, for whichever gateway; `None` if nobody else can be told
+    /// of it.
+    pub(super) async fn next_number(&self) -> Option<u64> {
+        if !self.keeper.is_shared() || !self.keeper.is_reachable() {
+            return None;
+        }
+        let number = self.keeper.store.next_number(&self.key).await;
+        self.keeper.note(number).ok().flatten()
+    }
+
     /// Begins the session's time anew, if some of it is over.
     pub(super) fn is_used(&self) {
         let now = self.keeper.now();

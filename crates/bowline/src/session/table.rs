@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::keeper::{Keeper, Unsure};
 use super::kept::Kept;
 use super::news::News;
-use super::{Born, InUse, Session};
+use super::{InUse, Session};
 use crate::leg;
 use crate::upstream::Upstream;
 
@@ -221,9 +221,9 @@ impl Table {
                     Err(error) => tracing::debug!(%error, "another gateway's change was not read"),
                 }
             }
-            News::Listens(id) => {
+            News::Listens(id, number) => {
                 if let Some(in_use) = self.at_hand(&id) {
-                    in_use.session().end_stream(&Born::Standalone);
+                    in_use.session().listens_elsewhere(number);
                 }
             }
             News::Cancelled(id, request) => {

@@ -1,7 +1,7 @@
 //! Sessions in a Redis or Valkey that gateways share.
 //!
 //! A session is one Redis hash, `PREFIX:{SCOPE:HASH}`: `v` its version, `r` the record, `j` the jar,
-//! `s` the version of the jar, or only `e` once it has ended. So record, jar and tombstone change
+//! `s` the version of the jar, `n` the last number, or only `e` once it has ended. So record, jar and tombstone change
 //! together and expire together, and no script touches two keys: any of this also works on a
 //! cluster. Everything conditional is a script, because another gateway may write in between.
 //!
@@ -186,6 +186,12 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let mut call = self.scripts.put_jar.key(self.key(key));
         call.arg(since.0).arg(jar);
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn next_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        let call = self.scripts.next_number.key(self.key(key));
         self.ask(call.invoke_async(&mut self.connection.clone()))
             .await
     }

@@ -4,7 +4,7 @@
 use bowline::Gateway;
 use bowline::config::{Config, Store};
 use bowline_testbed::redis::Redis;
-use bowline_testbed::scripted::{Asked, Scripted, initialize_result};
+use bowline_testbed::scripted::{Asked, Pen, Scripted, initialize_result};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
@@ -240,7 +240,7 @@ async fn recover_at(
     client: &Client,
     gateway: usize,
     listens: bool,
-) -> Option<bowline_testbed::scripted::Pen> {
+) -> Option<Pen> {
     let at = across.at(client, gateway);
     let message = call("loser");
     let (answer, pen) = tokio::join!(at.send(&message), async {
@@ -300,6 +300,59 @@ async fn a_second_stream_elsewhere_ends_the_first() {
     pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"x/here\"}\n\n");
     assert_eq!(second.next_message().await.1["method"], "x/here");
     across.server.finish();
+}
+
+/// What a stream of a GET comes to.
+enum Fate {
+    Ended,
+    /// In which round.
+    Heard(Value),
+}
+
+#[tokio::test]
+async fn of_streams_that_are_opened_everywhere_at_once_one_stays() {
+    let mut across = Across::start(3).await;
+    let client = across.open().await;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let tasks = TaskTracker::new();
+    let mut pens: Vec<Pen> = Vec::new();
+    for round in 0..10 {
+        for gateway in 0..3 {
+            let (at, tell) = (across.at(&client, gateway), tell.clone());
+            tasks.spawn(async move {
+                let mut events = crate::client::Events::new(at.get().send().await.unwrap());
+                while let Some(event) = events.try_next().await.unwrap() {
+                    let data = event.data().unwrap_or_default().into_owned();
+                    let mut message: Value = serde_json::from_slice(&data).unwrap_or_default();
+                    tell.send(Fate::Heard(message["params"].take())).unwrap();
+                }
+                tell.send(Fate::Ended).unwrap();
+            });
+        }
+        // All but one end: the one of the last round, too.
+        let (mut ends, mut heard) = (0, false);
+        let all_but_one = if round == 0 { 2 } else { 3 };
+        while !heard {
+            tokio::select! {
+                asked = across.server.next() => {
+                    assert_eq!(asked.method, "GET");
+                    pens.push(asked.events());
+                }
+                fate = told.recv() => match fate.unwrap() {
+                    Fate::Ended => ends += 1,
+                    Fate::Heard(params) => heard |= params == json!([round]),
+                },
+            }
+            assert!(ends <= all_but_one, "they ended each other");
+            if ends == all_but_one {
+                let here = json!({"jsonrpc": "2.0", "method": "x/here", "params": [round]});
+                for pen in &mut pens {
+                    pen.write(format!("data: {here}\n\n"));
+                }
+            }
+        }
+        assert_eq!(ends, all_but_one);
+    }
 }
 
 /// Calls at a gateway until the cookie that the server gets is this one.

@@ -9,6 +9,7 @@ pub(super) struct Scripts {
     pub(super) touch: Script,
     pub(super) end: Script,
     pub(super) put_jar: Script,
+    pub(super) next_number: Script,
     pub(super) lease: Script,
     pub(super) release: Script,
     pub(super) appear: Script,
@@ -25,6 +26,7 @@ impl Scripts {
             touch: Script::new(TOUCH),
             end: Script::new(END),
             put_jar: Script::new(PUT_JAR),
+            next_number: Script::new(NEXT_NUMBER),
             lease: Script::new(LEASE),
             release: Script::new(RELEASE),
             appear: Script::new(APPEAR),
@@ -72,6 +74,10 @@ const PUT_JAR: &str = "
 if redis.call('HGET', KEYS[1], 's') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'j', ARGV[2])
 return 1";
+
+const NEXT_NUMBER: &str = "
+if redis.call('HEXISTS', KEYS[1], 'v') == 0 then return false end
+return redis.call('HINCRBY', KEYS[1], 'n', 1)";
 
 /// Holder, time to live.
 const LEASE: &str = "

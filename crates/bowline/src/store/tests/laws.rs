@@ -47,6 +47,7 @@ law! {
     a_session_lives_as_long_as_it_is_touched,
     a_tombstone_is_forgotten_in_the_end,
     a_jar_is_kept_only_for_its_version,
+    numbers_grow_for_whoever_asks,
     a_lease_has_one_holder,
     a_lease_ends_by_itself,
     announcements_reach_every_listener,
@@ -291,6 +292,34 @@ async fn a_jar_is_kept_only_for_its_version(Fixture { a, b, .. }: Fixture) {
     a.update(&key, Version(2), b"z", None).await.unwrap();
     assert!(b.put_jar(&key, Version(2), b"newer").await.unwrap());
     assert_eq!(live(a.load(&key).await.unwrap()).jar, b"newer");
+}
+
+async fn numbers_grow_for_whoever_asks(Fixture { a, b, .. }: Fixture) {
+    let key = fresh_key();
+    assert_eq!(a.next_number(&key).await.unwrap(), None);
+    assert_eq!(a.load(&key).await.unwrap(), Loaded::Absent);
+    assert!(a.create(&key, b"x", b"", LONG).await.unwrap());
+    let numbers = at_once(50, |number| {
+        let (store, key) = (
+            Arc::clone(if number % 2 == 0 { &a } else { &b }),
+            key.clone(),
+        );
+        async move { store.next_number(&key).await.unwrap().unwrap() }
+    });
+    let mut numbers = numbers.await;
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 50);
+    let highest = numbers.last().copied();
+    assert!(b.next_number(&key).await.unwrap() > highest);
+    let found = live(a.load(&key).await.unwrap());
+    assert_eq!(
+        (found.version, &found.record[..]),
+        (Version::FIRST, &b"x"[..])
+    );
+    assert!(a.end(&key, LONG).await.unwrap().is_some());
+    assert_eq!(b.next_number(&key).await.unwrap(), None);
+    assert_eq!(b.load(&key).await.unwrap(), Loaded::Ended);
 }
 
 async fn a_lease_has_one_holder(Fixture { a, b, .. }: Fixture) {
