@@ -21,6 +21,8 @@ pub(crate) enum News {
     Listens(SessionId, u64),
     /// Its client cancelled the request with this id (JSON text).
     Cancelled(SessionId, Box<str>),
+    /// Its client answered the server's request that it knows by this mark (JSON text).
+    Settled(SessionId, Box<str>),
 }
 
 /// Bound into the seal, so that nothing else is taken for one.
@@ -33,13 +35,17 @@ impl News {
             Self::Changed(_) => 2,
             Self::Listens(..) => 3,
             Self::Cancelled(..) => 4,
+            Self::Settled(..) => 5,
         }
     }
 
     /// As it is announced by this gateway.
     pub(super) fn sealed(&self, keeper: &Keeper) -> Option<Announcement> {
-        let (Self::Ended(id) | Self::Changed(id) | Self::Listens(id, _) | Self::Cancelled(id, _)) =
-            self;
+        let (Self::Ended(id)
+        | Self::Changed(id)
+        | Self::Listens(id, _)
+        | Self::Cancelled(id, _)
+        | Self::Settled(id, _)) = self;
         let mut plain = Vec::with_capacity(64);
         plain.push(self.kind());
         plain.push(u8::try_from(keeper.me.len()).ok()?);
@@ -48,7 +54,9 @@ impl News {
         match self {
             Self::Ended(_) | Self::Changed(_) => {}
             Self::Listens(_, number) => plain.extend_from_slice(&number.to_be_bytes()),
-            Self::Cancelled(_, text) => plain.extend_from_slice(text.as_bytes()),
+            Self::Cancelled(_, text) | Self::Settled(_, text) => {
+                plain.extend_from_slice(text.as_bytes());
+            }
         }
         Some(Announcement {
             kind: self.kind(),
@@ -74,6 +82,7 @@ impl News {
                 Some(Self::Listens(id, u64::from_be_bytes(number)))
             }
             4 => Some(Self::Cancelled(id, std::str::from_utf8(rest).ok()?.into())),
+            5 => Some(Self::Settled(id, std::str::from_utf8(rest).ok()?.into())),
             _ => None,
         }
     }

@@ -226,6 +226,11 @@ impl Table {
                     in_use.session().listens_elsewhere(number);
                 }
             }
+            News::Settled(id, mark) => {
+                if let Some(in_use) = self.at_hand(&id) {
+                    in_use.session().questions.settled(&mark);
+                }
+            }
             News::Cancelled(id, request) => {
                 if let Some(in_use) = self.at_hand(&id) {
                     leg::cancelled_elsewhere(in_use.session(), &request);

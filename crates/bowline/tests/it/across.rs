@@ -233,6 +233,38 @@ async fn open_changing(across: &mut Across) -> Client {
     client
 }
 
+#[tokio::test]
+async fn a_question_that_was_answered_elsewhere_is_not_taken_back() {
+    let mut across = Across::start(2).await;
+    let client = open_changing(&mut across).await;
+    let (mut events, mut pen) = client.open_stream(&mut across.server, client.get()).await;
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"id\":41,\"method\":\"roots/list\"}\n\n");
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"id\":42,\"method\":\"roots/list\"}\n\n");
+    let (_, answered) = events.next_message().await;
+    let (_, open) = events.next_message().await;
+    let answer = json!({"jsonrpc": "2.0", "id": answered["id"], "result": {"roots": []}});
+    let at_b = across.at(&client, 1);
+    let told = at_b.send_to(&mut across.server, &answer, |asked| {
+        assert_eq!(asked.json()["id"], 41);
+        asked.reply(202, &[], "");
+    });
+    assert_eq!(told.await.status, 202);
+    let _pen = recover_at(&mut across, &client, 1, true).await;
+    // What the lost session asked is taken back, but for what it was told.
+    let mut taken_back = Vec::new();
+    loop {
+        let (_, message) = events.next_message().await;
+        match message["method"].as_str() {
+            Some("notifications/cancelled") => {
+                taken_back.push(message["params"]["requestId"].clone());
+            }
+            _ => break assert_eq!(message["method"], CHANGED),
+        }
+    }
+    assert_eq!(taken_back, [open["id"].clone()]);
+    across.server.finish();
+}
+
 /// Loses the session by a call at a gateway, and opens it again as `u2`. Where a stream is open, its
 /// next one is returned.
 async fn recover_at(
