@@ -135,6 +135,15 @@ pub(crate) enum Listener {
     Redis(Box<redis::RedisListener>),
 }
 
+/// The gateways that use a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// In the order of their ids.
+    pub(crate) gateways: Vec<Presence>,
+    /// How many say something that cannot be read.
+    pub(crate) unreadable: usize,
+}
+
 /// A gateway that uses the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Presence {
@@ -311,12 +320,13 @@ impl Store {
         }
     }
 
-    /// Every gateway that is there, in the order of their ids.
-    pub(crate) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+    /// Every gateway that is there.
+    pub(crate) async fn gateways(&self) -> Result<Present, StoreError> {
         match self {
-            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
-                Ok(local.gateways())
-            }
+            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => Ok(Present {
+                gateways: local.gateways(),
+                unreadable: 0,
+            }),
             Self::Redis(redis) => redis.gateways().await,
         }
     }

@@ -23,7 +23,7 @@ use redis::{ServerErrorKind, TlsCertificates, cmd};
 pub(crate) use self::listener::RedisListener;
 use self::scripts::Scripts;
 use super::{
-    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, StoreError, Updated, Version,
+    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, Present, StoreError, Updated, Version,
 };
 
 /// Where a Redis is, and as whom to use it.
@@ -244,18 +244,20 @@ impl Redis {
             .await
     }
 
-    pub(super) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+    pub(super) async fn gateways(&self) -> Result<Present, StoreError> {
         let call = self.scripts.gateways.key(self.gateways_key());
         let found: Vec<Vec<u8>> = self
             .ask(call.invoke_async(&mut self.connection.clone()))
             .await?;
-        let read = |one: &Vec<u8>| {
-            serde_json::from_slice(one)
-                .map_err(|_| StoreError::Damaged("the list of gateways".to_owned()))
-        };
-        let mut gateways: Vec<Presence> = found.iter().map(read).collect::<Result<_, _>>()?;
+        // One that cannot be read, of another version or damaged, hides no other.
+        let read = found.iter().map(|one| serde_json::from_slice(one).ok());
+        let mut gateways: Vec<Presence> = read.flatten().collect();
         gateways.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(gateways)
+        let unreadable = found.len() - gateways.len();
+        Ok(Present {
+            gateways,
+            unreadable,
+        })
     }
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {

@@ -92,6 +92,28 @@ async fn a_gateway_with_other_servers_is_told_of_on_both() {
 }
 
 #[tokio::test]
+async fn one_that_cannot_be_read_hides_no_other() {
+    let log = Log::default();
+    let _kept = log.keep();
+    let redis = Redis::start().await.unwrap();
+    let mut connection = raw(&redis).await;
+    let said = command(&["HSET", "test:gateways", "strange", "99999999999999 {}"]);
+    said.exec_async(&mut connection).await.unwrap();
+    let mut gateways = Vec::new();
+    for _ in 0..2 {
+        let mut config = config(&[("s", "http://127.0.0.1:9/mcp")]);
+        config.store = in_redis(&redis);
+        config.admin = Some("127.0.0.1:0".parse().unwrap());
+        gateways.push(Gateway::start(config).await.unwrap());
+    }
+    for gateway in &gateways {
+        until_others(gateway, &json!([])).await;
+        assert_eq!(health(gateway).await["store"]["unreadable_others"], 1);
+    }
+    assert!(log.contains("cannot be read"));
+}
+
+#[tokio::test]
 async fn a_redis_that_may_evict_is_warned_of_also_when_it_comes_late() {
     for comes_late in [false, true] {
         let log = Log::default();

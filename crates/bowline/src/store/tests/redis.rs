@@ -219,3 +219,25 @@ async fn a_session_is_one_key_with_a_tag() {
     let expected = format!("bowline:{{files:{hash}}}").into_bytes();
     assert_eq!(keys, [::redis::Value::BulkString(expected)]);
 }
+
+#[tokio::test]
+async fn a_gateway_that_cannot_be_read_hides_no_other() {
+    let server = server().await;
+    let store = connect(&server, None, TIMEOUT);
+    let me = crate::store::Presence {
+        id: "me".to_owned(),
+        version: "0.1.0".to_owned(),
+        seal_key: "00ff".to_owned(),
+        servers: "s".to_owned(),
+    };
+    store.appear(&me, LONG).await.unwrap();
+    for (id, said) in [
+        ("a", "99999999999999 {}"),
+        ("b", "99999999999999 not json"),
+        ("c", "never"),
+    ] {
+        raw(&server, &["HSET", "bowline:gateways", id, said]).await;
+    }
+    let present = store.gateways().await.unwrap();
+    assert_eq!((present.gateways, present.unreadable), (vec![me], 2));
+}
