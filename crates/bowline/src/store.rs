@@ -51,7 +51,8 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 /// 4. An ended key stays ended for as long as it is to be remembered, whatever late writers try, and
 ///    is absent afterwards. Nothing but `create` makes a key live, and for a session `create` is only
 ///    ever called with a new random id: so one that has ended does not come back.
-/// 5. A live key becomes absent, with all that it has, when its time is over. `create` sets that
+/// 5. A live key becomes absent, with all that it has, when its time is over, or by `expire` when that is
+///    near, which hands what it had to exactly one caller. `create` sets that
 ///    time, `touch` starts it anew, nothing else does.
 /// 6. A jar belongs to the version at which it was last replaced together with the record. Of
 ///    several `put_jar` for that version the last wins; for any other version, and unless the key
@@ -222,6 +223,20 @@ impl Store {
             Self::Memory(memory) => Ok(memory.end(key, remember)),
             Self::File(file) => file.end(key, remember).await,
             Self::Redis(redis) => redis.end(key, remember).await,
+        }
+    }
+
+    /// Makes a live key absent of whose time no more than this is left, and returns what it had. `None`:
+    /// it is not live, or has more; and always where a single gateway has the store, which knows itself
+    /// what is used.
+    pub(crate) async fn expire(
+        &self,
+        key: &Key,
+        left: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        match self {
+            Self::Memory(_) | Self::File(_) => Ok(None),
+            Self::Redis(redis) => redis.expire(key, left).await,
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Session;
-use super::keeper::{Keeper, TOUCHES, Unsure};
+use super::keeper::{Keeper, Unsure};
 use super::news::News;
 use super::shown::Shown;
 use super::written::{BadRecord, Written};
@@ -434,6 +434,28 @@ impl Kept {
         let replaced = self.keeper.note(ended)?;
         self.keeper.remember_end(&self.id);
         self.keeper.announce(News::Ended(self.id));
+        self.last_leg(session, replaced).await
+    }
+
+    /// Lets the session go from the store if no gateway has used it for as long as it is kept. `None`:
+    /// one has, or it is gone. Otherwise this caller, and no other, ends it upstream: on this leg.
+    pub(super) async fn expire(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
+        let keeper = &self.keeper;
+        let expired = keeper.store.expire(&self.key, keeper.left_of_unused());
+        let replaced = keeper.note(expired.await)?;
+        if replaced.is_some() {
+            keeper.remember_end(&self.id);
+            keeper.announce(News::Ended(self.id));
+        }
+        self.last_leg(session, replaced).await
+    }
+
+    /// The leg that a session had which was ended here.
+    async fn last_leg(
+        &self,
+        session: &Arc<Session>,
+        replaced: Option<Live>,
+    ) -> Result<Option<Arc<Leg>>, Unsure> {
         let Some(live) = replaced else {
             return Ok(None);
         };
@@ -475,7 +497,8 @@ impl Kept {
     pub(super) fn is_used(&self) {
         let now = self.keeper.now();
         let touched = self.touched.load(Ordering::Relaxed);
-        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        let every = self.keeper.touch_every().as_millis();
+        let every = u64::try_from(every).unwrap_or(u64::MAX);
         if touched != 0 && now < touched.saturating_add(every) {
             return;
         }

@@ -185,6 +185,15 @@ impl Session {
         }
     }
 
+    /// Lets it go from the store that gateways share, if none of them has used it for long enough. The
+    /// leg on which it is to be ended upstream then, by this caller and no other.
+    pub(crate) async fn expire_for_all(self: &Arc<Self>) -> Result<Option<Arc<Leg>>, Unsure> {
+        match &self.kept {
+            None => Ok(None),
+            Some(kept) => kept.expire(self).await,
+        }
+    }
+
     /// Whether it is kept beyond this process.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()

@@ -178,6 +178,19 @@ impl Redis {
         live(fields)
     }
 
+    pub(super) async fn expire(
+        &self,
+        key: &Key,
+        left: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        let mut call = self.scripts.expire.key(self.key(key));
+        call.arg(millis(left));
+        let fields = self
+            .ask(call.invoke_async(&mut self.connection.clone()))
+            .await?;
+        live(fields)
+    }
+
     pub(super) async fn put_jar(
         &self,
         key: &Key,

@@ -8,6 +8,7 @@ pub(super) struct Scripts {
     pub(super) update: Script,
     pub(super) touch: Script,
     pub(super) end: Script,
+    pub(super) expire: Script,
     pub(super) put_jar: Script,
     pub(super) next_number: Script,
     pub(super) lease: Script,
@@ -25,6 +26,7 @@ impl Scripts {
             update: Script::new(UPDATE),
             touch: Script::new(TOUCH),
             end: Script::new(END),
+            expire: Script::new(EXPIRE),
             put_jar: Script::new(PUT_JAR),
             next_number: Script::new(NEXT_NUMBER),
             lease: Script::new(LEASE),
@@ -67,6 +69,13 @@ if was[1] then
   redis.call('HSET', KEYS[1], 'e', '1')
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
+return was";
+
+/// How much of its time may be left.
+const EXPIRE: &str = "
+local was, left = redis.call('HMGET', KEYS[1], 'v', 'r', 'j', 's'), redis.call('PTTL', KEYS[1])
+if not was[1] or left < 0 or left > tonumber(ARGV[1]) then return {false, false, false, false} end
+redis.call('DEL', KEYS[1])
 return was";
 
 /// The version that the jar belongs to, and the jar.

@@ -241,3 +241,24 @@ async fn a_gateway_that_cannot_be_read_hides_no_other() {
     let present = store.gateways().await.unwrap();
     assert_eq!((present.gateways, present.unreadable), (vec![me], 2));
 }
+
+#[tokio::test]
+async fn what_is_nearly_over_is_handed_to_one_caller() {
+    let server = server().await;
+    let store = Arc::new(connect(&server, None, TIMEOUT));
+    let (key, near) = (fresh_key(), Duration::from_secs(30));
+    assert_eq!(store.expire(&key, near).await.unwrap(), None);
+    assert!(store.create(&key, b"x", b"jar", LONG).await.unwrap());
+    assert_eq!(store.expire(&key, near).await.unwrap(), None);
+    live(store.load(&key).await.unwrap());
+    assert!(store.touch(&key, near).await.unwrap());
+    let handed = at_once(20, |_| {
+        let (store, key) = (Arc::clone(&store), key.clone());
+        async move { store.expire(&key, near).await.unwrap() }
+    });
+    let handed: Vec<_> = handed.await.into_iter().flatten().collect();
+    assert_eq!(handed.len(), 1);
+    assert_eq!(handed[0].record, b"x");
+    assert_eq!(store.load(&key).await.unwrap(), Loaded::Absent);
+    assert!(!store.touch(&key, LONG).await.unwrap());
+}
