@@ -548,9 +548,19 @@ async fn what_was_said_at_several_gateways_is_restored_by_another() {
     }
     assert_eq!(restored[0].0, "notifications/initialized");
     assert_eq!(restored.len(), 4, "{restored:?}");
-    // And the others have gone along.
+    // And the others have gone along, or do when they meet the loss: nobody opens it once more.
     for gateway in [0, 1] {
-        across.works_at(&client, gateway, "u2").await;
+        let (at, message) = (across.at(&client, gateway), call(10));
+        let (answer, ()) = tokio::join!(at.send(&message), async {
+            let mut asked = across.server.next().await;
+            if asked.header("mcp-session-id") == "u1" {
+                forgot(asked);
+                asked = across.server.next().await;
+            }
+            assert_eq!(asked.header("mcp-session-id"), "u2");
+            asked.result(&json!({}));
+        });
+        assert_eq!(answer.status, 200);
     }
     across.server.finish();
 }
