@@ -68,6 +68,7 @@ fn store(shared: &Shared) -> Value {
         "status": if is_reachable { "ok" } else { "unavailable" },
         "gateway": &*keeper.me,
         "others": shared.neighbours.told(),
+        "unreadable_others": shared.neighbours.unreadable(),
     })
 }
 

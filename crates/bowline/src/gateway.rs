@@ -419,13 +419,36 @@ impl Shared {
             .spawn(async move { leg::end(&leg, &carried).await });
     }
 
-    /// Ends sessions that nobody used. Where gateways share them this one cannot know that: the
-    /// store lets them go when nobody anywhere has used them.
-    fn expire(&self, idle: Duration) {
-        let is_shared = self.table.keeper().is_some_and(|keeper| keeper.is_shared());
-        for session in self.table.expire(idle) {
-            if !is_shared {
-                self.bury(session, Ending::Idle, Carried::default());
+    /// Ends sessions that nobody used.
+    fn expire(self: &Arc<Self>, idle: Duration) {
+        match self.table.keeper().filter(|keeper| keeper.is_shared()) {
+            None => {
+                for session in self.table.expire(idle) {
+                    self.bury(session, Ending::Idle, Carried::default());
+                }
+            }
+            Some(keeper) => {
+                let (shared, unused_after) = (Arc::clone(self), keeper.unused_after());
+                self.tracker
+                    .spawn(async move { shared.expire_shared(unused_after).await });
+            }
+        }
+    }
+
+    /// The same where gateways share them: only the store knows whether another has used one since.
+    async fn expire_shared(&self, unused_after: Duration) {
+        for (id, session) in self.table.unused(unused_after) {
+            match session.expire_for_all().await {
+                Ok(Some(leg)) => {
+                    self.table.end(&id);
+                    self.tell_end(&session, Ending::Idle);
+                    self.delete_upstream(leg, Carried::default());
+                }
+                Ok(None) => self.table.let_go(&id),
+                Err(error) => {
+                    // It is tried again until the store itself lets it go.
+                    tracing::debug!(%error, "whether a session is used is not known");
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 mod again;
 mod array;
 mod budget;
+mod cancel;
 mod judge;
 mod listen;
 mod mend;
@@ -23,6 +24,7 @@ mod restore;
 mod rewrite;
 mod send;
 
+pub(crate) use cancel::cancelled_elsewhere;
 pub(crate) use listen::{listen, lost};
 pub(crate) use mend::Mending;
 pub(crate) use moves::{Moves, move_drained};

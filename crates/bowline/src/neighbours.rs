@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::gateway::Shared;
 use crate::session::{Keeper, News};
 use crate::store::sealed::NoRandomness;
-use crate::store::{Heard, Presence, StoreError};
+use crate::store::{Heard, Presence, Present, StoreError};
 
 /// How often a gateway says that it is there, and for how long that holds.
 const EVERY: Duration = Duration::from_secs(3);
@@ -23,7 +23,15 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The other gateways, as they were last seen.
 #[derive(Debug, Default)]
-pub(crate) struct Neighbours(Mutex<BTreeMap<String, Vec<&'static str>>>);
+pub(crate) struct Neighbours(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// In what each differs.
+    others: BTreeMap<String, Vec<&'static str>>,
+    /// How many say something that cannot be read.
+    unreadable: usize,
+}
 
 /// A random name for this gateway.
 pub(crate) fn name() -> Result<Box<str>, NoRandomness> {
@@ -75,7 +83,7 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
             keeper.store.appear(&me, HOLDS).await?;
             keeper.store.gateways().await
         };
-        let looked: Result<Vec<Presence>, StoreError> = looked.await;
+        let looked: Result<Present, StoreError> = looked.await;
         let pause = match looked {
             Ok(found) => {
                 shared.neighbours.see(&me, found);
@@ -129,8 +137,8 @@ fn hex(bytes: &[u8]) -> String {
 // === impl Neighbours ===
 
 impl Neighbours {
-    fn see(&self, me: &Presence, found: Vec<Presence>) {
-        let others = found.into_iter().filter(|other| other.id != me.id);
+    fn see(&self, me: &Presence, found: Present) {
+        let others = found.gateways.into_iter().filter(|other| other.id != me.id);
         let seen: BTreeMap<_, _> = others
             .map(|other| {
                 let differ = [
@@ -143,7 +151,7 @@ impl Neighbours {
             .collect();
         let mut known = self.0.lock();
         for (gateway, differ) in &seen {
-            if !differ.is_empty() && known.get(gateway) != Some(differ) {
+            if !differ.is_empty() && known.others.get(gateway) != Some(differ) {
                 tracing::warn!(
                     gateway,
                     "another gateway on this store has other {}: sessions of one fail on the other",
@@ -151,15 +159,30 @@ impl Neighbours {
                 );
             }
         }
-        *known = seen;
+        if found.unreadable > known.unreadable {
+            tracing::warn!(
+                count = found.unreadable,
+                "what other gateways on this store say of themselves cannot be read"
+            );
+        }
+        *known = Known {
+            others: seen,
+            unreadable: found.unreadable,
+        };
     }
 
     /// What an operator should know.
     pub(crate) fn told(&self) -> Value {
         let known = self.0.lock();
         let told = known
+            .others
             .iter()
             .map(|(gateway, differ)| json!({"gateway": gateway, "differs_in": differ}));
         told.collect()
+    }
+
+    /// How many there are of which nothing else can be said.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.0.lock().unreadable
     }
 }

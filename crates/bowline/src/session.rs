@@ -9,6 +9,7 @@ mod news;
 mod questions;
 mod record;
 mod seal;
+mod shown;
 mod streams;
 mod table;
 mod timeline;

@@ -14,7 +14,7 @@ use crate::detach::see_through;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, Relay, Reply};
-use crate::session::{Born, InUse, LiveStream, Session, Source, StreamKey};
+use crate::session::{Born, InUse, LiveStream, News, Session, Source, StreamKey};
 use crate::upstream::{Carried, UpstreamError};
 
 /// A session that was found, and what its messages are sent with.
@@ -71,6 +71,8 @@ fn restore(session: &Session, answer: &Message) -> Result<Option<Bytes>, Fault> 
     let mark = answer.text(span);
     let (at, id) = session.seal.open_request(mark).ok_or(Fault::StrayAnswer)?;
     session.questions.settled(mark);
+    // Whichever gateway showed the question.
+    session.announce(|session| News::Settled(session, mark.into()));
     Ok((at == session.leg().at).then(|| answer.splice(span, &id)))
 }
 

@@ -25,8 +25,8 @@ use crate::upstream::UpstreamError;
 
 /// How long an entry of a shared store is believed.
 const FRESH: Duration = Duration::from_secs(2);
-/// A session's time in the store is begun anew after this part of it, so it has a little more.
-pub(super) const TOUCHES: u32 = 10;
+/// How often in the time that an unused session is kept its time in the store is begun anew.
+const TOUCHES: u32 = 10;
 /// How many ended sessions this gateway remembers by itself, should somebody put one back.
 const ENDED: usize = 10_000;
 
@@ -38,6 +38,9 @@ pub(crate) struct Keeper {
     /// This gateway's name among those that share the store; random.
     pub(crate) me: Box<str>,
     /// How long a session that nobody uses is kept.
+    idle: Duration,
+    /// How long it stays in the store: longer, as not every use is told there at once. Where gateways
+    /// share it, so much longer that one of them ends it before, see [`Keeper::left_of_unused`].
     pub(super) ttl: Duration,
     grace: Duration,
     started: Instant,
@@ -85,11 +88,16 @@ impl Keeper {
         (idle, grace): (Duration, Duration),
         tracker: TaskTracker,
     ) -> Self {
+        let ttl = match &store {
+            Store::Redis(_) => 2 * idle,
+            Store::Memory(_) | Store::File(_) => idle + idle / TOUCHES,
+        };
         Self {
             store,
             keys,
             me,
-            ttl: idle + idle / TOUCHES,
+            idle,
+            ttl,
             grace,
             started: Instant::now(),
             doubted: AtomicU64::new(0),
@@ -104,6 +112,22 @@ impl Keeper {
     /// Whether other gateways may use the same store.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.store, Store::Redis(_))
+    }
+
+    /// How often a session's time in the store is begun anew while it is used.
+    pub(super) fn touch_every(&self) -> Duration {
+        self.idle / TOUCHES
+    }
+
+    /// What is left of a session's time in the store, at the most, if no gateway has used it for as
+    /// long as it is kept: the last use may not have been told.
+    pub(super) fn left_of_unused(&self) -> Duration {
+        self.ttl.saturating_sub(self.idle + self.touch_every())
+    }
+
+    /// After which time without a use here the last gateway to use a session finds it unused.
+    pub(crate) fn unused_after(&self) -> Duration {
+        self.idle + 2 * self.touch_every()
     }
 
     /// How the key that seals is called among gateways.

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Session;
-use super::keeper::{Keeper, TOUCHES, Unsure};
+use super::keeper::{Keeper, Unsure};
 use super::news::News;
+use super::shown::Shown;
 use super::written::{BadRecord, Written};
 use crate::clock;
 use crate::egress::Jar;
@@ -139,7 +140,9 @@ impl Kept {
             // Whether the client was told of the recovery, nobody here knows.
             believed.lists_changed();
         }
-        let session = Session::new(id, written.caller()?, written.seal(), leg, believed);
+        let caller = written.caller()?;
+        Shown::new(keeper, upstream, &caller).look_once();
+        let session = Session::new(id, caller, written.seal(), leg, believed);
         Ok(Some(session.kept_by(kept)))
     }
 
@@ -431,6 +434,28 @@ impl Kept {
         let replaced = self.keeper.note(ended)?;
         self.keeper.remember_end(&self.id);
         self.keeper.announce(News::Ended(self.id));
+        self.last_leg(session, replaced).await
+    }
+
+    /// Lets the session go from the store if no gateway has used it for as long as it is kept. `None`:
+    /// one has, or it is gone. Otherwise this caller, and no other, ends it upstream: on this leg.
+    pub(super) async fn expire(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
+        let keeper = &self.keeper;
+        let expired = keeper.store.expire(&self.key, keeper.left_of_unused());
+        let replaced = keeper.note(expired.await)?;
+        if replaced.is_some() {
+            keeper.remember_end(&self.id);
+            keeper.announce(News::Ended(self.id));
+        }
+        self.last_leg(session, replaced).await
+    }
+
+    /// The leg that a session had which was ended here.
+    async fn last_leg(
+        &self,
+        session: &Arc<Session>,
+        replaced: Option<Live>,
+    ) -> Result<Option<Arc<Leg>>, Unsure> {
         let Some(live) = replaced else {
             return Ok(None);
         };
@@ -458,11 +483,22 @@ impl Kept {
         }
     }
 
+    /// A number that is higher than any before, for whichever gateway; `None` if nobody else can be told
+    /// of it.
+    pub(super) async fn next_number(&self) -> Option<u64> {
+        if !self.keeper.is_shared() || !self.keeper.is_reachable() {
+            return None;
+        }
+        let number = self.keeper.store.next_number(&self.key).await;
+        self.keeper.note(number).ok().flatten()
+    }
+
     /// Begins the session's time anew, if some of it is over.
     pub(super) fn is_used(&self) {
         let now = self.keeper.now();
         let touched = self.touched.load(Ordering::Relaxed);
-        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        let every = self.keeper.touch_every().as_millis();
+        let every = u64::try_from(every).unwrap_or(u64::MAX);
         if touched != 0 && now < touched.saturating_add(every) {
             return;
         }

@@ -75,6 +75,8 @@ impl Caller {
 #[derive(Debug, Default)]
 struct Streams {
     ended: bool,
+    /// The number of the newest stream of a GET, here or elsewhere.
+    newest: u64,
     live: Vec<(StreamKey, Arc<LiveStream>)>,
 }
 
@@ -180,6 +182,15 @@ impl Session {
         match &self.kept {
             None => Ok(Some(self.leg())),
             Some(kept) => kept.end(self).await,
+        }
+    }
+
+    /// Lets it go from the store that gateways share, if none of them has used it for long enough. The
+    /// leg on which it is to be ended upstream then, by this caller and no other.
+    pub(crate) async fn expire_for_all(self: &Arc<Self>) -> Result<Option<Arc<Leg>>, Unsure> {
+        match &self.kept {
+            None => Ok(None),
+            Some(kept) => kept.expire(self).await,
         }
     }
 
@@ -312,6 +323,46 @@ impl Session {
         let found = self.streams.lock().take(key);
         if let Some(stream) = found {
             stream.end();
+        }
+    }
+
+    /// Attaches the stream of a GET, which takes over from the one before, also at another gateway.
+    /// Of several at once the one with the highest number stays: the others end.
+    pub(crate) async fn attach_listener(&self, stream: &Arc<LiveStream>) -> bool {
+        let number = match &self.kept {
+            Some(kept) => kept.next_number().await,
+            None => None,
+        };
+        let is_newest = {
+            let mut streams = self.streams.lock();
+            let number = number.unwrap_or(streams.newest);
+            let is_newest = number >= streams.newest;
+            streams.newest = streams.newest.max(number);
+            is_newest
+        };
+        if !is_newest {
+            stream.end();
+            return true;
+        }
+        let is_attached = self.attach(StreamKey::Standalone, Arc::clone(stream));
+        if let Some(number) = number {
+            self.announce(|session| News::Listens(session, number));
+        }
+        is_attached
+    }
+
+    /// The client opened the stream of a GET at another gateway, with this number.
+    pub(super) fn listens_elsewhere(&self, number: u64) {
+        let older = {
+            let mut streams = self.streams.lock();
+            if number <= streams.newest {
+                return;
+            }
+            streams.newest = number;
+            streams.take(&StreamKey::Standalone)
+        };
+        if let Some(older) = older {
+            older.end();
         }
     }
 

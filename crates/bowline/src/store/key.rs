@@ -1,4 +1,5 @@
-//! What a session is called in a store: by the hash of its id, within its server's scope.
+//! What a session is called in a store: by the hash of its id, within its server's scope. And what
+//! belongs to a caller there.
 
 use std::borrow::Borrow;
 use std::fmt::Write as _;
@@ -24,8 +25,17 @@ pub(crate) enum Part {
 impl Key {
     /// The key of a session of this server; `scope` is the server's name.
     pub(crate) fn of(scope: &str, id: &SessionId) -> Self {
-        let hash = digest::digest(&digest::SHA256, id.as_bytes());
-        let mut text = format!("{scope}:");
+        Self::hashed(format!("{scope}:"), id.as_bytes())
+    }
+
+    /// The key of what a caller (the local one if it has no name) was shown of this server's tools.
+    pub(crate) fn of_tools(scope: &str, caller: Option<&str>) -> Self {
+        // Names are not empty, so the local caller is nobody else.
+        Self::hashed(format!("{scope}:tools:"), caller.unwrap_or("").as_bytes())
+    }
+
+    fn hashed(mut text: String, name: &[u8]) -> Self {
+        let hash = digest::digest(&digest::SHA256, name);
         for byte in hash.as_ref() {
             // Writing to a String cannot fail.
             write!(text, "{byte:02x}").ok();

@@ -1,7 +1,7 @@
 //! Sessions in a Redis or Valkey that gateways share.
 //!
 //! A session is one Redis hash, `PREFIX:{SCOPE:HASH}`: `v` its version, `r` the record, `j` the jar,
-//! `s` the version of the jar, or only `e` once it has ended. So record, jar and tombstone change
+//! `s` the version of the jar, `n` the last number, or only `e` once it has ended. So record, jar and tombstone change
 //! together and expire together, and no script touches two keys: any of this also works on a
 //! cluster. Everything conditional is a script, because another gateway may write in between.
 //!
@@ -23,7 +23,7 @@ use redis::{ServerErrorKind, TlsCertificates, cmd};
 pub(crate) use self::listener::RedisListener;
 use self::scripts::Scripts;
 use super::{
-    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, StoreError, Updated, Version,
+    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, Present, StoreError, Updated, Version,
 };
 
 /// Where a Redis is, and as whom to use it.
@@ -178,6 +178,19 @@ impl Redis {
         live(fields)
     }
 
+    pub(super) async fn expire(
+        &self,
+        key: &Key,
+        left: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        let mut call = self.scripts.expire.key(self.key(key));
+        call.arg(millis(left));
+        let fields = self
+            .ask(call.invoke_async(&mut self.connection.clone()))
+            .await?;
+        live(fields)
+    }
+
     pub(super) async fn put_jar(
         &self,
         key: &Key,
@@ -186,6 +199,12 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let mut call = self.scripts.put_jar.key(self.key(key));
         call.arg(since.0).arg(jar);
+        self.ask(call.invoke_async(&mut self.connection.clone()))
+            .await
+    }
+
+    pub(super) async fn next_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        let call = self.scripts.next_number.key(self.key(key));
         self.ask(call.invoke_async(&mut self.connection.clone()))
             .await
     }
@@ -238,18 +257,20 @@ impl Redis {
             .await
     }
 
-    pub(super) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+    pub(super) async fn gateways(&self) -> Result<Present, StoreError> {
         let call = self.scripts.gateways.key(self.gateways_key());
         let found: Vec<Vec<u8>> = self
             .ask(call.invoke_async(&mut self.connection.clone()))
             .await?;
-        let read = |one: &Vec<u8>| {
-            serde_json::from_slice(one)
-                .map_err(|_| StoreError::Damaged("the list of gateways".to_owned()))
-        };
-        let mut gateways: Vec<Presence> = found.iter().map(read).collect::<Result<_, _>>()?;
+        // One that cannot be read, of another version or damaged, hides no other.
+        let read = found.iter().map(|one| serde_json::from_slice(one).ok());
+        let mut gateways: Vec<Presence> = read.flatten().collect();
         gateways.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(gateways)
+        let unreadable = found.len() - gateways.len();
+        Ok(Present {
+            gateways,
+            unreadable,
+        })
     }
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {

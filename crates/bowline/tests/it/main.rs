@@ -36,6 +36,7 @@ mod repeats;
 mod replicas;
 mod server_requests;
 mod shared_store;
+mod shown_elsewhere;
 mod stage;
 mod sticky;
 mod store_away;

@@ -219,3 +219,46 @@ async fn a_session_is_one_key_with_a_tag() {
     let expected = format!("bowline:{{files:{hash}}}").into_bytes();
     assert_eq!(keys, [::redis::Value::BulkString(expected)]);
 }
+
+#[tokio::test]
+async fn a_gateway_that_cannot_be_read_hides_no_other() {
+    let server = server().await;
+    let store = connect(&server, None, TIMEOUT);
+    let me = crate::store::Presence {
+        id: "me".to_owned(),
+        version: "0.1.0".to_owned(),
+        seal_key: "00ff".to_owned(),
+        servers: "s".to_owned(),
+    };
+    store.appear(&me, LONG).await.unwrap();
+    for (id, said) in [
+        ("a", "99999999999999 {}"),
+        ("b", "99999999999999 not json"),
+        ("c", "never"),
+    ] {
+        raw(&server, &["HSET", "bowline:gateways", id, said]).await;
+    }
+    let present = store.gateways().await.unwrap();
+    assert_eq!((present.gateways, present.unreadable), (vec![me], 2));
+}
+
+#[tokio::test]
+async fn what_is_nearly_over_is_handed_to_one_caller() {
+    let server = server().await;
+    let store = Arc::new(connect(&server, None, TIMEOUT));
+    let (key, near) = (fresh_key(), Duration::from_secs(30));
+    assert_eq!(store.expire(&key, near).await.unwrap(), None);
+    assert!(store.create(&key, b"x", b"jar", LONG).await.unwrap());
+    assert_eq!(store.expire(&key, near).await.unwrap(), None);
+    live(store.load(&key).await.unwrap());
+    assert!(store.touch(&key, near).await.unwrap());
+    let handed = at_once(20, |_| {
+        let (store, key) = (Arc::clone(&store), key.clone());
+        async move { store.expire(&key, near).await.unwrap() }
+    });
+    let handed: Vec<_> = handed.await.into_iter().flatten().collect();
+    assert_eq!(handed.len(), 1);
+    assert_eq!(handed[0].record, b"x");
+    assert_eq!(store.load(&key).await.unwrap(), Loaded::Absent);
+    assert!(!store.touch(&key, LONG).await.unwrap());
+}
