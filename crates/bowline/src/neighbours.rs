@@ -49,8 +49,7 @@ async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
     let mut listener = keeper.store.listen();
     loop {
         match listener.next().await {
-            // Anything may have been missed.
-            Heard::Broken => keeper.doubt_all(),
+            Heard::Broken => keeper.hears_no_more(),
             Heard::Whole => keeper.hears_again(),
             Heard::Announcement(announced) => {
                 if let Some(news) = News::heard(&keeper, &announced.body) {

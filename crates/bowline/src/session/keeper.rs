@@ -8,16 +8,16 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::news::News;
+use super::standing::{Condition, Standing};
 use super::written::BadRecord;
 use crate::store::sealed::{NoRandomness, OpenError, SealKeys};
 use crate::store::{Store, StoreError};
@@ -39,14 +39,9 @@ pub(crate) struct Keeper {
     pub(crate) me: Box<str>,
     /// How long a session that nobody uses is kept.
     pub(super) ttl: Duration,
-    grace: Duration,
-    started: Instant,
-    /// Whatever was last looked at before this is doubted; milliseconds after `started`.
+    standing: Standing,
+    /// Whatever was last looked at before this is doubted; milliseconds, as [`Keeper::now`].
     doubted: AtomicU64,
-    /// Since when every announcement is heard, and when the store last answered; likewise.
-    whole_since: AtomicU64,
-    answered: AtomicU64,
-    reachable: AtomicBool,
     ended: Mutex<Ended>,
     pub(super) tracker: TaskTracker,
 }
@@ -90,12 +85,8 @@ impl Keeper {
             keys,
             me,
             ttl: idle + idle / TOUCHES,
-            grace,
-            started: Instant::now(),
+            standing: Standing::new(grace),
             doubted: AtomicU64::new(0),
-            whole_since: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            reachable: AtomicBool::new(true),
             ended: Mutex::default(),
             tracker,
         }
@@ -113,29 +104,24 @@ impl Keeper {
 
     /// Whether the store answered when it was last asked.
     pub(crate) fn is_reachable(&self) -> bool {
-        self.reachable.load(Ordering::Relaxed)
+        self.standing.is_reachable()
+    }
+
+    /// How the store stands.
+    pub(crate) fn condition(&self) -> Condition {
+        self.standing.condition()
     }
 
     /// Notes how the store took something.
     pub(super) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        let reached = match &result {
-            Ok(_) => {
-                self.answered.store(self.now(), Ordering::Relaxed);
-                true
-            }
-            Err(StoreError::Unreachable(_) | StoreError::Timeout(_) | StoreError::Refused(_)) => {
-                false
-            }
-            Err(_) => return result,
-        };
-        if self.reachable.swap(reached, Ordering::Relaxed) != reached {
-            match &result {
-                Ok(_) => tracing::info!("the store is back"),
-                Err(error) => {
-                    let error: &dyn std::error::Error = error;
-                    tracing::warn!(error, "the store does not answer");
-                }
-            }
+        match &result {
+            Ok(_) => self.standing.answers(),
+            Err(
+                error @ (StoreError::Unreachable(_)
+                | StoreError::Timeout(_)
+                | StoreError::Refused(_)),
+            ) => self.standing.is_away(error),
+            Err(_) => {}
         }
         result
     }
@@ -153,13 +139,19 @@ impl Keeper {
     }
 
     /// From now on everything at hand is looked at again before it is believed.
-    pub(crate) fn doubt_all(&self) {
+    fn doubt_all(&self) {
         self.doubted.store(self.now() + 1, Ordering::Relaxed);
     }
 
     /// From now on announcements are heard; whatever was announced before may have been missed.
     pub(crate) fn hears_again(&self) {
-        self.whole_since.store(self.now() + 1, Ordering::Relaxed);
+        self.standing.hears_again();
+        self.doubt_all();
+    }
+
+    /// From now on announcements may be missed.
+    pub(crate) fn hears_no_more(&self) {
+        self.standing.hears_no_more();
         self.doubt_all();
     }
 
@@ -172,13 +164,7 @@ impl Keeper {
 
     /// Whether what was last seen then may be believed although the store cannot be asked.
     pub(super) fn is_within_grace(&self, seen: u64) -> bool {
-        // Had it changed before the store went away, that would have been heard.
-        let was_so = match seen >= self.whole_since.load(Ordering::Relaxed) {
-            true => seen.max(self.answered.load(Ordering::Relaxed)),
-            false => seen,
-        };
-        let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
-        self.now() < was_so.saturating_add(grace)
+        self.standing.is_within_grace(seen)
     }
 
     /// Remembers that a session has ended.
@@ -214,8 +200,8 @@ impl Keeper {
         });
     }
 
-    /// Milliseconds since this keeper started.
+    /// Milliseconds since this keeper began, at least one.
     pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.standing.now()
     }
 }

@@ -153,8 +153,8 @@ impl Kept {
             .is_within_grace(self.seen.load(Ordering::Relaxed))
     }
 
-    fn was_seen(&self) {
-        self.seen.store(self.keeper.now(), Ordering::Relaxed);
+    fn was_seen(&self, at: u64) {
+        self.seen.fetch_max(at, Ordering::Relaxed);
     }
 
     /// Makes what is at hand what is in the store. `false`: the session has ended.
@@ -177,6 +177,7 @@ impl Kept {
 
     /// Takes over what another gateway has written, unless it is older than what is known.
     async fn adopt(&self, session: &Arc<Session>, live: &Live) -> Result<(), Unsure> {
+        let seen = self.keeper.now();
         let known = self.place.lock().version;
         if live.version < known {
             return Ok(());
@@ -196,7 +197,8 @@ impl Kept {
             }
         }
         self.adopt_jar(&session.leg(), live)?;
-        self.was_seen();
+        // Not now: finding its endpoint may have taken a while.
+        self.was_seen(seen);
         Ok(())
     }
 
@@ -332,7 +334,7 @@ impl Kept {
                         place.jar_names = leg.jar_names();
                     }
                     drop(place);
-                    self.was_seen();
+                    self.was_seen(self.keeper.now());
                     self.keeper.announce(News::Changed(self.id));
                     return Ok(Published::Done);
                 }
@@ -368,7 +370,7 @@ impl Kept {
                         let mut place = self.place.lock();
                         place.version = place.version.max(version);
                     }
-                    self.was_seen();
+                    self.was_seen(self.keeper.now());
                     self.keeper.announce(News::Changed(self.id));
                     return Ok(leg);
                 }

@@ -74,6 +74,17 @@ async fn until_ready_is(gateway: &Gateway, status: u16) {
     assert!(waited.is_ok(), "/ready never was {status}");
 }
 
+/// Waits until the gateway knows that its store is away.
+async fn until_away(gateway: &Gateway) {
+    let waiting = async {
+        while health(gateway).await["store"]["status"] != "unavailable" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "never noticed");
+}
+
 /// Sends a call again and again until it gets this status; only this and `meanwhile` may come.
 /// Whoever reaches the server is answered.
 async fn until_status(across: &mut Across, client: &Client, wanted: u16, meanwhile: u16) {
@@ -117,7 +128,7 @@ async fn is_away(across: &mut Across, client: &Client) {
     across.works_at(client, 0, "u1").await;
     let first = began.elapsed();
     assert!(first < Duration::from_secs(2), "{first:?}");
-    until_ready_is(&across.gateways[0], 503).await;
+    until_away(&across.gateways[0]).await;
     // Known to be away, it is not waited for.
     let began = Instant::now();
     across.works_at(client, 0, "u1").await;
@@ -204,6 +215,116 @@ async fn a_redis_that_hangs_is_waited_for_and_then_not() {
 }
 
 #[tokio::test]
+async fn a_gateway_is_ready_for_as_long_as_it_serves_and_says_what_is_wrong() {
+    let grace = Duration::from_secs(4);
+    let mut across = Across::start_with(1, |config| {
+        with_admin(config);
+        config.store.grace = grace;
+    })
+    .await;
+    let client = across.open().await;
+    let gateway = &across.gateways[0];
+    let ready = admin(gateway, "/ready").await;
+    assert_eq!(
+        (ready.status.as_u16(), ready.json()),
+        (200, json!({"status": "ready"}))
+    );
+    assert_eq!(health(gateway).await["status"], "ok");
+    let began = Instant::now();
+    across.redis.pause().await.unwrap();
+    until_away(gateway).await;
+    let ready = admin(gateway, "/ready").await;
+    assert_eq!(
+        (ready.status.as_u16(), &ready.json()["status"]),
+        (200, &json!("ready"))
+    );
+    let degraded = ready.json()["degraded"].as_str().unwrap().to_owned();
+    assert!(
+        degraded.contains("sessions that are at hand go on"),
+        "{degraded}"
+    );
+    let told = health(gateway).await;
+    assert_eq!(told["status"], "degraded");
+    assert!(told["store"]["reason"].is_string(), "{told}");
+    across.works_at(&client, 0, "u1").await;
+    // Not longer than the configuration says, counted from the last answer.
+    let gateway = &across.gateways[0];
+    until_ready_is(gateway, 503).await;
+    let lasted = began.elapsed();
+    assert!(lasted < grace + Duration::from_millis(700), "{lasted:?}");
+    let ready = admin(gateway, "/ready").await.json();
+    assert_eq!(ready["status"], "not ready");
+    assert!(
+        ready["reason"].as_str().unwrap().contains("grace"),
+        "{ready}"
+    );
+    assert_cannot_know(&client.send(&call(1)).await);
+    across.redis.resume().await.unwrap();
+    until_ready_is(&across.gateways[0], 200).await;
+    assert_eq!(health(&across.gateways[0]).await["status"], "ok");
+    across.works_at(&client, 0, "u1").await;
+}
+
+#[tokio::test]
+async fn an_end_that_was_announced_is_an_end_also_while_the_store_is_away() {
+    let mut across = Across::start_with(2, with_admin).await;
+    let (client, other) = (
+        across.open().await,
+        Client::open(&across.gateways[0], &mut across.server, "u2").await,
+    );
+    for known in [&client, &other] {
+        let upstream = if std::ptr::eq(known, &client) {
+            "u1"
+        } else {
+            "u2"
+        };
+        across.works_at(known, 1, upstream).await;
+    }
+    let at_b = across.at(&client, 1);
+    let (ended, ()) = tokio::join!(at_b.delete().send(), async {
+        across.server.next().await.reply(204, &[], "");
+    });
+    assert_eq!(ended.unwrap().status(), 204);
+    until_gone(&mut across, &client).await;
+    across.redis.pause().await.unwrap();
+    until_away(&across.gateways[0]).await;
+    // The grace is for the other session, not for this one.
+    assert_eq!(client.send(&call(1)).await.status, 404);
+    across.works_at(&other, 0, "u2").await;
+    until_status(&mut across, &other, 503, 200).await;
+    assert_eq!(client.send(&call(1)).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_gateway_that_hears_nothing_believes_what_it_saw_and_no_longer() {
+    let grace = Duration::from_secs(3);
+    let mut across = Across::start_with(1, |config| {
+        with_admin(config);
+        config.store.grace = grace;
+    })
+    .await;
+    let client = across.open().await;
+    // Seen once since the gateway hears of changes; then nobody uses it.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    across.works_at(&client, 0, "u1").await;
+    let mut connection = raw(&across.redis).await;
+    // From now on it may ask, but not listen.
+    for words in [
+        &["ACL", "SETUSER", "default", "-subscribe"][..],
+        &["CLIENT", "KILL", "TYPE", "pubsub"],
+    ] {
+        command(words).exec_async(&mut connection).await.unwrap();
+    }
+    tokio::time::sleep(grace).await;
+    // So it cannot have heard of this.
+    end_behind(&across.redis).await;
+    across.redis.pause().await.unwrap();
+    until_away(&across.gateways[0]).await;
+    assert_cannot_know(&client.send(&call(1)).await);
+    across.server.finish();
+}
+
+#[tokio::test]
 async fn a_redis_that_comes_back_empty_knows_no_session() {
     let mut across = Across::start_with(2, with_admin).await;
     let client = across.open().await;
@@ -225,7 +346,7 @@ async fn a_session_that_ended_elsewhere_is_not_written_back() {
     across.works_at(&client, 1, "u1").await;
     // A hears nothing of the end, and goes on from its near cache: it sets a level, it gets a cookie.
     send_away(&across.redis).await;
-    until_ready_is(&across.gateways[0], 503).await;
+    until_away(&across.gateways[0]).await;
     let level = json!({"jsonrpc": "2.0", "id": 5, "method": "logging/setLevel", "params": {"level": "debug"}});
     let set = client.send_to(&mut across.server, &level, |asked| {
         asked.result_with(&[("set-cookie", "SRV=late; path=/")], &json!({}));
@@ -303,7 +424,10 @@ async fn a_gateway_starts_without_its_redis_and_is_ready_with_it() {
     config.store = on_start(&redis, OnUnreachable::Wait);
     with_admin(&mut config);
     let gateway = Gateway::start(config).await.unwrap();
-    assert_eq!(admin(&gateway, "/ready").await.status, 503);
+    let ready = admin(&gateway, "/ready").await;
+    assert_eq!(ready.status, 503);
+    let reason = ready.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("since the start"), "{reason}");
     assert_eq!(health(&gateway).await["store"]["status"], "unavailable");
     redis.restart_empty().await.unwrap();
     until_ready_is(&gateway, 200).await;
