@@ -79,6 +79,7 @@ fn store(shared: &Shared) -> Value {
         "kind": if keeper.is_shared() { "redis" } else { "file" },
         "status": match condition {
             Condition::Well => "ok",
+            Condition::Refuses { .. } => "refusing",
             Condition::Away { .. } | Condition::Unmet { .. } => "unavailable",
         },
         "gateway": &*keeper.me,

@@ -71,20 +71,16 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
         };
         let looked = async {
             keeper.ping().await?;
-            keeper.store.appear(&me, HOLDS).await?;
-            keeper.store.gateways().await
-        };
-        let looked: Result<Vec<Presence>, StoreError> = looked.await;
-        let pause = match looked {
-            Ok(found) => {
-                shared.neighbours.see(&me, found);
-                if !knows_policy {
-                    knows_policy = tell_eviction(&keeper).await;
-                }
-                EVERY
+            // One that takes nothing may be read all the same.
+            let appeared = keeper.appear(&me, HOLDS).await;
+            shared.neighbours.see(&me, keeper.gateways().await?);
+            if !knows_policy {
+                knows_policy = tell_eviction(&keeper).await;
             }
-            Err(_) => ASK_EVERY,
+            appeared
         };
+        let looked: Result<(), StoreError> = looked.await;
+        let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
         tokio::time::sleep(pause).await;
     }
 }

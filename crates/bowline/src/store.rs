@@ -10,6 +10,7 @@ mod key;
 mod local;
 mod memory;
 mod open;
+mod operation;
 mod private;
 mod redis;
 pub(crate) mod sealed;
@@ -22,13 +23,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use self::error::StoreError;
+pub use self::error::{Refusal, StoreError};
 pub(crate) use self::file::{File, SESSIONS_FILE};
 pub(crate) use self::key::{Key, Part};
 use self::local::LocalListener;
 pub(crate) use self::memory::Memory;
 pub use self::open::OpenStoreError;
 pub(crate) use self::open::open;
+pub(crate) use self::operation::Operation;
 pub(crate) use self::redis::{Redis, RedisPlace};
 
 /// The largest record, and the largest jar.

@@ -20,7 +20,7 @@ use super::news::News;
 use super::standing::{Condition, Standing};
 use super::written::BadRecord;
 use crate::store::sealed::{NoRandomness, OpenError, SealKeys};
-use crate::store::{Store, StoreError};
+use crate::store::{Operation, Presence, Store, StoreError};
 use crate::upstream::UpstreamError;
 
 /// How long an entry of a shared store is believed.
@@ -112,30 +112,39 @@ impl Keeper {
         self.standing.condition()
     }
 
-    /// Notes how the store took something.
-    pub(super) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        match &result {
-            Ok(_) => self.standing.answers(),
-            Err(
-                error @ (StoreError::Unreachable(_)
-                | StoreError::Timeout(_)
-                | StoreError::Refused(_)),
-            ) => self.standing.is_away(error),
-            Err(_) => {}
-        }
-        result
+    /// Asks the store something, and notes how it took that.
+    pub(super) async fn ask<T>(
+        &self,
+        operation: Operation,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = asking.await;
+        self.standing.note(operation, answer.as_ref().err());
+        answer
     }
 
     /// Tells the other gateways that this one is there no longer.
     pub(crate) async fn leave(&self) {
-        if let Err(error) = self.store.leave(&self.me).await {
+        let leaving = self.store.leave(&self.me);
+        if let Err(error) = self.ask(Operation::Leave, leaving).await {
             tracing::debug!(%error, "other gateways were not told of the stop");
         }
     }
 
     /// Asks the store whether it is there.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        self.note(self.store.ping().await)
+        self.ask(Operation::Ping, self.store.ping()).await
+    }
+
+    /// Says that this gateway is there, for as long as `holds`.
+    pub(crate) async fn appear(&self, me: &Presence, holds: Duration) -> Result<(), StoreError> {
+        let appearing = self.store.appear(me, holds);
+        self.ask(Operation::Appear, appearing).await
+    }
+
+    /// Every gateway that is there.
+    pub(crate) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+        self.ask(Operation::Gateways, self.store.gateways()).await
     }
 
     /// From now on everything at hand is looked at again before it is believed.
@@ -192,9 +201,11 @@ impl Keeper {
         }
         let keeper = Arc::clone(self);
         self.tracker.spawn(async move {
-            if let Some(announcement) = news.sealed(&keeper)
-                && let Err(error) = keeper.store.announce(&announcement).await
-            {
+            let Some(announcement) = news.sealed(&keeper) else {
+                return;
+            };
+            let announcing = keeper.store.announce(&announcement);
+            if let Err(error) = keeper.ask(Operation::Announce, announcing).await {
                 tracing::debug!(%error, "other gateways were not told");
             }
         });

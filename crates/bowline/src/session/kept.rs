@@ -17,7 +17,7 @@ use super::written::{BadRecord, Written};
 use crate::clock;
 use crate::egress::Jar;
 use crate::leg::{Leg, LegRef, Life};
-use crate::store::{Key, Live, Loaded, Part, Updated, Version};
+use crate::store::{Key, Live, Loaded, Operation, Part, Updated, Version};
 use crate::upstream::Upstream;
 
 /// How often a jar is written, unless a cookie comes or goes.
@@ -122,7 +122,10 @@ impl Kept {
             return Ok(None);
         }
         let mut kept = Self::new(keeper, *id, upstream.name.as_ref());
-        let live = match keeper.note(keeper.store.load(&kept.key).await)? {
+        let live = match keeper
+            .ask(Operation::Load, keeper.store.load(&kept.key))
+            .await?
+        {
             Loaded::Live(live) => live,
             Loaded::Absent | Loaded::Ended => return Ok(None),
         };
@@ -164,7 +167,8 @@ impl Kept {
         if !self.keeper.is_reachable() && self.is_within_grace() {
             return Ok(true);
         }
-        match self.keeper.note(self.keeper.store.load(&self.key).await) {
+        let loading = self.keeper.store.load(&self.key);
+        match self.keeper.ask(Operation::Load, loading).await {
             Ok(Loaded::Live(live)) => {
                 self.adopt(session, &live).await?;
                 Ok(true)
@@ -295,10 +299,8 @@ impl Kept {
         let jar = self.sealed_jar(&leg, Version::FIRST)?;
         self.place.lock().jar_names = leg.jar_names();
         let store = &self.keeper.store;
-        let created = store
-            .create(&self.key, &record, &jar, self.keeper.ttl)
-            .await;
-        match self.keeper.note(created)? {
+        let creating = store.create(&self.key, &record, &jar, self.keeper.ttl);
+        match self.keeper.ask(Operation::Create, creating).await? {
             true => Ok(()),
             // Ids are random: this is not one of ours by chance.
             false => Err(Unsure::Contended),
@@ -325,8 +327,8 @@ impl Kept {
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let jar = self.sealed_jar(leg, version.next())?;
             let store = &self.keeper.store;
-            let updated = store.update(&self.key, version, &record, Some(&jar)).await;
-            match self.keeper.note(updated)? {
+            let updating = store.update(&self.key, version, &record, Some(&jar));
+            match self.keeper.ask(Operation::Update, updating).await? {
                 Updated::Done(version) => {
                     let mut place = self.place.lock();
                     if version > place.version {
@@ -363,8 +365,8 @@ impl Kept {
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let store = &self.keeper.store;
-            let updated = store.update(&self.key, version, &record, None).await;
-            match self.keeper.note(updated)? {
+            let updating = store.update(&self.key, version, &record, None);
+            match self.keeper.ask(Operation::Update, updating).await? {
                 Updated::Done(version) => {
                     {
                         let mut place = self.place.lock();
@@ -387,13 +389,14 @@ impl Kept {
     pub(super) async fn turn(&self, session: &Arc<Session>, seen: &Leg) -> Result<Turn, Unsure> {
         let store = &self.keeper.store;
         let lease = format!("mend/{}", self.key.as_str());
-        let leased = store.lease(&lease, &self.keeper.me, LEASE).await;
-        if !self.keeper.note(leased)? {
+        let leasing = store.lease(&lease, &self.keeper.me, LEASE);
+        if !self.keeper.ask(Operation::Lease, leasing).await? {
             return Ok(Turn::Theirs);
         }
         let held = self.hold(lease);
         // With the lease in hand: whoever had it before may have published meanwhile.
-        match self.keeper.note(store.load(&self.key).await)? {
+        let loading = store.load(&self.key);
+        match self.keeper.ask(Operation::Load, loading).await? {
             Loaded::Absent | Loaded::Ended => return Ok(Turn::Ended),
             Loaded::Live(live) => self.adopt(session, &live).await?,
         }
@@ -413,13 +416,15 @@ impl Kept {
             let renewing = async {
                 loop {
                     tokio::time::sleep(LEASE / RENEWALS).await;
-                    if let Err(error) = keeper.store.lease(&lease, &keeper.me, LEASE).await {
+                    let leasing = keeper.store.lease(&lease, &keeper.me, LEASE);
+                    if let Err(error) = keeper.ask(Operation::Lease, leasing).await {
                         tracing::debug!(%error, "a lease was not renewed");
                     }
                 }
             };
             over.run_until_cancelled(renewing).await;
-            if let Err(error) = keeper.store.release(&lease, &keeper.me).await {
+            let releasing = keeper.store.release(&lease, &keeper.me);
+            if let Err(error) = keeper.ask(Operation::Release, releasing).await {
                 tracing::debug!(%error, "a lease was not given back and runs out");
             }
         });
@@ -429,8 +434,8 @@ impl Kept {
     /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
     /// other, ends it upstream: on this leg.
     pub(super) async fn end(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
-        let ended = self.keeper.store.end(&self.key, REMEMBERED).await;
-        let replaced = self.keeper.note(ended)?;
+        let ending = self.keeper.store.end(&self.key, REMEMBERED);
+        let replaced = self.keeper.ask(Operation::End, ending).await?;
         self.keeper.remember_end(&self.id);
         self.keeper.announce(News::Ended(self.id));
         let Some(live) = replaced else {
@@ -453,7 +458,8 @@ impl Kept {
             };
             let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
             self.keeper.tracker.spawn(async move {
-                if let Err(error) = keeper.note(keeper.store.put_jar(&key, since, &jar).await) {
+                let putting = keeper.store.put_jar(&key, since, &jar);
+                if let Err(error) = keeper.ask(Operation::PutJar, putting).await {
                     tracing::debug!(%error, "a session's cookies were not written");
                 }
             });
@@ -471,7 +477,8 @@ impl Kept {
         self.touched.store(now.max(1), Ordering::Relaxed);
         let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
         self.keeper.tracker.spawn(async move {
-            if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
+            let touching = keeper.store.touch(&key, keeper.ttl);
+            if let Err(error) = keeper.ask(Operation::Touch, touching).await {
                 tracing::debug!(%error, "a session's time was not begun anew");
             }
         });

@@ -1,5 +1,5 @@
-//! How the store stands with this gateway: whether it answers and, while it does not, until when
-//! what was last seen in it is believed.
+//! How the store stands with this gateway: whether it answers, whether it takes what it is given
+//! and, while it does not answer, until when what was last seen in it is believed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::store::StoreError;
+use crate::store::{Operation, Refusal, StoreError};
 
 /// What this gateway has met of its store. Times are milliseconds after it began.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Standing {
     hears_since: AtomicU64,
     /// Why it did not answer, the last time that it did not.
     why: Mutex<Box<str>>,
+    /// What it refused although it answers, and has not done since.
+    refused: Mutex<Option<(Operation, Refusal)>>,
 }
 
 /// How the store stands.
@@ -31,6 +33,8 @@ pub(super) struct Standing {
 pub(crate) enum Condition {
     /// It answers.
     Well,
+    /// It answers, and does not take what it is given.
+    Refuses { why: Refusal },
     /// It did not answer when it was last asked. What is at hand goes on for the time that is left.
     Away { why: Box<str>, left: Duration },
     /// It has not answered since this gateway started.
@@ -50,6 +54,7 @@ impl Standing {
             hears: AtomicBool::new(false),
             hears_since: AtomicU64::new(0),
             why: Mutex::default(),
+            refused: Mutex::new(None),
         }
     }
 
@@ -63,8 +68,28 @@ impl Standing {
         self.is_reachable.load(Ordering::Relaxed)
     }
 
+    /// Notes how the store took something.
+    pub(super) fn note(&self, operation: Operation, error: Option<&StoreError>) {
+        match error {
+            None => {
+                self.answers();
+                self.takes(operation);
+            }
+            // A store that is full, or a replica, can be read all the same.
+            Some(error @ StoreError::Refused { why, .. }) if !operation.is_asking() => {
+                self.refuses(operation, *why, error);
+            }
+            Some(
+                error @ (StoreError::Unreachable(_)
+                | StoreError::Timeout(_)
+                | StoreError::Refused { .. }),
+            ) => self.is_away(error),
+            Some(_) => {}
+        }
+    }
+
     /// It has answered.
-    pub(super) fn answers(&self) {
+    fn answers(&self) {
         let now = self.now();
         self.answered.store(now, Ordering::Relaxed);
         if self.hears.load(Ordering::Relaxed) {
@@ -76,11 +101,47 @@ impl Standing {
     }
 
     /// It has not.
-    pub(super) fn is_away(&self, error: &StoreError) {
-        *self.why.lock() = error.to_string().into();
+    fn is_away(&self, error: &StoreError) {
+        let (why, advice) = match error {
+            StoreError::Refused { why, .. } => {
+                (format!("the store refused: {why}"), Some(why.advice()))
+            }
+            _ => (error.to_string(), None),
+        };
+        *self.why.lock() = why.into();
         if self.is_reachable.swap(false, Ordering::Relaxed) {
             let error: &dyn std::error::Error = error;
-            tracing::warn!(error, "the store does not answer");
+            match advice {
+                Some(advice) => tracing::warn!(error, "the store cannot be asked: {advice}"),
+                None => tracing::warn!(error, "the store does not answer"),
+            }
+        }
+    }
+
+    /// It did this. Where something else was refused, only what every gateway writes all the time
+    /// shows that this is over; and for want of a permission, not even that.
+    fn takes(&self, operation: Operation) {
+        let mut refused = self.refused.lock();
+        let is_over = refused.is_some_and(|(other, why)| {
+            other == operation || (operation == Operation::Appear && why != Refusal::Permission)
+        });
+        if is_over {
+            *refused = None;
+            tracing::info!("the store takes what it is given again");
+        }
+    }
+
+    fn refuses(&self, operation: Operation, why: Refusal, error: &StoreError) {
+        let before = self.refused.lock().replace((operation, why));
+        if before.is_none_or(|(_, before)| before != why) {
+            let error: &dyn std::error::Error = error;
+            let operation = operation.name();
+            tracing::warn!(
+                error,
+                operation,
+                "the store answers and refuses, so known sessions go on and new ones cannot be kept: {}",
+                why.advice()
+            );
         }
     }
 
@@ -108,7 +169,8 @@ impl Standing {
 
     pub(super) fn condition(&self) -> Condition {
         if self.is_reachable() {
-            return Condition::Well;
+            let refused = *self.refused.lock();
+            return refused.map_or(Condition::Well, |(_, why)| Condition::Refuses { why });
         }
         let why = self.why.lock().clone();
         match self.answered.load(Ordering::Relaxed) {
@@ -128,7 +190,7 @@ impl Condition {
     /// Whether clients are served: all of them, or those whose sessions are at hand.
     pub(crate) fn serves(&self) -> bool {
         match self {
-            Self::Well => true,
+            Self::Well | Self::Refuses { .. } => true,
             Self::Away { left, .. } => !left.is_zero(),
             Self::Unmet { .. } => false,
         }
@@ -138,7 +200,10 @@ impl Condition {
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Self::Well => None,
-            Self::Unmet { why } => Some(format!("{why}, and has not been since the start")),
+            Self::Refuses { why } => Some(format!(
+                "the store refuses: {why}; known sessions go on, new ones cannot be kept"
+            )),
+            Self::Unmet { why } => Some(format!("{why}, and has not been there since the start")),
             Self::Away { why, left } if left.is_zero() => Some(format!(
                 "{why}, for longer than `grace`: no session is served"
             )),

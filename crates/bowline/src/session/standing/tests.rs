@@ -7,7 +7,13 @@ async fn after(seconds: u64) {
 }
 
 fn away(standing: &Standing) {
-    standing.is_away(&StoreError::Timeout(Duration::from_secs(2)));
+    let error = StoreError::Timeout(Duration::from_secs(2));
+    standing.note(Operation::Ping, Some(&error));
+}
+
+fn refuses(standing: &Standing, operation: Operation, why: Refusal) {
+    let said = "something".to_owned();
+    standing.note(operation, Some(&StoreError::Refused { why, said }));
 }
 
 fn left(standing: &Standing) -> Option<Duration> {
@@ -102,4 +108,47 @@ async fn nothing_is_believed_for_longer_than_the_grace_after_the_last_answer() {
             assert!(!standing.is_within_grace(seen), "{hears} {seen}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_refuses_writes_is_not_away() {
+    let standing = Standing::new(GRACE);
+    standing.answers();
+    let full = Condition::Refuses {
+        why: Refusal::NoRoom,
+    };
+    refuses(&standing, Operation::Create, Refusal::NoRoom);
+    assert_eq!(standing.condition(), full);
+    after(100).await;
+    assert!(standing.condition().serves());
+    // What needs no room shows nothing.
+    for harmless in [Operation::Load, Operation::Touch, Operation::End] {
+        standing.note(harmless, None);
+        assert_eq!(standing.condition(), full, "{harmless:?}");
+    }
+    standing.note(Operation::Appear, None);
+    assert_eq!(standing.condition(), Condition::Well);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permission_that_is_missing_is_missing_until_that_works() {
+    let standing = Standing::new(GRACE);
+    refuses(&standing, Operation::Update, Refusal::Permission);
+    standing.note(Operation::Appear, None);
+    assert_ne!(standing.condition(), Condition::Well);
+    standing.note(Operation::Update, None);
+    assert_eq!(standing.condition(), Condition::Well);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_asked_is_away_also_if_it_says_why() {
+    let standing = Standing::new(GRACE);
+    standing.answers();
+    refuses(&standing, Operation::Load, Refusal::Credentials);
+    assert!(matches!(standing.condition(), Condition::Away { .. }));
+    let trouble = standing.condition().trouble().unwrap();
+    assert!(
+        trouble.contains("does not let this gateway in"),
+        "{trouble}"
+    );
 }
