@@ -66,7 +66,7 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
         let me = Presence {
             id: keeper.me.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            seal_key: keeper.seal_key(),
+            seal_keys: keeper.seal_keys(),
             servers: fingerprint(&shared),
         };
         let looked = async {
@@ -128,8 +128,9 @@ impl Neighbours {
         let others = found.into_iter().filter(|other| other.id != me.id);
         let seen: BTreeMap<_, _> = others
             .map(|other| {
+                let opens = me.opens_what_is_sealed_by(&other) && other.opens_what_is_sealed_by(me);
                 let differ = [
-                    ("seal keys", other.seal_key != me.seal_key),
+                    ("seal keys", !opens),
                     ("servers", other.servers != me.servers),
                 ];
                 let differ = differ.into_iter().filter(|(_, differs)| *differs);

@@ -142,8 +142,8 @@ pub(crate) struct Presence {
     pub(crate) id: String,
     /// Bowline's version.
     pub(crate) version: String,
-    /// The id of the key that it seals with.
-    pub(crate) seal_key: String,
+    /// The ids of its seal keys: it seals with the first, and opens what any of them sealed.
+    pub(crate) seal_keys: Vec<String>,
     /// A fingerprint of the servers in its configuration.
     pub(crate) servers: String,
 }
@@ -325,6 +325,16 @@ impl Store {
             Self::Memory(_) | Self::File(_) => Ok(None),
             Self::Redis(redis) => redis.eviction().await,
         }
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Whether this gateway can open what the other one seals.
+    pub(crate) fn opens_what_is_sealed_by(&self, other: &Self) -> bool {
+        let sealed_with = other.seal_keys.first();
+        sealed_with.is_some_and(|key| self.seal_keys.contains(key))
     }
 }
 

@@ -97,9 +97,9 @@ impl Keeper {
         matches!(self.store, Store::Redis(_))
     }
 
-    /// How the key that seals is called among gateways.
-    pub(crate) fn seal_key(&self) -> String {
-        self.keys.id()
+    /// How the keys are called among gateways, newest first.
+    pub(crate) fn seal_keys(&self) -> Vec<String> {
+        self.keys.ids()
     }
 
     /// Whether the store answered when it was last asked.

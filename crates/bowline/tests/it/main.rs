@@ -34,6 +34,7 @@ mod recovery_table;
 mod refusals;
 mod repeats;
 mod replicas;
+mod rotation;
 mod server_requests;
 mod shared_store;
 mod stage;
