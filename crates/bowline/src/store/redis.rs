@@ -243,7 +243,11 @@ impl Redis {
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
         let mut connection = self.connection();
-        self.ask(cmd("PING").query_async(&mut connection)).await
+        let answer = self.ask(cmd("PING").query_async(&mut connection)).await;
+        if matches!(answer, Err(StoreError::Refused { .. })) {
+            self.connect_anew();
+        }
+        answer
     }
 
     pub(super) async fn eviction(&self) -> Result<Option<String>, StoreError> {
@@ -265,12 +269,7 @@ impl Redis {
     ) -> Result<T, StoreError> {
         match tokio::time::timeout(self.timeout, asking).await {
             Err(_) => Err(StoreError::Timeout(self.timeout)),
-            Ok(answer) => answer.map_err(|error| {
-                if error.kind() == ErrorKind::AuthenticationFailed {
-                    self.connect_anew();
-                }
-                self.judge(error)
-            }),
+            Ok(answer) => answer.map_err(|error| self.judge(error)),
         }
     }
 
@@ -278,7 +277,7 @@ impl Redis {
         self.connection.read().clone()
     }
 
-    /// A connection that was not let in says so for ever, also when it would be let in.
+    /// A connection that was not let in says so for ever, also when it would be let in by now.
     fn connect_anew(&self) {
         let (client, config) = (self.client.clone(), self.config.clone());
         if let Ok(connection) = ConnectionManager::new_lazy_with_config(client, config) {
