@@ -2,7 +2,7 @@
 //! moved to a new generation by one gateway at a time, and ended once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
@@ -46,6 +46,8 @@ pub(crate) struct Kept {
     /// the keeper started.
     seen: AtomicU64,
     touched: AtomicU64,
+    /// An older key sealed what is in the store.
+    has_old_seal: AtomicBool,
 }
 
 /// Where a session is in the store, as far as this gateway knows.
@@ -109,6 +111,7 @@ impl Kept {
             }),
             seen: now.into(),
             touched: now.into(),
+            has_old_seal: false.into(),
         })
     }
 
@@ -134,6 +137,7 @@ impl Kept {
         let before = clock::unix_seconds().saturating_sub(written.opened);
         kept.before = Duration::from_secs(u64::try_from(before).unwrap_or(0));
         kept.note_place(&live);
+        kept.note_seal(&live);
         // Its time may be nearly over: the first use begins it anew.
         kept.touched = 0.into();
         let leg = kept.leg(upstream, &written, &live).await?;
@@ -186,6 +190,7 @@ impl Kept {
         if live.version < known {
             return Ok(());
         }
+        self.note_seal(live);
         if live.version > known {
             let written = self.open(live)?;
             if written.generation > session.leg().at.generation {
@@ -273,6 +278,12 @@ impl Kept {
         place.version = live.version;
         place.jar_since = live.jar_since;
         place.jar_tag = tag(&live.jar);
+    }
+
+    fn note_seal(&self, live: &Live) {
+        let is_new = |sealed: &[u8]| sealed.is_empty() || self.keeper.keys.is_newest_of(sealed);
+        let is_old = !is_new(&live.record) || !is_new(&live.jar);
+        self.has_old_seal.store(is_old, Ordering::Relaxed);
     }
 
     fn sealed(&self, part: Part, version: Version, bytes: &[u8]) -> Result<Vec<u8>, Unsure> {
@@ -449,8 +460,8 @@ impl Kept {
 
     /// Does after a use what need not be waited for: begins the session's time anew, and writes the
     /// jar if it has changed.
-    pub(super) fn after_use(&self, session: &Session) {
-        self.is_used();
+    pub(super) fn after_use(&self, session: &Arc<Session>) {
+        self.is_used(session);
         let leg = session.leg();
         if let Some(since) = self.jar_due(&leg) {
             let Ok(jar) = self.sealed_jar(&leg, since) else {
@@ -459,15 +470,18 @@ impl Kept {
             let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
             self.keeper.tracker.spawn(async move {
                 let putting = keeper.store.put_jar(&key, since, &jar);
-                if let Err(error) = keeper.ask(Operation::PutJar, putting).await {
-                    tracing::debug!(%error, "a session's cookies were not written");
+                match keeper.ask(Operation::PutJar, putting).await {
+                    Ok(true) => {}
+                    // The record was written meanwhile; the next use knows for which version.
+                    Ok(false) => leg.put_back_jar_change(),
+                    Err(error) => tracing::debug!(%error, "a session's cookies were not written"),
                 }
             });
         }
     }
 
     /// Begins the session's time anew, if some of it is over.
-    pub(super) fn is_used(&self) {
+    pub(super) fn is_used(&self, session: &Arc<Session>) {
         let now = self.keeper.now();
         let touched = self.touched.load(Ordering::Relaxed);
         let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
@@ -475,6 +489,9 @@ impl Kept {
             return;
         }
         self.touched.store(now.max(1), Ordering::Relaxed);
+        if self.has_old_seal.load(Ordering::Relaxed) {
+            self.seal_anew(session);
+        }
         let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
         self.keeper.tracker.spawn(async move {
             let touching = keeper.store.touch(&key, keeper.ttl);
@@ -482,6 +499,63 @@ impl Kept {
                 tracing::debug!(%error, "a session's time was not begun anew");
             }
         });
+    }
+
+    /// Seals what an older key sealed with the newest one, so that the old key can be taken out once
+    /// every session was used or has expired.
+    fn seal_anew(&self, session: &Arc<Session>) {
+        let session = Arc::clone(session);
+        self.keeper.tracker.spawn(async move {
+            if let Some(kept) = &session.kept
+                && let Err(error) = kept.reseal(&session).await
+            {
+                tracing::debug!(%error, "a session was not sealed anew");
+            }
+        });
+    }
+
+    /// If somebody else writes meanwhile, the next time is soon enough.
+    async fn reseal(&self, session: &Arc<Session>) -> Result<(), Unsure> {
+        let store = &self.keeper.store;
+        let Loaded::Live(live) = self
+            .keeper
+            .ask(Operation::Load, store.load(&self.key))
+            .await?
+        else {
+            return Ok(());
+        };
+        self.adopt(session, &live).await?;
+        // An older record that somebody put back is not made good.
+        let is_current = self.place.lock().version == live.version;
+        if !is_current || !self.has_old_seal.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let next = live.version.next();
+        let anew = |part, since, sealed: &[u8]| {
+            let plain = self
+                .keeper
+                .keys
+                .open(&self.key.bound(part, since), sealed)?;
+            self.sealed(part, next, &plain)
+        };
+        let record = anew(Part::Record, live.version, &live.record)?;
+        let jar = match live.jar.is_empty() {
+            true => Vec::new(),
+            false => anew(Part::Jar, live.jar_since, &live.jar)?,
+        };
+        let updating = store.update(&self.key, live.version, &record, Some(&jar));
+        if let Updated::Done(version) = self.keeper.ask(Operation::Update, updating).await? {
+            {
+                let mut place = self.place.lock();
+                if version > place.version {
+                    (place.version, place.jar_since) = (version, version);
+                    place.jar_tag = tag(&jar);
+                    self.has_old_seal.store(false, Ordering::Relaxed);
+                }
+            }
+            self.keeper.announce(News::Changed(self.id));
+        }
+        Ok(())
     }
 
     /// The version whose jar is to be written, if it is time to.

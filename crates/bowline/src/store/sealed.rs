@@ -123,6 +123,11 @@ impl SealKeys {
         Ok(sealed)
     }
 
+    /// Whether the newest key sealed this.
+    pub(crate) fn is_newest_of(&self, sealed: &[u8]) -> bool {
+        sealed.starts_with(&self.newest.head())
+    }
+
     /// Opens a value that was sealed for this place.
     pub(crate) fn open(&self, place: &[u8], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         match sealed.first() {
