@@ -76,7 +76,7 @@ fn store(shared: &Shared) -> Value {
     };
     let condition = keeper.condition();
     let mut told = serde_json::json!({
-        "kind": if keeper.is_shared() { "redis" } else { "file" },
+        "kind": keeper.store.kind(),
         "status": match condition {
             Condition::Well => "ok",
             Condition::Refuses { .. } => "refusing",

@@ -151,6 +151,15 @@ pub(crate) struct Presence {
 // === impl Store ===
 
 impl Store {
+    /// The kind's name in the configuration.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::File(_) => "file",
+            Self::Redis(_) => "redis",
+        }
+    }
+
     /// Makes an absent key live. `false`: it was not absent.
     pub(crate) async fn create(
         &self,

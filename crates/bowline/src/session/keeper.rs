@@ -14,6 +14,7 @@ use std::time::Duration;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::news::News;
@@ -21,6 +22,7 @@ use super::standing::{Condition, Standing};
 use super::written::BadRecord;
 use crate::store::sealed::{NoRandomness, OpenError, SealKeys};
 use crate::store::{Operation, Presence, Store, StoreError};
+use crate::telemetry::StoreCounts;
 use crate::upstream::UpstreamError;
 
 /// How long an entry of a shared store is believed.
@@ -40,6 +42,7 @@ pub(crate) struct Keeper {
     /// How long a session that nobody uses is kept.
     pub(super) ttl: Duration,
     standing: Standing,
+    pub(super) counts: StoreCounts,
     /// Whatever was last looked at before this is doubted; milliseconds, as [`Keeper::now`].
     doubted: AtomicU64,
     ended: Mutex<Ended>,
@@ -78,7 +81,7 @@ impl Keeper {
         (store, keys): (Store, SealKeys),
         me: Box<str>,
         (idle, grace): (Duration, Duration),
-        tracker: TaskTracker,
+        (tracker, counts): (TaskTracker, StoreCounts),
     ) -> Self {
         Self {
             store,
@@ -86,6 +89,7 @@ impl Keeper {
             me,
             ttl: idle + idle / TOUCHES,
             standing: Standing::new(grace),
+            counts,
             doubted: AtomicU64::new(0),
             ended: Mutex::default(),
             tracker,
@@ -118,8 +122,11 @@ impl Keeper {
         operation: Operation,
         asking: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let began = Instant::now();
         let answer = asking.await;
-        self.standing.note(operation, answer.as_ref().err());
+        let error = answer.as_ref().err();
+        self.counts.asked(operation, error, began.elapsed());
+        self.standing.note(operation, error);
         answer
     }
 

@@ -124,6 +124,7 @@ impl Kept {
         if keeper.has_ended(id) {
             return Ok(None);
         }
+        keeper.counts.loads.inc();
         let mut kept = Self::new(keeper, *id, upstream.name.as_ref());
         let live = match keeper
             .ask(Operation::Load, keeper.store.load(&kept.key))

@@ -40,5 +40,6 @@ mod shared_store;
 mod stage;
 mod sticky;
 mod store_away;
+mod store_metrics;
 mod streams;
 mod verbatim;

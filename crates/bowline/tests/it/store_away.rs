@@ -54,7 +54,7 @@ fn assert_cannot_know(answer: &Answer) {
     assert!(!answer.headers.contains_key("mcp-session-id"));
 }
 
-async fn admin(gateway: &Gateway, path: &str) -> Answer {
+pub(crate) async fn admin(gateway: &Gateway, path: &str) -> Answer {
     let url = format!("http://{}{path}", gateway.admin().unwrap());
     let asked = Client::at(url).request(reqwest::Method::GET);
     read(asked.send().await.unwrap()).await
@@ -118,7 +118,7 @@ pub(crate) async fn until_gone(across: &mut Across, client: &Client) {
 }
 
 /// With `/ready` to look at, and time enough to notice that the store is away.
-fn with_admin(config: &mut bowline::config::Config) {
+pub(crate) fn with_admin(config: &mut bowline::config::Config) {
     config.admin = Some("127.0.0.1:0".parse().unwrap());
     config.store.grace = Duration::from_secs(6);
 }
