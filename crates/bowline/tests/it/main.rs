@@ -8,6 +8,7 @@
 )]
 
 mod across;
+mod across_scenarios;
 mod arrays;
 mod batches;
 mod callers;
