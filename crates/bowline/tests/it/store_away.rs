@@ -317,8 +317,9 @@ async fn a_gateway_that_hears_nothing_believes_what_it_saw_and_no_longer() {
         command(words).exec_async(&mut connection).await.unwrap();
     }
     tokio::time::sleep(grace).await;
-    // So it cannot have heard of this.
+    // So it cannot have heard of this, although Redis answers it now.
     end_behind(&across.redis).await;
+    Client::open(&across.gateways[0], &mut across.server, "u2").await;
     across.redis.pause().await.unwrap();
     until_away(&across.gateways[0]).await;
     assert_cannot_know(&client.send(&call(1)).await);
@@ -537,6 +538,8 @@ async fn a_redis_that_became_a_replica_is_read_and_its_sessions_do_not_end() {
     demoted.exec_async(&mut connection).await.unwrap();
     let refused = is_not_opened(&mut across, 0).await;
     assert!(refused.text.contains("takes no writes"), "{refused:?}");
+    let told = health(&across.gateways[0]).await;
+    assert_eq!(told["store"]["status"], "refusing", "{told}");
     for gateway in [0, 1] {
         across.works_at(&client, gateway, "u1").await;
     }
