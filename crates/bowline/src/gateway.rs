@@ -166,11 +166,11 @@ impl Gateway {
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);
-        let table = match keeper(&config, &tracker).await? {
+        let metrics = Arc::new(Metrics::new());
+        let table = match keeper(&config, &tracker, &metrics).await? {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
         };
-        let metrics = Arc::new(Metrics::new());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
                 name,
@@ -284,7 +284,11 @@ impl Fixed {
 }
 
 /// Where sessions are kept beyond this process, if they are.
-async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Keeper>>, StartError> {
+async fn keeper(
+    config: &Config,
+    tracker: &TaskTracker,
+    metrics: &Metrics,
+) -> Result<Option<Arc<Keeper>>, StartError> {
     let failed = |source| StartError::Store {
         kind: config.store.kind.clone(),
         source,
@@ -294,7 +298,8 @@ async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Kee
     };
     let me = neighbours::name().map_err(|error| failed(SealKeysError::from(error).into()))?;
     let times = (config.limits.session_idle, config.store.grace);
-    let keeper = Arc::new(Keeper::new((store, keys), me, times, tracker.clone()));
+    let with = (tracker.clone(), metrics.of_store(store.kind()));
+    let keeper = Arc::new(Keeper::new((store, keys), me, times, with));
     if let Err(error) = keeper.ping().await
         && config.store.gives_up_at_start()
     {

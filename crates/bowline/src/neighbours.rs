@@ -57,8 +57,7 @@ async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
     let mut listener = keeper.store.listen();
     loop {
         match listener.next().await {
-            // Anything may have been missed.
-            Heard::Broken => keeper.doubt_all(),
+            Heard::Broken => keeper.hears_no_more(),
             Heard::Whole => keeper.hears_again(),
             Heard::Announcement(announced) => {
                 if let Some(news) = News::heard(&keeper, &announced.body) {
@@ -75,25 +74,21 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
         let me = Presence {
             id: keeper.me.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            seal_key: keeper.seal_key(),
+            seal_keys: keeper.seal_keys(),
             servers: fingerprint(&shared),
         };
         let looked = async {
             keeper.ping().await?;
-            keeper.store.appear(&me, HOLDS).await?;
-            keeper.store.gateways().await
-        };
-        let looked: Result<Present, StoreError> = looked.await;
-        let pause = match looked {
-            Ok(found) => {
-                shared.neighbours.see(&me, found);
-                if !knows_policy {
-                    knows_policy = tell_eviction(&keeper).await;
-                }
-                EVERY
+            // One that takes nothing may be read all the same.
+            let appeared = keeper.appear(&me, HOLDS).await;
+            shared.neighbours.see(&me, keeper.gateways().await?);
+            if !knows_policy {
+                knows_policy = tell_eviction(&keeper).await;
             }
-            Err(_) => ASK_EVERY,
+            appeared
         };
+        let looked: Result<(), StoreError> = looked.await;
+        let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
         tokio::time::sleep(pause).await;
     }
 }
@@ -141,8 +136,9 @@ impl Neighbours {
         let others = found.gateways.into_iter().filter(|other| other.id != me.id);
         let seen: BTreeMap<_, _> = others
             .map(|other| {
+                let opens = me.opens_what_is_sealed_by(&other) && other.opens_what_is_sealed_by(me);
                 let differ = [
-                    ("seal keys", other.seal_key != me.seal_key),
+                    ("seal keys", !opens),
                     ("servers", other.servers != me.servers),
                 ];
                 let differ = differ.into_iter().filter(|(_, differs)| *differs);

@@ -10,6 +10,7 @@ mod key;
 mod local;
 mod memory;
 mod open;
+mod operation;
 mod private;
 mod redis;
 pub(crate) mod sealed;
@@ -22,13 +23,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use self::error::StoreError;
+pub use self::error::{Refusal, StoreError};
 pub(crate) use self::file::{File, SESSIONS_FILE};
 pub(crate) use self::key::{Key, Part};
 use self::local::LocalListener;
 pub(crate) use self::memory::Memory;
 pub use self::open::OpenStoreError;
 pub(crate) use self::open::open;
+pub(crate) use self::operation::Operation;
 pub(crate) use self::redis::{Redis, RedisPlace};
 
 /// The largest record, and the largest jar.
@@ -152,8 +154,8 @@ pub(crate) struct Presence {
     pub(crate) id: String,
     /// Bowline's version.
     pub(crate) version: String,
-    /// The id of the key that it seals with.
-    pub(crate) seal_key: String,
+    /// The ids of its seal keys: it seals with the first, and opens what any of them sealed.
+    pub(crate) seal_keys: Vec<String>,
     /// A fingerprint of the servers in its configuration.
     pub(crate) servers: String,
 }
@@ -161,6 +163,15 @@ pub(crate) struct Presence {
 // === impl Store ===
 
 impl Store {
+    /// The kind's name in the configuration.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::File(_) => "file",
+            Self::Redis(_) => "redis",
+        }
+    }
+
     /// Makes an absent key live. `false`: it was not absent.
     pub(crate) async fn create(
         &self,
@@ -361,6 +372,16 @@ impl Store {
             Self::Memory(_) | Self::File(_) => Ok(None),
             Self::Redis(redis) => redis.eviction().await,
         }
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Whether this gateway can open what the other one seals.
+    pub(crate) fn opens_what_is_sealed_by(&self, other: &Self) -> bool {
+        let sealed_with = other.seal_keys.first();
+        sealed_with.is_some_and(|key| self.seal_keys.contains(key))
     }
 }
 

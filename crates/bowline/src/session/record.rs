@@ -284,11 +284,11 @@ impl Session {
 
     /// Keeps it in the store while something of it is under way: a stream may last longer than a
     /// session that nobody uses.
-    pub(super) fn outlast_use(&self) {
+    pub(super) fn outlast_use(self: &Arc<Self>) {
         if let Some(kept) = &self.kept
             && self.uses.load(Ordering::Acquire) > 0
         {
-            kept.is_used();
+            kept.is_used(self);
         }
     }
 

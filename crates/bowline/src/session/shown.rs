@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::keeper::{Keeper, Unsure};
 use super::written::BadRecord;
 use super::{Caller, Session};
-use crate::store::{Key, Live, Loaded, Part, Updated, Version};
+use crate::store::{Key, Live, Loaded, Operation, Part, Updated, Version};
 use crate::upstream::{Changes, Harmless, Seen, Sharing, Upstream};
 
 /// How long it is kept after it was last written.
@@ -143,14 +143,16 @@ impl Shown {
                 .seal(&key.bound(Part::Record, next), &bytes)?;
             let is_written = match seen.version {
                 None => {
-                    let created = store.create(&key, &sealed, &[], KEPT_FOR).await;
-                    self.keeper.note(created)?
+                    let creating = store.create(&key, &sealed, &[], KEPT_FOR);
+                    self.keeper.ask(Operation::Create, creating).await?
                 }
                 Some(version) => {
-                    let updated = store.update(&key, version, &sealed, None).await;
-                    let is_written = matches!(self.keeper.note(updated)?, Updated::Done(_));
+                    let updating = store.update(&key, version, &sealed, None);
+                    let updated = self.keeper.ask(Operation::Update, updating).await?;
+                    let is_written = matches!(updated, Updated::Done(_));
                     if is_written {
-                        self.keeper.note(store.touch(&key, KEPT_FOR).await)?;
+                        let touching = store.touch(&key, KEPT_FOR);
+                        self.keeper.ask(Operation::Touch, touching).await?;
                     }
                     is_written
                 }
@@ -166,7 +168,8 @@ impl Shown {
     async fn load(&self) -> Result<(Seen, Harmless), Unsure> {
         let key = self.key();
         let (version, at) = (None, self.keeper.now());
-        match self.keeper.note(self.keeper.store.load(&key).await)? {
+        let loading = self.keeper.store.load(&key);
+        match self.keeper.ask(Operation::Load, loading).await? {
             Loaded::Absent | Loaded::Ended => Ok((Seen { version, at }, Harmless::default())),
             Loaded::Live(Live {
                 version, record, ..

@@ -177,6 +177,11 @@ impl Table {
         Some(session)
     }
 
+    /// How many sessions are at hand.
+    pub(crate) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// Every session at hand.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let shards = self.shards.iter();

@@ -19,7 +19,7 @@ use crate::stage::until;
 use crate::store_away::{command, health, keys, raw};
 
 /// Waits until the gateway says this of the others on its store.
-async fn until_others(gateway: &Gateway, wanted: &Value) {
+pub(crate) async fn until_others(gateway: &Gateway, wanted: &Value) {
     let waiting = async {
         loop {
             let told = health(gateway).await["store"]["others"].clone();

@@ -397,7 +397,7 @@ async fn gateways_see_each_other(Fixture { a, b, .. }: Fixture) {
     let presence = |id: &str, servers: &str| Presence {
         id: id.to_owned(),
         version: "0.1.0".to_owned(),
-        seal_key: "00ff".to_owned(),
+        seal_keys: vec!["00ff".to_owned()],
         servers: servers.to_owned(),
     };
     assert_eq!(gateways(&a).await, []);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::store::{Announcement, StoreError, Updated, Version};
+use crate::store::{Announcement, Refusal, StoreError, Updated, Version};
 
 /// A timeout that tests can wait for.
 const BRIEF: Duration = Duration::from_millis(500);
@@ -135,7 +135,11 @@ async fn a_password_is_needed_and_used() {
     for wrong in [None, Some("hunter2")] {
         let store = Store::Redis(Box::new(Redis::new(place(wrong)).unwrap()));
         let error = store.ping().await.unwrap_err();
-        assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
+        let why = Refusal::Credentials;
+        assert!(
+            matches!(error, StoreError::Refused { why: told, .. } if told == why),
+            "{error:?}"
+        );
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 }
@@ -175,7 +179,13 @@ async fn a_full_redis_refuses_and_keeps() {
         refused = refused.or(created.err());
     }
     assert!(
-        matches!(refused, Some(StoreError::Refused(_))),
+        matches!(
+            refused,
+            Some(StoreError::Refused {
+                why: Refusal::NoRoom,
+                ..
+            })
+        ),
         "{refused:?}"
     );
     live(store.load(&first).await.unwrap());
@@ -227,7 +237,7 @@ async fn a_gateway_that_cannot_be_read_hides_no_other() {
     let me = crate::store::Presence {
         id: "me".to_owned(),
         version: "0.1.0".to_owned(),
-        seal_key: "00ff".to_owned(),
+        seal_keys: vec!["00ff".to_owned()],
         servers: "s".to_owned(),
     };
     store.appear(&me, LONG).await.unwrap();
