@@ -93,8 +93,8 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
             broken.push(Promise::TruthTold);
         }
         Outcome::Answered | Outcome::Never => {}
-        // The client, or the gateway, could not know better; but an unsafe call may not run twice.
-        Outcome::Orphaned | Outcome::Unlisted => {}
+        // The client could not know better; but an unsafe call may not run twice.
+        Outcome::Orphaned => {}
         Outcome::Unknown if call.kind.is_safe() => broken.push(Promise::SafeIsRepeated),
         Outcome::Unknown => {}
         Outcome::Refused(..) => {

@@ -59,9 +59,6 @@ pub(crate) enum Outcome {
     Answered,
     /// With -31001.
     Unknown,
-    /// With -31001 for a tool that says it may run twice, from a gateway that has carried no listing
-    /// since it was started and so could not know.
-    Unlisted,
     /// With another error: its status and code.
     Refused(u16, Option<i64>),
     /// With the 404 of a session that is not there.

@@ -99,11 +99,6 @@ pub(crate) fn table(history: &History) {
         .collect();
     println!("faults: {}", faults.join(", "));
     println!("upstream sessions opened: {}", history.initializes);
-    let unlisted = |call: &&Call| call.outcome == Outcome::Unlisted;
-    let unlisted = history.calls.iter().filter(unlisted).count();
-    if unlisted > 0 {
-        println!("-31001 for safe tools from gateways that had seen no listing: {unlisted}");
-    }
     println!();
 }
 
@@ -199,7 +194,7 @@ impl Counts {
     fn add(&mut self, call: &Call) {
         match call.outcome {
             Outcome::Answered => self.answered += 1,
-            Outcome::Unknown | Outcome::Unlisted => self.unknown += 1,
+            Outcome::Unknown => self.unknown += 1,
             Outcome::Refused(..) => self.refused += 1,
             Outcome::Lost => self.lost += 1,
             Outcome::Orphaned => self.orphaned += 1,

@@ -26,8 +26,6 @@ pub(crate) struct Gateway {
     url: String,
     log: PathBuf,
     life: AtomicU64,
-    /// In which life it carried a listing of the tools last.
-    listed: AtomicU64,
 }
 
 /// Which life of a gateway's it is; it is between two of them from the kill to the restart.
@@ -51,7 +49,6 @@ impl Gateway {
             url,
             log,
             life: AtomicU64::new(0),
-            listed: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -71,17 +68,6 @@ impl Gateway {
     /// Whether it was killed after then, or was dead at that time.
     pub(crate) fn died_since(&self, life: Life) -> bool {
         life.0 % 2 == 1 || self.life() != life
-    }
-
-    /// Notes that it has carried a listing of the tools in this life, from which it learns which of
-    /// them may run twice.
-    pub(crate) fn note_listing(&self, life: Life) {
-        self.listed.store(life.0, Ordering::SeqCst);
-    }
-
-    /// Whether it has carried one.
-    pub(crate) fn has_listed(&self, life: Life) -> bool {
-        self.listed.load(Ordering::SeqCst) == life.0
     }
 
     /// Kills it with SIGKILL, and starts it again after this time.

@@ -7,7 +7,6 @@ use bowline_testbed::client::{Answer, Client};
 use serde_json::Value;
 
 use crate::gateway::{Gateways, Life};
-use crate::history::{Kind, Outcome};
 
 /// A client of one session with a connection to every gateway, which it uses in turn.
 #[derive(Debug)]
@@ -16,8 +15,8 @@ pub(crate) struct Rover {
     /// One for each gateway, and in which of its lives it was used last.
     clients: Vec<(Client, Life)>,
     turn: usize,
-    /// The gateway that was asked last, in which life, and whether it had carried a listing before.
-    asked: (usize, Life, bool),
+    /// The gateway that was asked last.
+    asked: usize,
 }
 
 /// Why nothing was answered.
@@ -42,7 +41,7 @@ impl Rover {
             clients: clients.collect::<anyhow::Result<_>>()?,
             gateways: Arc::clone(gateways),
             turn,
-            asked: (0, gateways.all()[0].life(), false),
+            asked: 0,
         })
     }
 
@@ -91,25 +90,12 @@ impl Rover {
 
     /// Which gateway was asked last.
     pub(super) fn latest(&self) -> usize {
-        self.asked.0
+        self.asked
     }
 
     /// Which gateway is asked next.
     pub(super) fn upcoming(&self) -> usize {
         self.turn % self.clients.len()
-    }
-
-    /// The last outcome, in the light of what the gateway could know of the tools.
-    pub(super) fn allow_for_ignorance(&self, kind: Kind, outcome: Outcome) -> Outcome {
-        let (place, life, had_listed) = self.asked;
-        if (kind, &outcome) == (Kind::List, &Outcome::Answered) {
-            self.gateways.all()[place].note_listing(life);
-        }
-        let is_safe_tool = kind.is_safe() && kind.tool().is_some();
-        match outcome {
-            Outcome::Unknown if is_safe_tool && !had_listed => Outcome::Unlisted,
-            outcome => outcome,
-        }
     }
 
     /// Listens on the GET stream of the next gateway: its status, and why it ended if that was no
@@ -136,7 +122,7 @@ impl Rover {
         let place = self.turn % gateways.len();
         self.turn += 1;
         let life = gateways[place].life();
-        self.asked = (place, life, gateways[place].has_listed(life));
+        self.asked = place;
         let (client, last) = &mut self.clients[place];
         if *last != life {
             (*client, *last) = (client.twin(), life);

@@ -186,9 +186,7 @@ fn store_help(kind: &StoreKind, error: &OpenStoreError) -> Option<&'static str> 
                 "start it, or correct `[store]`; with `on_unreachable_start = \"wait\"` Bowline \
                  would wait for it",
             ),
-            StoreError::Refused(_) => Some(
-                "correct `user` and `password` in `[store]`, and let that user do what Bowline does",
-            ),
+            StoreError::Refused { why, .. } => Some(why.advice()),
             StoreError::TooLarge { .. } => None,
         },
     }

@@ -11,7 +11,7 @@ use crate::front::caller::bearer_key;
 use crate::front::guard::Guard;
 use crate::front::{ReplyBody, json, refuse, whole};
 use crate::gateway::Shared;
-use crate::session::Session;
+use crate::session::{Condition, Session};
 use crate::upstream::{Endpoint, Upstream};
 
 /// Serves one request of an operator.
@@ -48,8 +48,14 @@ fn health(shared: &Shared) -> Response<ReplyBody> {
     let servers = upstreams
         .values()
         .map(|upstream| (upstream.name.to_string(), server(upstream)));
+    let is_well = matches!(condition(shared), Condition::Well);
+    let status = match (shared.drain.has_begun(), is_well) {
+        (true, _) => "stopping",
+        (false, true) => "ok",
+        (false, false) => "degraded",
+    };
     let body = serde_json::json!({
-        "status": if shared.drain.has_begun() { "stopping" } else { "ok" },
+        "status": status,
         "version": env!("CARGO_PKG_VERSION"),
         "servers": servers.collect::<serde_json::Map<_, _>>(),
         "store": store(shared),
@@ -57,18 +63,33 @@ fn health(shared: &Shared) -> Response<ReplyBody> {
     json(StatusCode::OK, body.to_string())
 }
 
+/// How the store stands; what is only in memory is always there.
+fn condition(shared: &Shared) -> Condition {
+    let keeper = shared.table.keeper();
+    keeper.map_or(Condition::Well, |keeper| keeper.condition())
+}
+
 /// Where sessions are kept, and who else keeps some there.
 fn store(shared: &Shared) -> Value {
     let Some(keeper) = shared.table.keeper() else {
         return serde_json::json!({"kind": "memory", "status": "ok"});
     };
-    let is_reachable = keeper.is_reachable();
-    serde_json::json!({
-        "kind": if keeper.is_shared() { "redis" } else { "file" },
-        "status": if is_reachable { "ok" } else { "unavailable" },
+    let condition = keeper.condition();
+    let mut told = serde_json::json!({
+        "kind": keeper.store.kind(),
+        "status": match condition {
+            Condition::Well => "ok",
+            Condition::Refuses { .. } => "refusing",
+            Condition::Away { .. } | Condition::Unmet { .. } => "unavailable",
+        },
         "gateway": &*keeper.me,
         "others": shared.neighbours.told(),
-    })
+        "unreadable_others": shared.neighbours.unreadable(),
+    });
+    if let Some(trouble) = condition.trouble() {
+        told["reason"] = trouble.into();
+    }
+    told
 }
 
 fn server(upstream: &Upstream) -> Value {
@@ -98,23 +119,34 @@ fn endpoint(endpoint: &Endpoint) -> Value {
     told
 }
 
-/// Whether this gateway should be sent clients: it is not stopping, and at least one server would
-/// take a session.
+/// Whether this gateway should be sent clients: it is not stopping, at least one server would take a
+/// session, and the store is there, or went away so lately that known sessions go on. Gateways that
+/// share a store lose it together: a balancer that dropped them all would help nobody.
 fn ready(shared: &Shared) -> Response<ReplyBody> {
+    let condition = condition(shared);
     let upstreams = shared.routes.all();
     let mut configured = upstreams.values().filter(|upstream| !upstream.is_retired());
-    let has_store = shared
-        .table
-        .keeper()
-        .is_none_or(|keeper| keeper.is_reachable());
-    let ready = !shared.drain.has_begun()
-        && has_store
-        && configured.any(|upstream| upstream.has_well_endpoint());
-    let (status, word) = match ready {
-        true => (StatusCode::OK, "ready"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    let reason = if shared.drain.has_begun() {
+        Some("the gateway is stopping".to_owned())
+    } else if !condition.serves() {
+        condition.trouble()
+    } else if !configured.any(|upstream| upstream.has_well_endpoint()) {
+        Some("no server would take a session".to_owned())
+    } else {
+        None
     };
-    json(status, serde_json::json!({"status": word}).to_string())
+    let (status, body) = match (reason, condition.trouble()) {
+        (Some(reason), _) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            serde_json::json!({"status": "not ready", "reason": reason}),
+        ),
+        (None, Some(trouble)) => (
+            StatusCode::OK,
+            serde_json::json!({"status": "ready", "degraded": trouble}),
+        ),
+        (None, None) => (StatusCode::OK, serde_json::json!({"status": "ready"})),
+    };
+    json(status, body.to_string())
 }
 
 fn metrics(shared: &Shared) -> Response<ReplyBody> {

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::config::ServerName;
 use crate::session::Unsure;
+use crate::store::{Refusal, StoreError};
 use crate::upstream::UpstreamError;
 
 /// JSON-RPC error codes: the protocol's own, and Bowline's outside the reserved range.
@@ -119,6 +120,8 @@ pub(crate) enum Fault {
     Random,
     #[error("the gateway's store of sessions cannot tell: {0}")]
     Store(Box<str>),
+    #[error("the gateway's store of sessions refused: {0}; try again later")]
+    StoreRefused(Refusal),
     #[error("server \"{server}\": {error}")]
     Upstream {
         server: ServerName,
@@ -141,7 +144,11 @@ pub(crate) struct Telling {
 impl Fault {
     /// Nothing can be said of a session now.
     pub(crate) fn unsure(why: &Unsure) -> Self {
-        Self::Store(why.to_string().into())
+        match why {
+            // What the store itself said is for the operator.
+            Unsure::Store(StoreError::Refused { why, .. }) => Self::StoreRefused(*why),
+            _ => Self::Store(why.to_string().into()),
+        }
     }
 
     /// The row of this fault.
@@ -243,6 +250,14 @@ impl Fault {
                     StatusCode::SERVICE_UNAVAILABLE,
                     INTERNAL_ERROR,
                     "store_unavailable",
+                )
+            },
+            Self::StoreRefused(_) => Telling {
+                retry_after: Some(5),
+                ..row(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    INTERNAL_ERROR,
+                    "store_refused",
                 )
             },
             Self::Upstream { error, .. } => upstream_telling(error),

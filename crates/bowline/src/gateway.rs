@@ -180,13 +180,13 @@ impl Gateway {
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);
-        let keeper = keeper(&config, &tracker).await?;
+        let metrics = Arc::new(Metrics::new());
+        let keeper = keeper(&config, &tracker, &metrics).await?;
         let sign_ins = sign_ins(&config, listen, keeper.as_deref(), &tls, &tracker)?;
         let table = match keeper {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
         };
-        let metrics = Arc::new(Metrics::new());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
                 name,
@@ -303,7 +303,11 @@ impl Fixed {
 }
 
 /// Where sessions are kept beyond this process, if they are.
-async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Keeper>>, StartError> {
+async fn keeper(
+    config: &Config,
+    tracker: &TaskTracker,
+    metrics: &Metrics,
+) -> Result<Option<Arc<Keeper>>, StartError> {
     let failed = |source| StartError::Store {
         kind: config.store.kind.clone(),
         source,
@@ -313,8 +317,9 @@ async fn keeper(config: &Config, tracker: &TaskTracker) -> Result<Option<Arc<Kee
     };
     let me = neighbours::name().map_err(|error| failed(SealKeysError::from(error).into()))?;
     let times = (config.limits.session_idle, config.store.grace);
+    let with = (tracker.clone(), metrics.of_store(store.kind()));
     let store = Arc::new(store);
-    let keeper = Arc::new(Keeper::new((store, keys), me, times, tracker.clone()));
+    let keeper = Arc::new(Keeper::new((store, keys), me, times, with));
     if let Err(error) = keeper.ping().await
         && config.store.gives_up_at_start()
     {
@@ -488,13 +493,36 @@ impl Shared {
             .spawn(async move { leg::end(&leg, &carried).await });
     }
 
-    /// Ends sessions that nobody used. Where gateways share them this one cannot know that: the
-    /// store lets them go when nobody anywhere has used them.
-    fn expire(&self, idle: Duration) {
-        let is_shared = self.table.keeper().is_some_and(|keeper| keeper.is_shared());
-        for session in self.table.expire(idle) {
-            if !is_shared {
-                self.bury(session, Ending::Idle, Carried::default());
+    /// Ends sessions that nobody used.
+    fn expire(self: &Arc<Self>, idle: Duration) {
+        match self.table.keeper().filter(|keeper| keeper.is_shared()) {
+            None => {
+                for session in self.table.expire(idle) {
+                    self.bury(session, Ending::Idle, Carried::default());
+                }
+            }
+            Some(keeper) => {
+                let (shared, unused_after) = (Arc::clone(self), keeper.unused_after());
+                self.tracker
+                    .spawn(async move { shared.expire_shared(unused_after).await });
+            }
+        }
+    }
+
+    /// The same where gateways share them: only the store knows whether another has used one since.
+    async fn expire_shared(&self, unused_after: Duration) {
+        for (id, session) in self.table.unused(unused_after) {
+            match session.expire_for_all().await {
+                Ok(Some(leg)) => {
+                    self.table.end(&id);
+                    self.tell_end(&session, Ending::Idle);
+                    self.delete_upstream(leg, Carried::default());
+                }
+                Ok(None) => self.table.let_go(&id),
+                Err(error) => {
+                    // It is tried again until the store itself lets it go.
+                    tracing::debug!(%error, "whether a session is used is not known");
+                }
             }
         }
     }

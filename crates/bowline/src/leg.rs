@@ -7,6 +7,7 @@
 mod again;
 mod array;
 mod budget;
+mod cancel;
 mod judge;
 mod listen;
 mod mend;
@@ -24,6 +25,7 @@ mod rewrite;
 mod send;
 mod unopened;
 
+pub(crate) use cancel::cancelled_elsewhere;
 pub(crate) use listen::{listen, lost};
 pub(crate) use mend::Mending;
 pub(crate) use moves::{Moves, move_drained};

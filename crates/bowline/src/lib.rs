@@ -30,4 +30,4 @@ mod upstream;
 
 pub use gateway::{Gateway, ReloadError, StartError};
 pub use store::sealed::{NoRandomness, SealKeys, SealKeysError};
-pub use store::{OpenStoreError, StoreError};
+pub use store::{OpenStoreError, Refusal, StoreError};

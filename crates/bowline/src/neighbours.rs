@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::gateway::Shared;
 use crate::session::{Keeper, News};
 use crate::store::sealed::NoRandomness;
-use crate::store::{Heard, Presence, StoreError};
+use crate::store::{Heard, Presence, Present, StoreError};
 
 /// How often a gateway says that it is there, and for how long that holds.
 const EVERY: Duration = Duration::from_secs(3);
@@ -23,7 +23,15 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The other gateways, as they were last seen.
 #[derive(Debug, Default)]
-pub(crate) struct Neighbours(Mutex<BTreeMap<String, Vec<&'static str>>>);
+pub(crate) struct Neighbours(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// In what each differs.
+    others: BTreeMap<String, Vec<&'static str>>,
+    /// How many say something that cannot be read.
+    unreadable: usize,
+}
 
 /// A random name for this gateway.
 pub(crate) fn name() -> Result<Box<str>, NoRandomness> {
@@ -49,8 +57,7 @@ async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
     let mut listener = keeper.store.listen();
     loop {
         match listener.next().await {
-            // Anything may have been missed.
-            Heard::Broken => keeper.doubt_all(),
+            Heard::Broken => keeper.hears_no_more(),
             Heard::Whole => keeper.hears_again(),
             Heard::Announcement(announced) => {
                 if let Some(news) = News::heard(&keeper, &announced.body) {
@@ -67,25 +74,21 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
         let me = Presence {
             id: keeper.me.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            seal_key: keeper.seal_key(),
+            seal_keys: keeper.seal_keys(),
             servers: fingerprint(&shared),
         };
         let looked = async {
             keeper.ping().await?;
-            keeper.store.appear(&me, HOLDS).await?;
-            keeper.store.gateways().await
-        };
-        let looked: Result<Vec<Presence>, StoreError> = looked.await;
-        let pause = match looked {
-            Ok(found) => {
-                shared.neighbours.see(&me, found);
-                if !knows_policy {
-                    knows_policy = tell_eviction(&keeper).await;
-                }
-                EVERY
+            // One that takes nothing may be read all the same.
+            let appeared = keeper.appear(&me, HOLDS).await;
+            shared.neighbours.see(&me, keeper.gateways().await?);
+            if !knows_policy {
+                knows_policy = tell_eviction(&keeper).await;
             }
-            Err(_) => ASK_EVERY,
+            appeared
         };
+        let looked: Result<(), StoreError> = looked.await;
+        let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
         tokio::time::sleep(pause).await;
     }
 }
@@ -129,12 +132,13 @@ fn hex(bytes: &[u8]) -> String {
 // === impl Neighbours ===
 
 impl Neighbours {
-    fn see(&self, me: &Presence, found: Vec<Presence>) {
-        let others = found.into_iter().filter(|other| other.id != me.id);
+    fn see(&self, me: &Presence, found: Present) {
+        let others = found.gateways.into_iter().filter(|other| other.id != me.id);
         let seen: BTreeMap<_, _> = others
             .map(|other| {
+                let opens = me.opens_what_is_sealed_by(&other) && other.opens_what_is_sealed_by(me);
                 let differ = [
-                    ("seal keys", other.seal_key != me.seal_key),
+                    ("seal keys", !opens),
                     ("servers", other.servers != me.servers),
                 ];
                 let differ = differ.into_iter().filter(|(_, differs)| *differs);
@@ -143,7 +147,7 @@ impl Neighbours {
             .collect();
         let mut known = self.0.lock();
         for (gateway, differ) in &seen {
-            if !differ.is_empty() && known.get(gateway) != Some(differ) {
+            if !differ.is_empty() && known.others.get(gateway) != Some(differ) {
                 tracing::warn!(
                     gateway,
                     "another gateway on this store has other {}: sessions of one fail on the other",
@@ -151,15 +155,30 @@ impl Neighbours {
                 );
             }
         }
-        *known = seen;
+        if found.unreadable > known.unreadable {
+            tracing::warn!(
+                count = found.unreadable,
+                "what other gateways on this store say of themselves cannot be read"
+            );
+        }
+        *known = Known {
+            others: seen,
+            unreadable: found.unreadable,
+        };
     }
 
     /// What an operator should know.
     pub(crate) fn told(&self) -> Value {
         let known = self.0.lock();
         let told = known
+            .others
             .iter()
             .map(|(gateway, differ)| json!({"gateway": gateway, "differs_in": differ}));
         told.collect()
+    }
+
+    /// How many there are of which nothing else can be said.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.0.lock().unreadable
     }
 }

@@ -10,6 +10,7 @@ mod key;
 mod local;
 mod memory;
 mod open;
+mod operation;
 pub(crate) mod private;
 mod redis;
 pub(crate) mod sealed;
@@ -22,13 +23,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use self::error::StoreError;
+pub use self::error::{Refusal, StoreError};
 pub(crate) use self::file::{File, SESSIONS_FILE};
 pub(crate) use self::key::{Key, Part};
 use self::local::LocalListener;
 pub(crate) use self::memory::Memory;
 pub use self::open::OpenStoreError;
 pub(crate) use self::open::open;
+pub(crate) use self::operation::Operation;
 pub(crate) use self::redis::{Redis, RedisPlace};
 
 /// The largest record, and the largest jar.
@@ -49,9 +51,10 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 ///    is there now.
 /// 3. `end` makes a live key ended. It hands what it replaced to exactly one caller.
 /// 4. An ended key stays ended for as long as it is to be remembered, whatever late writers try, and
-///    is absent afterwards. Nothing but `create` makes a key live, and `create` is only ever called
-///    with a new random id: so a session that has ended does not come back.
-/// 5. A live key becomes absent, with all that it has, when its time is over. `create` sets that
+///    is absent afterwards. Nothing but `create` makes a key live, and for a session `create` is only
+///    ever called with a new random id: so one that has ended does not come back.
+/// 5. A live key becomes absent, with all that it has, when its time is over, or by `expire` when that is
+///    near, which hands what it had to exactly one caller. `create` sets that
 ///    time, `touch` starts it anew, nothing else does.
 /// 6. A jar belongs to the version at which it was last replaced together with the record. Of
 ///    several `put_jar` for that version the last wins; for any other version, and unless the key
@@ -59,6 +62,8 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 /// 7. Whoever was told that something happened finds it in every later load, from any gateway.
 ///    With the file, this holds across `kill -9` as well, except that the last second of touches
 ///    may be forgotten.
+///
+/// 8. Of the numbers of a live key, each is higher than those that were handed out before.
 ///
 /// **Leases.** A lease has at most one holder, and none after its time. `lease` takes a free one or
 /// keeps the holder's own, and its time begins anew.
@@ -133,6 +138,15 @@ pub(crate) enum Listener {
     Redis(Box<redis::RedisListener>),
 }
 
+/// The gateways that use a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// In the order of their ids.
+    pub(crate) gateways: Vec<Presence>,
+    /// How many say something that cannot be read.
+    pub(crate) unreadable: usize,
+}
+
 /// A gateway that uses the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Presence {
@@ -140,8 +154,8 @@ pub(crate) struct Presence {
     pub(crate) id: String,
     /// Bowline's version.
     pub(crate) version: String,
-    /// The id of the key that it seals with.
-    pub(crate) seal_key: String,
+    /// The ids of its seal keys: it seals with the first, and opens what any of them sealed.
+    pub(crate) seal_keys: Vec<String>,
     /// A fingerprint of the servers in its configuration.
     pub(crate) servers: String,
 }
@@ -149,6 +163,15 @@ pub(crate) struct Presence {
 // === impl Store ===
 
 impl Store {
+    /// The kind's name in the configuration.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::File(_) => "file",
+            Self::Redis(_) => "redis",
+        }
+    }
+
     /// Makes an absent key live. `false`: it was not absent.
     pub(crate) async fn create(
         &self,
@@ -214,6 +237,20 @@ impl Store {
         }
     }
 
+    /// Makes a live key absent of whose time no more than this is left, and returns what it had. `None`:
+    /// it is not live, or has more; and always where a single gateway has the store, which knows itself
+    /// what is used.
+    pub(crate) async fn expire(
+        &self,
+        key: &Key,
+        left: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        match self {
+            Self::Memory(_) | Self::File(_) => Ok(None),
+            Self::Redis(redis) => redis.expire(key, left).await,
+        }
+    }
+
     /// Replaces the jar that belongs to this version. `false`: there is none any more.
     pub(crate) async fn put_jar(
         &self,
@@ -226,6 +263,17 @@ impl Store {
             Self::Memory(memory) => Ok(memory.put_jar(key, since, jar)),
             Self::File(file) => file.put_jar(key, since, jar).await,
             Self::Redis(redis) => redis.put_jar(key, since, jar).await,
+        }
+    }
+
+    /// The next number of a live key. `None`: it is not live.
+    pub(crate) async fn next_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        match self {
+            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
+                let is_live = matches!(self.load(key).await?, Loaded::Live(_));
+                Ok(is_live.then(|| local.next_number()))
+            }
+            Self::Redis(redis) => redis.next_number(key).await,
         }
     }
 
@@ -298,12 +346,13 @@ impl Store {
         }
     }
 
-    /// Every gateway that is there, in the order of their ids.
-    pub(crate) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+    /// Every gateway that is there.
+    pub(crate) async fn gateways(&self) -> Result<Present, StoreError> {
         match self {
-            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
-                Ok(local.gateways())
-            }
+            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => Ok(Present {
+                gateways: local.gateways(),
+                unreadable: 0,
+            }),
             Self::Redis(redis) => redis.gateways().await,
         }
     }
@@ -323,6 +372,16 @@ impl Store {
             Self::Memory(_) | Self::File(_) => Ok(None),
             Self::Redis(redis) => redis.eviction().await,
         }
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Whether this gateway can open what the other one seals.
+    pub(crate) fn opens_what_is_sealed_by(&self, other: &Self) -> bool {
+        let sealed_with = other.seal_keys.first();
+        sealed_with.is_some_and(|key| self.seal_keys.contains(key))
     }
 }
 

@@ -4,4 +4,4 @@ mod hash;
 mod metrics;
 
 pub(crate) use hash::SessionHash;
-pub(crate) use metrics::{Answered, Metrics};
+pub(crate) use metrics::{Answered, Metrics, StoreCounts};

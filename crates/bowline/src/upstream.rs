@@ -15,6 +15,7 @@ pub(crate) use fingerprint::{is_fingerprint, is_suspect};
 pub(crate) use health::{Ailment, jittered, random_fraction};
 pub(crate) use streamable::{Answer, Link};
 pub(crate) use tend::TEND_EVERY;
+pub(crate) use tools::{Changes, Harmless, Seen, Sharing};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,14 +1,20 @@
-//! `kill -9` under load: a session that a client was told of goes on with the next process.
+//! `kill -9`: under load, a session that a client was told of goes on with the next process; in the
+//! middle of a recovery, another gateway takes over.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use bowline_testbed::client::Client;
 use bowline_testbed::counting::{Counting, Tally};
+use bowline_testbed::redis::Redis;
+use bowline_testbed::scripted::Scripted;
 use serde_json::json;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::running::{Running, bowline, word_ending_in};
 
@@ -85,9 +91,79 @@ async fn a_session_that_was_told_outlives_kill_9() {
     assert_eq!(server.strays(), 0);
 }
 
+/// The turn of the dead one is over after three seconds.
+#[tokio::test]
+async fn a_gateway_killed_while_it_opens_a_session_again_is_stood_in_for() {
+    let redis = Redis::start().await.unwrap();
+    let mut server = Scripted::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("bowline.toml");
+    let (store, url) = (redis.url(), server.url());
+    let text = format!(
+        "admin = \"off\"\n[store]\nkind = \"redis\"\nurl = \"{store}\"\n[servers.s]\nurl = \"{url}\"\nrecovery_budget = \"9s\"\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let key = bowline::SealKeys::generate().unwrap();
+    let start = || {
+        start_by(
+            bowline().env("BOWLINE_SEAL_KEYS", &key),
+            &config,
+            "127.0.0.1:0",
+        )
+    };
+    let ((mut doomed, url), (mut other, elsewhere)) = (start(), start());
+
+    let mut client = Client::new(&url).unwrap();
+    let (opened, ()) = tokio::join!(client.open(), async {
+        server.next().await.initialized(Some("u1"));
+        server.next().await.reply(202, &[], "");
+    });
+    assert_eq!(opened.unwrap().status, 200);
+    let mut moved = client.moved_to(&elsewhere).unwrap();
+    let forgot = |asked: bowline_testbed::scripted::Asked| {
+        asked.reply(404, &[("content-type", "text/plain")], "Session not found");
+    };
+
+    // Killed while it waits for the server's answer to its `initialize`.
+    let arguments = json!({});
+    let (orphaned, held) = tokio::join!(client.call(1, "t", &arguments), async {
+        forgot(server.next().await);
+        let held = server.next().await;
+        assert_eq!(held.rpc_method(), "initialize");
+        doomed.signal("KILL");
+        held
+    });
+    assert!(orphaned.is_err(), "{orphaned:?}");
+    assert_eq!(doomed.exit_code(), None, "it was killed");
+    let killed = Instant::now();
+    let (answer, ()) = tokio::join!(moved.call(2, "t", &arguments), async {
+        forgot(server.next().await);
+        server.next().await.initialized(Some("u2"));
+        server.next().await.reply(202, &[], "");
+        let asked = server.next().await;
+        assert_eq!(asked.header("mcp-session-id"), "u2");
+        assert_eq!(asked.json()["id"], 2);
+        asked.result(&json!({}));
+    });
+    assert_eq!(answer.unwrap().status, 200);
+    assert!(
+        killed.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        killed.elapsed()
+    );
+    drop(held);
+    server.finish();
+    other.signal("TERM");
+    assert_eq!(other.exit_code(), Some(0));
+}
+
 fn start(config: &Path, listen: &str) -> (Running, String) {
+    start_by(&mut bowline(), config, listen)
+}
+
+fn start_by(command: &mut Command, config: &Path, listen: &str) -> (Running, String) {
     let options = ["--config", config.to_str().unwrap()];
-    let gateway = Running::start_in(&mut bowline(), listen, &options);
+    let gateway = Running::start_in(command, listen, &options);
     let url = word_ending_in(&gateway.stdout.read_until("/mcp/s"), "/mcp/s");
     (gateway, url)
 }

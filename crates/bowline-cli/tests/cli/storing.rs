@@ -223,7 +223,7 @@ async fn a_redis_that_wants_another_password() {
         said,
         str![[r#"
 error: cannot keep sessions in redis://[REDIS]/: the store refused: [..]
-  help: correct `user` and `password` in `[store]`, and let that user do what Bowline does
+  help: correct `user` and `password` in `[store]`
 
 "#]]
     );

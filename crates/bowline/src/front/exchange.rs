@@ -15,7 +15,7 @@ use crate::detach::see_through;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, LegRef, Relay, Reply};
-use crate::session::{Born, InUse, LiveStream, Session, Source, StreamKey};
+use crate::session::{Born, InUse, LiveStream, News, Session, Source, StreamKey};
 use crate::upstream::{Carried, UpstreamError};
 
 /// A session that was found, and what its messages are sent with.
@@ -99,6 +99,8 @@ fn restore(session: &Session, answer: &Message) -> Result<Restored, Fault> {
     let mark = answer.text(span);
     let (at, id) = session.seal.open_request(mark).ok_or(Fault::StrayAnswer)?;
     session.questions.settled(mark);
+    // Whichever gateway showed the question.
+    session.announce(|session| News::Settled(session, mark.into()));
     Ok(match at {
         LegRef::OWN => Restored::Own(id),
         at if at == session.leg().at => Restored::Server(answer.splice(span, &id)),

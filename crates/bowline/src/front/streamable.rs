@@ -23,7 +23,7 @@ use crate::config::ServerName;
 use crate::fault::Fault;
 use crate::gateway::Shared;
 use crate::leg::{self, Rescue};
-use crate::session::{Born, LiveStream, News, Session, Source};
+use crate::session::{Born, LiveStream, Session, Source};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -178,12 +178,12 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
         (born == Born::Standalone).then(|| Box::new(Rescue::standalone(session, arrival.carried)));
     // The older stream is closed before the newer is asked for, so that the server sees one.
     let stream = Arc::new(LiveStream::new(source, rescue));
-    let is_standalone = born == Born::Standalone;
-    if !session.attach(born, Arc::clone(&stream)) {
+    let is_attached = match born {
+        Born::Standalone => session.attach_listener(&stream).await,
+        Born::Request(_) => session.attach(born, Arc::clone(&stream)),
+    };
+    if !is_attached {
         return Err(Fault::UnknownSession);
-    }
-    if is_standalone {
-        session.announce(News::Listens);
     }
     let body =
         StreamBody::new(Arc::clone(&stream), in_use, shared.abandoned(), permit).with_heartbeat();

@@ -7,7 +7,7 @@ use bowline_wire::message::Message;
 use super::Leg;
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
-use super::replay;
+use super::replay::{self, MayRepeat};
 use crate::body::Sent;
 use crate::session::{Call, Session};
 use crate::upstream::UpstreamError;
@@ -41,7 +41,7 @@ impl Again {
         self.tries += 1;
         let may_go = match ran {
             Ran::No => true,
-            Ran::Unknown => is_safe(session, request),
+            Ran::Unknown => is_safe(session, request).await,
             Ran::Yes => false,
         };
         let left = call.is_cancelled() || sent.client_left();
@@ -85,14 +85,15 @@ pub(super) async fn mended(
     }
 }
 
-fn is_safe(session: &Session, request: &Message) -> bool {
+async fn is_safe(session: &Session, request: &Message) -> bool {
     #[cfg(feature = "planted")]
     if session.upstream.planted.replay_everything {
         return true;
     }
-    let policy = &session.upstream.server().recovery.replay;
-    let tools = &session.upstream.tools;
-    replay::is_safe(request, policy, |tool| {
-        tools.is_harmless(&session.caller, tool)
-    })
+    let server = session.upstream.server();
+    match replay::may_repeat(request, &server.recovery.replay) {
+        MayRepeat::Yes => true,
+        MayRepeat::No => false,
+        MayRepeat::IfShown(tool) => session.may_run_twice(&tool).await,
+    }
 }

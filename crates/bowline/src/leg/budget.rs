@@ -84,7 +84,8 @@ mod tests {
             attempts += 1;
             assert!(budget.attempt(attempts) <= total / LONGEST_ATTEMPT);
         }
-        assert!(started.elapsed() < total, "{:?}", started.elapsed());
+        // Timers have ticks of a millisecond, so the last wait may end on the deadline itself.
+        assert!(started.elapsed() <= total, "{:?}", started.elapsed());
         assert!((8..500).contains(&attempts), "{attempts}");
     }
 

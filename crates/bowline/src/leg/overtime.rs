@@ -9,12 +9,9 @@ use bowline_wire::message::Message;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::body::Sent;
+use super::cancel::cancel;
 use crate::session::Session;
-use crate::upstream::{Carried, UpstreamError};
-
-/// How long telling the server may take.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::upstream::UpstreamError;
 
 /// The patience of one call.
 #[derive(Debug)]
@@ -49,7 +46,7 @@ impl Overtime {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         std::task::ready!(self.timer.as_mut().poll(cx));
         if let Some(session) = self.session.upgrade() {
-            cancel(session, &self.id);
+            cancel(session, &self.id, "no answer in time");
         }
         Poll::Ready(UpstreamError::CallTimeout(self.limit))
     }
@@ -60,25 +57,4 @@ impl Overtime {
         let fault = session.leg().fault(error);
         Some(format!("event: message\ndata: {}\n\n", fault.body(Some(&self.id))).into())
     }
-}
-
-/// Tells the server that nobody waits for a request any more.
-fn cancel(session: Arc<Session>, id: &str) {
-    let sent_as = session.calls.sent_as(id);
-    let id = sent_as.as_deref().unwrap_or(id);
-    let cancelled = format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no answer in time"}}}}"#
-    );
-    let tracker = session.upstream.tracker().clone();
-    tracker.spawn(tokio::time::timeout(CANCEL_TIMEOUT, async move {
-        let leg = session.leg();
-        leg.upstream
-            .post(
-                leg.link(&Carried::default()),
-                cancelled.into(),
-                Sent::default(),
-            )
-            .await
-            .is_ok()
-    }));
 }

@@ -419,7 +419,7 @@ impl EventRelay {
             return;
         };
         if tools_changed {
-            session.upstream.tools.forget(&session.caller);
+            session.forget_tools();
         }
         match (mark, message.kind()) {
             (Some(mark), Kind::Request) => session.questions.asked(Question {

@@ -4,14 +4,19 @@ use bowline_wire::message::Message;
 
 use crate::config::Replay;
 
-/// Whether a request may be sent again although it may have run. `is_harmless` tells of a tool.
-pub(super) fn is_safe(
-    request: &Message,
-    policy: &Replay,
-    is_harmless: impl FnOnce(&str) -> bool,
-) -> bool {
+/// Whether a request may be sent again although it may have run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum MayRepeat {
+    Yes,
+    No,
+    /// If the caller was shown that this tool may run twice.
+    IfShown(String),
+}
+
+/// What the table says of a request.
+pub(super) fn may_repeat(request: &Message, policy: &Replay) -> MayRepeat {
     if *policy == Replay::Never {
-        return false;
+        return MayRepeat::No;
     }
     match request.method() {
         Some(
@@ -24,15 +29,18 @@ pub(super) fn is_safe(
             | "resources/unsubscribe"
             | "tasks/get"
             | "tasks/result",
-        ) => true,
+        ) => MayRepeat::Yes,
         Some("tools/call") => {
             let name = request.param("name").map(|span| request.text(span));
             let name: Option<String> = name.and_then(|text| serde_json::from_str(text).ok());
-            let listed = |name: &str| matches!(policy, Replay::Tools(tools) if tools.iter().any(|tool| tool == name));
-            name.is_some_and(|name| listed(&name) || is_harmless(&name))
+            match (name, policy) {
+                (None, _) => MayRepeat::No,
+                (Some(name), Replay::Tools(tools)) if tools.contains(&name) => MayRepeat::Yes,
+                (Some(name), _) => MayRepeat::IfShown(name),
+            }
         }
-        Some(method) => method.ends_with("/list"),
-        None => false,
+        Some(method) if method.ends_with("/list") => MayRepeat::Yes,
+        Some(_) | None => MayRepeat::No,
     }
 }
 
@@ -42,11 +50,11 @@ mod tests {
 
     use super::*;
 
-    fn safe(method: &str, policy: &Replay) -> bool {
+    fn safe(method: &str, policy: &Replay) -> MayRepeat {
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"t"}}}}"#);
         let message = Message::parse(Bytes::from(text)).unwrap();
-        is_safe(&message, policy, |_| false)
+        may_repeat(&message, policy)
     }
 
     #[test]
@@ -67,18 +75,17 @@ mod tests {
             "tasks/get",
             "tasks/result",
         ] {
-            assert!(safe(method, &Replay::Safe), "{method}");
-            assert!(!safe(method, &Replay::Never), "{method}");
+            assert_eq!(safe(method, &Replay::Safe), MayRepeat::Yes, "{method}");
+            assert_eq!(safe(method, &Replay::Never), MayRepeat::No, "{method}");
         }
         for method in [
-            "tools/call",
             "initialize",
             "tasks/cancel",
             "vendor/do",
             "list",
             "listings",
         ] {
-            assert!(!safe(method, &Replay::Safe), "{method}");
+            assert_eq!(safe(method, &Replay::Safe), MayRepeat::No, "{method}");
         }
     }
 
@@ -88,17 +95,11 @@ mod tests {
             br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t\u0065"}}"#,
         ))
         .unwrap();
-        assert!(is_safe(&call, &Replay::Safe, |name| name == "te"));
-        assert!(!is_safe(&call, &Replay::Never, |_| true));
-        assert!(is_safe(
-            &call,
-            &Replay::Tools(vec!["te".to_owned()]),
-            |_| false
-        ));
-        assert!(!is_safe(
-            &call,
-            &Replay::Tools(vec!["other".to_owned()]),
-            |_| false
-        ));
+        let listed = |tool: &str| Replay::Tools(vec![tool.to_owned()]);
+        let if_shown = || MayRepeat::IfShown("te".to_owned());
+        assert_eq!(may_repeat(&call, &Replay::Safe), if_shown());
+        assert_eq!(may_repeat(&call, &Replay::Never), MayRepeat::No);
+        assert_eq!(may_repeat(&call, &listed("te")), MayRepeat::Yes);
+        assert_eq!(may_repeat(&call, &listed("other")), if_shown());
     }
 }

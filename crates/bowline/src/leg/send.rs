@@ -311,7 +311,7 @@ async fn finish(
 /// Takes what a listing says of the server's tools.
 pub(super) fn learn(session: &Session, listing: &Message) {
     if let Some(result) = listing.result() {
-        session.upstream.tools.learn(&session.caller, result);
+        session.learn_tools(result);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
@@ -18,15 +18,17 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::news::News;
+use super::standing::{Condition, Standing};
 use super::written::BadRecord;
 use crate::store::sealed::{NoRandomness, OpenError, SealKeys};
-use crate::store::{Store, StoreError};
+use crate::store::{Operation, Presence, Present, Store, StoreError};
+use crate::telemetry::StoreCounts;
 use crate::upstream::UpstreamError;
 
 /// How long an entry of a shared store is believed.
 const FRESH: Duration = Duration::from_secs(2);
-/// A session's time in the store is begun anew after this part of it, so it has a little more.
-pub(super) const TOUCHES: u32 = 10;
+/// How often in the time that an unused session is kept its time in the store is begun anew.
+const TOUCHES: u32 = 10;
 /// How many ended sessions this gateway remembers by itself, should somebody put one back.
 const ENDED: usize = 10_000;
 
@@ -38,15 +40,14 @@ pub(crate) struct Keeper {
     /// This gateway's name among those that share the store; random.
     pub(crate) me: Box<str>,
     /// How long a session that nobody uses is kept.
+    idle: Duration,
+    /// How long it stays in the store: longer, as not every use is told there at once. Where gateways
+    /// share it, so much longer that one of them ends it before, see [`Keeper::left_of_unused`].
     pub(super) ttl: Duration,
-    grace: Duration,
-    started: Instant,
-    /// Whatever was last looked at before this is doubted; milliseconds after `started`.
+    standing: Standing,
+    pub(super) counts: StoreCounts,
+    /// Whatever was last looked at before this is doubted; milliseconds, as [`Keeper::now`].
     doubted: AtomicU64,
-    /// Since when every announcement is heard, and when the store last answered; likewise.
-    whole_since: AtomicU64,
-    answered: AtomicU64,
-    reachable: AtomicBool,
     ended: Mutex<Ended>,
     pub(super) tracker: TaskTracker,
 }
@@ -83,19 +84,21 @@ impl Keeper {
         (store, keys): (Arc<Store>, SealKeys),
         me: Box<str>,
         (idle, grace): (Duration, Duration),
-        tracker: TaskTracker,
+        (tracker, counts): (TaskTracker, StoreCounts),
     ) -> Self {
+        let ttl = match &store {
+            Store::Redis(_) => 2 * idle,
+            Store::Memory(_) | Store::File(_) => idle + idle / TOUCHES,
+        };
         Self {
             store,
             keys,
             me,
-            ttl: idle + idle / TOUCHES,
-            grace,
-            started: Instant::now(),
+            idle,
+            ttl,
+            standing: Standing::new(grace),
+            counts,
             doubted: AtomicU64::new(0),
-            whole_since: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            reachable: AtomicBool::new(true),
             ended: Mutex::default(),
             tracker,
         }
@@ -106,60 +109,89 @@ impl Keeper {
         matches!(*self.store, Store::Redis(_))
     }
 
-    /// How the key that seals is called among gateways.
-    pub(crate) fn seal_key(&self) -> String {
-        self.keys.id()
+    /// How often a session's time in the store is begun anew while it is used.
+    pub(super) fn touch_every(&self) -> Duration {
+        self.idle / TOUCHES
+    }
+
+    /// What is left of a session's time in the store, at the most, if no gateway has used it for as
+    /// long as it is kept: the last use may not have been told.
+    pub(super) fn left_of_unused(&self) -> Duration {
+        self.ttl.saturating_sub(self.idle + self.touch_every())
+    }
+
+    /// After which time without a use here the last gateway to use a session finds it unused.
+    pub(crate) fn unused_after(&self) -> Duration {
+        self.idle + 2 * self.touch_every()
+    }
+
+    /// How the keys are called among gateways, newest first.
+    pub(crate) fn seal_keys(&self) -> Vec<String> {
+        self.keys.ids()
     }
 
     /// Whether the store answered when it was last asked.
     pub(crate) fn is_reachable(&self) -> bool {
-        self.reachable.load(Ordering::Relaxed)
+        self.standing.is_reachable()
     }
 
-    /// Notes how the store took something.
-    pub(super) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        let reached = match &result {
-            Ok(_) => {
-                self.answered.store(self.now(), Ordering::Relaxed);
-                true
-            }
-            Err(StoreError::Unreachable(_) | StoreError::Timeout(_) | StoreError::Refused(_)) => {
-                false
-            }
-            Err(_) => return result,
-        };
-        if self.reachable.swap(reached, Ordering::Relaxed) != reached {
-            match &result {
-                Ok(_) => tracing::info!("the store is back"),
-                Err(error) => {
-                    let error: &dyn std::error::Error = error;
-                    tracing::warn!(error, "the store does not answer");
-                }
-            }
-        }
-        result
+    /// How the store stands.
+    pub(crate) fn condition(&self) -> Condition {
+        self.standing.condition()
+    }
+
+    /// Asks the store something, and notes how it took that.
+    pub(super) async fn ask<T>(
+        &self,
+        operation: Operation,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let answer = asking.await;
+        let error = answer.as_ref().err();
+        self.counts.asked(operation, error, began.elapsed());
+        self.standing.note(operation, error);
+        answer
     }
 
     /// Tells the other gateways that this one is there no longer.
     pub(crate) async fn leave(&self) {
-        if let Err(error) = self.store.leave(&self.me).await {
+        let leaving = self.store.leave(&self.me);
+        if let Err(error) = self.ask(Operation::Leave, leaving).await {
             tracing::debug!(%error, "other gateways were not told of the stop");
         }
     }
 
     /// Asks the store whether it is there.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        self.note(self.store.ping().await)
+        self.ask(Operation::Ping, self.store.ping()).await
+    }
+
+    /// Says that this gateway is there, for as long as `holds`.
+    pub(crate) async fn appear(&self, me: &Presence, holds: Duration) -> Result<(), StoreError> {
+        let appearing = self.store.appear(me, holds);
+        self.ask(Operation::Appear, appearing).await
+    }
+
+    /// Every gateway that is there.
+    pub(crate) async fn gateways(&self) -> Result<Present, StoreError> {
+        self.ask(Operation::Gateways, self.store.gateways()).await
     }
 
     /// From now on everything at hand is looked at again before it is believed.
-    pub(crate) fn doubt_all(&self) {
+    fn doubt_all(&self) {
         self.doubted.store(self.now() + 1, Ordering::Relaxed);
     }
 
     /// From now on announcements are heard; whatever was announced before may have been missed.
     pub(crate) fn hears_again(&self) {
-        self.whole_since.store(self.now() + 1, Ordering::Relaxed);
+        self.standing.hears_again();
+        self.doubt_all();
+    }
+
+    /// From now on announcements may be missed.
+    pub(crate) fn hears_no_more(&self) {
+        self.standing.hears_no_more();
         self.doubt_all();
     }
 
@@ -172,13 +204,7 @@ impl Keeper {
 
     /// Whether what was last seen then may be believed although the store cannot be asked.
     pub(super) fn is_within_grace(&self, seen: u64) -> bool {
-        // Had it changed before the store went away, that would have been heard.
-        let was_so = match seen >= self.whole_since.load(Ordering::Relaxed) {
-            true => seen.max(self.answered.load(Ordering::Relaxed)),
-            false => seen,
-        };
-        let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
-        self.now() < was_so.saturating_add(grace)
+        self.standing.is_within_grace(seen)
     }
 
     /// Remembers that a session has ended.
@@ -206,16 +232,18 @@ impl Keeper {
         }
         let keeper = Arc::clone(self);
         self.tracker.spawn(async move {
-            if let Some(announcement) = news.sealed(&keeper)
-                && let Err(error) = keeper.store.announce(&announcement).await
-            {
+            let Some(announcement) = news.sealed(&keeper) else {
+                return;
+            };
+            let announcing = keeper.store.announce(&announcement);
+            if let Err(error) = keeper.ask(Operation::Announce, announcing).await {
                 tracing::debug!(%error, "other gateways were not told");
             }
         });
     }
 
-    /// Milliseconds since this keeper started.
+    /// Milliseconds since this keeper began, at least one.
     pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.standing.now()
     }
 }

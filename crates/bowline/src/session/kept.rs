@@ -2,7 +2,7 @@
 //! moved to a new generation by one gateway at a time, and ended once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
@@ -11,13 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Session;
-use super::keeper::{Keeper, TOUCHES, Unsure};
+use super::keeper::{Keeper, Unsure};
 use super::news::News;
+use super::shown::Shown;
 use super::written::{BadRecord, Written};
 use crate::clock;
 use crate::egress::Jar;
 use crate::leg::{Leg, LegRef, Life};
-use crate::store::{Key, Live, Loaded, Part, Updated, Version};
+use crate::store::{Key, Live, Loaded, Operation, Part, Updated, Version};
 use crate::upstream::Upstream;
 
 /// How often a jar is written, unless a cookie comes or goes.
@@ -46,6 +47,8 @@ pub(crate) struct Kept {
     /// the keeper started.
     seen: AtomicU64,
     touched: AtomicU64,
+    /// An older key sealed what is in the store.
+    has_old_seal: AtomicBool,
 }
 
 /// Where a session is in the store, as far as this gateway knows.
@@ -109,6 +112,7 @@ impl Kept {
             }),
             seen: now.into(),
             touched: now.into(),
+            has_old_seal: false.into(),
         })
     }
 
@@ -121,8 +125,12 @@ impl Kept {
         if keeper.has_ended(id) {
             return Ok(None);
         }
+        keeper.counts.loads.inc();
         let mut kept = Self::new(keeper, *id, upstream.name.as_ref());
-        let live = match keeper.note(keeper.store.load(&kept.key).await)? {
+        let live = match keeper
+            .ask(Operation::Load, keeper.store.load(&kept.key))
+            .await?
+        {
             Loaded::Live(live) => live,
             Loaded::Absent | Loaded::Ended => return Ok(None),
         };
@@ -131,6 +139,7 @@ impl Kept {
         let before = clock::unix_seconds().saturating_sub(written.opened);
         kept.before = Duration::from_secs(u64::try_from(before).unwrap_or(0));
         kept.note_place(&live);
+        kept.note_seal(&live);
         // Its time may be nearly over: the first use begins it anew.
         kept.touched = 0.into();
         let leg = kept.leg(upstream, &written, &live).await?;
@@ -139,7 +148,9 @@ impl Kept {
             // Whether the client was told of the recovery, nobody here knows.
             believed.lists_changed();
         }
-        let session = Session::new(id, written.caller()?, written.seal(), leg, believed);
+        let caller = written.caller()?;
+        Shown::new(keeper, upstream, &caller).look_once();
+        let session = Session::new(id, caller, written.seal(), leg, believed);
         Ok(Some(session.kept_by(kept)))
     }
 
@@ -153,8 +164,8 @@ impl Kept {
             .is_within_grace(self.seen.load(Ordering::Relaxed))
     }
 
-    fn was_seen(&self) {
-        self.seen.store(self.keeper.now(), Ordering::Relaxed);
+    fn was_seen(&self, at: u64) {
+        self.seen.fetch_max(at, Ordering::Relaxed);
     }
 
     /// Makes what is at hand what is in the store. `false`: the session has ended.
@@ -164,7 +175,8 @@ impl Kept {
         if !self.keeper.is_reachable() && self.is_within_grace() {
             return Ok(true);
         }
-        match self.keeper.note(self.keeper.store.load(&self.key).await) {
+        let loading = self.keeper.store.load(&self.key);
+        match self.keeper.ask(Operation::Load, loading).await {
             Ok(Loaded::Live(live)) => {
                 self.adopt(session, &live).await?;
                 Ok(true)
@@ -177,10 +189,12 @@ impl Kept {
 
     /// Takes over what another gateway has written, unless it is older than what is known.
     async fn adopt(&self, session: &Arc<Session>, live: &Live) -> Result<(), Unsure> {
+        let seen = self.keeper.now();
         let known = self.place.lock().version;
         if live.version < known {
             return Ok(());
         }
+        self.note_seal(live);
         if live.version > known {
             let written = self.open(live)?;
             if written.generation > session.leg().at.generation {
@@ -196,7 +210,8 @@ impl Kept {
             }
         }
         self.adopt_jar(&session.leg(), live)?;
-        self.was_seen();
+        // Not now: finding its endpoint may have taken a while.
+        self.was_seen(seen);
         Ok(())
     }
 
@@ -271,6 +286,12 @@ impl Kept {
         place.jar_tag = tag(&live.jar);
     }
 
+    fn note_seal(&self, live: &Live) {
+        let is_new = |sealed: &[u8]| sealed.is_empty() || self.keeper.keys.is_newest_of(sealed);
+        let is_old = !is_new(&live.record) || !is_new(&live.jar);
+        self.has_old_seal.store(is_old, Ordering::Relaxed);
+    }
+
     fn sealed(&self, part: Part, version: Version, bytes: &[u8]) -> Result<Vec<u8>, Unsure> {
         Ok(self
             .keeper
@@ -295,10 +316,8 @@ impl Kept {
         let jar = self.sealed_jar(&leg, Version::FIRST)?;
         self.place.lock().jar_names = leg.jar_names();
         let store = &self.keeper.store;
-        let created = store
-            .create(&self.key, &record, &jar, self.keeper.ttl)
-            .await;
-        match self.keeper.note(created)? {
+        let creating = store.create(&self.key, &record, &jar, self.keeper.ttl);
+        match self.keeper.ask(Operation::Create, creating).await? {
             true => Ok(()),
             // Ids are random: this is not one of ours by chance.
             false => Err(Unsure::Contended),
@@ -325,8 +344,8 @@ impl Kept {
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let jar = self.sealed_jar(leg, version.next())?;
             let store = &self.keeper.store;
-            let updated = store.update(&self.key, version, &record, Some(&jar)).await;
-            match self.keeper.note(updated)? {
+            let updating = store.update(&self.key, version, &record, Some(&jar));
+            match self.keeper.ask(Operation::Update, updating).await? {
                 Updated::Done(version) => {
                     let mut place = self.place.lock();
                     if version > place.version {
@@ -334,7 +353,7 @@ impl Kept {
                         place.jar_names = leg.jar_names();
                     }
                     drop(place);
-                    self.was_seen();
+                    self.was_seen(self.keeper.now());
                     self.keeper.announce(News::Changed(self.id));
                     return Ok(Published::Done);
                 }
@@ -363,14 +382,14 @@ impl Kept {
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let store = &self.keeper.store;
-            let updated = store.update(&self.key, version, &record, None).await;
-            match self.keeper.note(updated)? {
+            let updating = store.update(&self.key, version, &record, None);
+            match self.keeper.ask(Operation::Update, updating).await? {
                 Updated::Done(version) => {
                     {
                         let mut place = self.place.lock();
                         place.version = place.version.max(version);
                     }
-                    self.was_seen();
+                    self.was_seen(self.keeper.now());
                     self.keeper.announce(News::Changed(self.id));
                     return Ok(leg);
                 }
@@ -387,13 +406,14 @@ impl Kept {
     pub(super) async fn turn(&self, session: &Arc<Session>, seen: &Leg) -> Result<Turn, Unsure> {
         let store = &self.keeper.store;
         let lease = format!("mend/{}", self.key.as_str());
-        let leased = store.lease(&lease, &self.keeper.me, LEASE).await;
-        if !self.keeper.note(leased)? {
+        let leasing = store.lease(&lease, &self.keeper.me, LEASE);
+        if !self.keeper.ask(Operation::Lease, leasing).await? {
             return Ok(Turn::Theirs);
         }
         let held = self.hold(lease);
         // With the lease in hand: whoever had it before may have published meanwhile.
-        match self.keeper.note(store.load(&self.key).await)? {
+        let loading = store.load(&self.key);
+        match self.keeper.ask(Operation::Load, loading).await? {
             Loaded::Absent | Loaded::Ended => return Ok(Turn::Ended),
             Loaded::Live(live) => self.adopt(session, &live).await?,
         }
@@ -413,13 +433,15 @@ impl Kept {
             let renewing = async {
                 loop {
                     tokio::time::sleep(LEASE / RENEWALS).await;
-                    if let Err(error) = keeper.store.lease(&lease, &keeper.me, LEASE).await {
+                    let leasing = keeper.store.lease(&lease, &keeper.me, LEASE);
+                    if let Err(error) = keeper.ask(Operation::Lease, leasing).await {
                         tracing::debug!(%error, "a lease was not renewed");
                     }
                 }
             };
             over.run_until_cancelled(renewing).await;
-            if let Err(error) = keeper.store.release(&lease, &keeper.me).await {
+            let releasing = keeper.store.release(&lease, &keeper.me);
+            if let Err(error) = keeper.ask(Operation::Release, releasing).await {
                 tracing::debug!(%error, "a lease was not given back and runs out");
             }
         });
@@ -429,10 +451,32 @@ impl Kept {
     /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
     /// other, ends it upstream: on this leg.
     pub(super) async fn end(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
-        let ended = self.keeper.store.end(&self.key, REMEMBERED).await;
-        let replaced = self.keeper.note(ended)?;
+        let ending = self.keeper.store.end(&self.key, REMEMBERED);
+        let replaced = self.keeper.ask(Operation::End, ending).await?;
         self.keeper.remember_end(&self.id);
         self.keeper.announce(News::Ended(self.id));
+        self.last_leg(session, replaced).await
+    }
+
+    /// Lets the session go from the store if no gateway has used it for as long as it is kept. `None`:
+    /// one has, or it is gone. Otherwise this caller, and no other, ends it upstream: on this leg.
+    pub(super) async fn expire(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
+        let keeper = &self.keeper;
+        let expired = keeper.store.expire(&self.key, keeper.left_of_unused());
+        let replaced = keeper.ask(Operation::Expire, expired).await?;
+        if replaced.is_some() {
+            keeper.remember_end(&self.id);
+            keeper.announce(News::Ended(self.id));
+        }
+        self.last_leg(session, replaced).await
+    }
+
+    /// The leg that a session had which was ended here.
+    async fn last_leg(
+        &self,
+        session: &Arc<Session>,
+        replaced: Option<Live>,
+    ) -> Result<Option<Arc<Leg>>, Unsure> {
         let Some(live) = replaced else {
             return Ok(None);
         };
@@ -444,8 +488,8 @@ impl Kept {
 
     /// Does after a use what need not be waited for: begins the session's time anew, and writes the
     /// jar if it has changed.
-    pub(super) fn after_use(&self, session: &Session) {
-        self.is_used();
+    pub(super) fn after_use(&self, session: &Arc<Session>) {
+        self.is_used(session);
         let leg = session.leg();
         if let Some(since) = self.jar_due(&leg) {
             let Ok(jar) = self.sealed_jar(&leg, since) else {
@@ -453,28 +497,105 @@ impl Kept {
             };
             let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
             self.keeper.tracker.spawn(async move {
-                if let Err(error) = keeper.note(keeper.store.put_jar(&key, since, &jar).await) {
-                    tracing::debug!(%error, "a session's cookies were not written");
+                let putting = keeper.store.put_jar(&key, since, &jar);
+                match keeper.ask(Operation::PutJar, putting).await {
+                    Ok(true) => {}
+                    // The record was written meanwhile; the next use knows for which version.
+                    Ok(false) => leg.put_back_jar_change(),
+                    Err(error) => tracing::debug!(%error, "a session's cookies were not written"),
                 }
             });
         }
     }
 
+    /// A number that is higher than any before, for whichever gateway; `None` if nobody else can be told
+    /// of it.
+    pub(super) async fn next_number(&self) -> Option<u64> {
+        if !self.keeper.is_shared() || !self.keeper.is_reachable() {
+            return None;
+        }
+        let numbering = self.keeper.store.next_number(&self.key);
+        let number = self.keeper.ask(Operation::NextNumber, numbering).await;
+        number.ok().flatten()
+    }
+
     /// Begins the session's time anew, if some of it is over.
-    pub(super) fn is_used(&self) {
+    pub(super) fn is_used(&self, session: &Arc<Session>) {
         let now = self.keeper.now();
         let touched = self.touched.load(Ordering::Relaxed);
-        let every = u64::try_from((self.keeper.ttl / TOUCHES).as_millis()).unwrap_or(u64::MAX);
+        let every = self.keeper.touch_every().as_millis();
+        let every = u64::try_from(every).unwrap_or(u64::MAX);
         if touched != 0 && now < touched.saturating_add(every) {
             return;
         }
         self.touched.store(now.max(1), Ordering::Relaxed);
+        if self.has_old_seal.load(Ordering::Relaxed) {
+            self.seal_anew(session);
+        }
         let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
         self.keeper.tracker.spawn(async move {
-            if let Err(error) = keeper.note(keeper.store.touch(&key, keeper.ttl).await) {
+            let touching = keeper.store.touch(&key, keeper.ttl);
+            if let Err(error) = keeper.ask(Operation::Touch, touching).await {
                 tracing::debug!(%error, "a session's time was not begun anew");
             }
         });
+    }
+
+    /// Seals what an older key sealed with the newest one, so that the old key can be taken out once
+    /// every session was used or has expired.
+    fn seal_anew(&self, session: &Arc<Session>) {
+        let session = Arc::clone(session);
+        self.keeper.tracker.spawn(async move {
+            if let Some(kept) = &session.kept
+                && let Err(error) = kept.reseal(&session).await
+            {
+                tracing::debug!(%error, "a session was not sealed anew");
+            }
+        });
+    }
+
+    /// If somebody else writes meanwhile, the next time is soon enough.
+    async fn reseal(&self, session: &Arc<Session>) -> Result<(), Unsure> {
+        let store = &self.keeper.store;
+        let Loaded::Live(live) = self
+            .keeper
+            .ask(Operation::Load, store.load(&self.key))
+            .await?
+        else {
+            return Ok(());
+        };
+        self.adopt(session, &live).await?;
+        // An older record that somebody put back is not made good.
+        let is_current = self.place.lock().version == live.version;
+        if !is_current || !self.has_old_seal.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let next = live.version.next();
+        let anew = |part, since, sealed: &[u8]| {
+            let plain = self
+                .keeper
+                .keys
+                .open(&self.key.bound(part, since), sealed)?;
+            self.sealed(part, next, &plain)
+        };
+        let record = anew(Part::Record, live.version, &live.record)?;
+        let jar = match live.jar.is_empty() {
+            true => Vec::new(),
+            false => anew(Part::Jar, live.jar_since, &live.jar)?,
+        };
+        let updating = store.update(&self.key, live.version, &record, Some(&jar));
+        if let Updated::Done(version) = self.keeper.ask(Operation::Update, updating).await? {
+            {
+                let mut place = self.place.lock();
+                if version > place.version {
+                    (place.version, place.jar_since) = (version, version);
+                    place.jar_tag = tag(&jar);
+                    self.has_old_seal.store(false, Ordering::Relaxed);
+                }
+            }
+            self.keeper.announce(News::Changed(self.id));
+        }
+        Ok(())
     }
 
     /// The version whose jar is to be written, if it is time to.

@@ -16,10 +16,13 @@ pub(crate) enum News {
     Ended(SessionId),
     /// Its record has changed; there may be a new generation.
     Changed(SessionId),
-    /// Its client opened the stream of a GET elsewhere.
-    Listens(SessionId),
+    /// Its client opened the stream of a GET elsewhere: the one with this number, and the highest is
+    /// the newest.
+    Listens(SessionId, u64),
     /// Its client cancelled the request with this id (JSON text).
     Cancelled(SessionId, Box<str>),
+    /// Its client answered the server's request that it knows by this mark (JSON text).
+    Settled(SessionId, Box<str>),
 }
 
 /// Bound into the seal, so that nothing else is taken for one.
@@ -30,22 +33,30 @@ impl News {
         match self {
             Self::Ended(_) => 1,
             Self::Changed(_) => 2,
-            Self::Listens(_) => 3,
+            Self::Listens(..) => 3,
             Self::Cancelled(..) => 4,
+            Self::Settled(..) => 5,
         }
     }
 
     /// As it is announced by this gateway.
     pub(super) fn sealed(&self, keeper: &Keeper) -> Option<Announcement> {
-        let (Self::Ended(id) | Self::Changed(id) | Self::Listens(id) | Self::Cancelled(id, _)) =
-            self;
+        let (Self::Ended(id)
+        | Self::Changed(id)
+        | Self::Listens(id, _)
+        | Self::Cancelled(id, _)
+        | Self::Settled(id, _)) = self;
         let mut plain = Vec::with_capacity(64);
         plain.push(self.kind());
         plain.push(u8::try_from(keeper.me.len()).ok()?);
         plain.extend_from_slice(keeper.me.as_bytes());
         plain.extend_from_slice(id.as_bytes());
-        if let Self::Cancelled(_, request) = self {
-            plain.extend_from_slice(request.as_bytes());
+        match self {
+            Self::Ended(_) | Self::Changed(_) => {}
+            Self::Listens(_, number) => plain.extend_from_slice(&number.to_be_bytes()),
+            Self::Cancelled(_, text) | Self::Settled(_, text) => {
+                plain.extend_from_slice(text.as_bytes());
+            }
         }
         Some(Announcement {
             kind: self.kind(),
@@ -66,8 +77,12 @@ impl News {
         match kind {
             1 => Some(Self::Ended(id)),
             2 => Some(Self::Changed(id)),
-            3 => Some(Self::Listens(id)),
+            3 => {
+                let number = rest.first_chunk().copied()?;
+                Some(Self::Listens(id, u64::from_be_bytes(number)))
+            }
             4 => Some(Self::Cancelled(id, std::str::from_utf8(rest).ok()?.into())),
+            5 => Some(Self::Settled(id, std::str::from_utf8(rest).ok()?.into())),
             _ => None,
         }
     }

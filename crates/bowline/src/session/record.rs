@@ -76,6 +76,8 @@ impl Caller {
 #[derive(Debug, Default)]
 struct Streams {
     ended: bool,
+    /// The number of the newest stream of a GET, here or elsewhere.
+    newest: u64,
     live: Vec<(StreamKey, Arc<LiveStream>)>,
 }
 
@@ -184,6 +186,15 @@ impl Session {
         }
     }
 
+    /// Lets it go from the store that gateways share, if none of them has used it for long enough. The
+    /// leg on which it is to be ended upstream then, by this caller and no other.
+    pub(crate) async fn expire_for_all(self: &Arc<Self>) -> Result<Option<Arc<Leg>>, Unsure> {
+        match &self.kept {
+            None => Ok(None),
+            Some(kept) => kept.expire(self).await,
+        }
+    }
+
     /// Whether it is kept beyond this process.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()
@@ -282,11 +293,11 @@ impl Session {
 
     /// Keeps it in the store while something of it is under way: a stream may last longer than a
     /// session that nobody uses.
-    pub(super) fn outlast_use(&self) {
+    pub(super) fn outlast_use(self: &Arc<Self>) {
         if let Some(kept) = &self.kept
             && self.uses.load(Ordering::Acquire) > 0
         {
-            kept.is_used();
+            kept.is_used(self);
         }
     }
 
@@ -321,6 +332,46 @@ impl Session {
         let found = self.streams.lock().take(key);
         if let Some(stream) = found {
             stream.end();
+        }
+    }
+
+    /// Attaches the stream of a GET, which takes over from the one before, also at another gateway.
+    /// Of several at once the one with the highest number stays: the others end.
+    pub(crate) async fn attach_listener(&self, stream: &Arc<LiveStream>) -> bool {
+        let number = match &self.kept {
+            Some(kept) => kept.next_number().await,
+            None => None,
+        };
+        let is_newest = {
+            let mut streams = self.streams.lock();
+            let number = number.unwrap_or(streams.newest);
+            let is_newest = number >= streams.newest;
+            streams.newest = streams.newest.max(number);
+            is_newest
+        };
+        if !is_newest {
+            stream.end();
+            return true;
+        }
+        let is_attached = self.attach(StreamKey::Standalone, Arc::clone(stream));
+        if let Some(number) = number {
+            self.announce(|session| News::Listens(session, number));
+        }
+        is_attached
+    }
+
+    /// The client opened the stream of a GET at another gateway, with this number.
+    pub(super) fn listens_elsewhere(&self, number: u64) {
+        let older = {
+            let mut streams = self.streams.lock();
+            if number <= streams.newest {
+                return;
+            }
+            streams.newest = number;
+            streams.take(&StreamKey::Standalone)
+        };
+        if let Some(older) = older {
+            older.end();
         }
     }
 

@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use super::keeper::{Keeper, Unsure};
 use super::kept::Kept;
 use super::news::News;
-use super::{Born, InUse, Session};
+use super::{InUse, Session};
+use crate::leg;
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely meet at one lock.
@@ -108,13 +109,19 @@ impl Table {
     ) -> Result<Option<InUse>, Unsure> {
         if let Some(in_use) = at_hand {
             let is_there = in_use.session().refresh().await?;
-            if !is_there {
-                self.end(id);
+            match is_there {
+                // Before its time is over in the middle of this use.
+                true => in_use.session().outlast_use(),
+                false => drop(self.end(id)),
             }
             return Ok(is_there.then_some(in_use));
         }
         let loaded = Kept::load(keeper, id, upstream).await?;
-        Ok(loaded.and_then(|session| self.insert(id, Arc::new(session))))
+        let found = loaded.and_then(|session| self.insert(id, Arc::new(session)));
+        if let Some(in_use) = &found {
+            in_use.session().outlast_use();
+        }
+        Ok(found)
     }
 
     /// Puts a session that was found in the store at hand, unless somebody was faster.
@@ -170,6 +177,11 @@ impl Table {
         Some(session)
     }
 
+    /// How many sessions are at hand.
+    pub(crate) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// Every session at hand.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let shards = self.shards.iter();
@@ -203,6 +215,26 @@ impl Table {
         expired
     }
 
+    /// The sessions at hand of which nothing was used here for `idle`.
+    pub(crate) fn unused(&self, idle: Duration) -> Vec<(SessionId, Arc<Session>)> {
+        let mut unused = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let stale = shard.iter().filter(|(_, one)| one.idle_for() >= idle);
+            unused.extend(stale.map(|(id, session)| (*id, Arc::clone(session))));
+        }
+        unused
+    }
+
+    /// Lets a session go that is not used here; if it lives, the store has it.
+    pub(crate) fn let_go(&self, id: &SessionId) {
+        let mut shard = self.shard(id).lock();
+        if shard.get(id).is_some_and(|session| session.is_at_rest()) {
+            shard.remove(id);
+            self.taken.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Takes in what another gateway announced.
     pub(crate) async fn hear(&self, keeper: &Keeper, news: News) {
         match news {
@@ -220,14 +252,19 @@ impl Table {
                     Err(error) => tracing::debug!(%error, "another gateway's change was not read"),
                 }
             }
-            News::Listens(id) => {
+            News::Listens(id, number) => {
                 if let Some(in_use) = self.at_hand(&id) {
-                    in_use.session().end_stream(&Born::Standalone);
+                    in_use.session().listens_elsewhere(number);
+                }
+            }
+            News::Settled(id, mark) => {
+                if let Some(in_use) = self.at_hand(&id) {
+                    in_use.session().questions.settled(&mark);
                 }
             }
             News::Cancelled(id, request) => {
                 if let Some(in_use) = self.at_hand(&id) {
-                    in_use.session().calls.cancel(&request);
+                    leg::cancelled_elsewhere(in_use.session(), &request);
                 }
             }
         }

@@ -13,9 +13,14 @@ pub enum StoreError {
     /// It did not answer in time.
     #[error("the store did not answer within {}", humantime::format_duration(*.0))]
     Timeout(Duration),
-    /// It answered, and would not: a wrong password, no permission, no room.
-    #[error("the store refused: {0}")]
-    Refused(String),
+    /// It answered, and would not.
+    #[error("the store refused: {why} ({said})")]
+    Refused {
+        /// Why not.
+        why: Refusal,
+        /// What it said.
+        said: String,
+    },
     /// More than a store is meant for.
     #[error("{bytes} bytes are more than the {limit} that a store takes")]
     TooLarge {
@@ -53,9 +58,67 @@ pub enum StoreError {
     },
 }
 
+/// Why a store that answers does not do what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its memory is full.
+    #[error("it has no room")]
+    NoRoom,
+    /// It is a replica, or has too few of them.
+    #[error("it takes no writes")]
+    ReadOnly,
+    /// Its disk fails.
+    #[error("it cannot save what it has")]
+    CannotSave,
+    /// It asks for a password, or for another one.
+    #[error("it does not let this gateway in")]
+    Credentials,
+    /// Its user may do less than Bowline does.
+    #[error("its user may not do this")]
+    Permission,
+    /// Something else, which it says itself.
+    #[error("it would not")]
+    Other,
+}
+
+// === impl StoreError ===
+
 impl StoreError {
+    /// The outcome's name in metrics.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::Timeout(_) => "timeout",
+            Self::Refused { .. } => "refused",
+            Self::TooLarge { .. } => "too_large",
+            Self::Damaged(_) => "damaged",
+            Self::InUse { .. } | Self::UnusableFile { .. } | Self::NewerFile { .. } => "unusable",
+        }
+    }
+
     /// A store that is not there.
     pub(super) fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unreachable(error.into())
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::NoRoom => "give Redis more memory (`maxmemory`), or let sessions end sooner",
+            Self::ReadOnly => "let `url` in `[store]` name the primary, not a replica",
+            Self::CannotSave => "see to the disk of Redis, or let it save nothing",
+            Self::Credentials => "correct `user` and `password` in `[store]`",
+            Self::Permission => {
+                "let the `user` in `[store]` do what Bowline does: docs/guides/scale-out.md lists it"
+            }
+            Self::Other => {
+                "see what Redis says, and docs/guides/scale-out.md for what it must allow"
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! the stores that one process holds. None of it needs to outlive the process.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,6 +20,8 @@ pub(super) struct Local {
     leases: Mutex<HashMap<String, Lease>>,
     gateways: Mutex<BTreeMap<String, (Presence, Instant)>>,
     announcements: broadcast::Sender<Announcement>,
+    /// The last number of whichever key.
+    numbers: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -60,6 +63,10 @@ impl Local {
         leases.get(name).is_some_and(held) && leases.remove(name).is_some()
     }
 
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     pub(super) fn announce(&self, announcement: &Announcement) {
         // That nobody listens is no failure.
         self.announcements.send(announcement.clone()).ok();
@@ -99,6 +106,7 @@ impl Default for Local {
             leases: Mutex::default(),
             gateways: Mutex::default(),
             announcements: broadcast::Sender::new(BACKLOG),
+            numbers: AtomicU64::new(0),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions in a Redis or Valkey that gateways share.
 //!
 //! A session is one Redis hash, `PREFIX:{SCOPE:HASH}`: `v` its version, `r` the record, `j` the jar,
-//! `s` the version of the jar, or only `e` once it has ended. So record, jar and tombstone change
+//! `s` the version of the jar, `n` the last number, or only `e` once it has ended. So record, jar and tombstone change
 //! together and expire together, and no script touches two keys: any of this also works on a
 //! cluster. Everything conditional is a script, because another gateway may write in between.
 //!
@@ -15,6 +15,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, RedisError};
@@ -23,7 +24,8 @@ use redis::{ServerErrorKind, TlsCertificates, cmd};
 pub(crate) use self::listener::RedisListener;
 use self::scripts::Scripts;
 use super::{
-    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, StoreError, Updated, Version,
+    Announcement, Key, LARGEST_VALUE, Live, Loaded, Presence, Present, Refusal, StoreError,
+    Updated, Version,
 };
 
 /// Where a Redis is, and as whom to use it.
@@ -43,7 +45,8 @@ pub(crate) struct RedisPlace {
 /// Sessions in a Redis.
 pub(crate) struct Redis {
     client: Client,
-    connection: ConnectionManager,
+    connection: RwLock<ConnectionManager>,
+    config: ConnectionManagerConfig,
     scripts: Scripts,
     prefix: String,
     timeout: Duration,
@@ -59,7 +62,7 @@ impl Redis {
     ///
     /// Must be called on the runtime that will use it.
     pub(crate) fn new(place: RedisPlace) -> Result<Self, StoreError> {
-        let refused = |error: RedisError| StoreError::Refused(error.to_string());
+        let refused = |error: RedisError| refused(&error);
         let info = place.url.as_str().into_connection_info().map_err(refused)?;
         // RESP3, so that announcements come by push.
         let mut settings = info
@@ -102,11 +105,12 @@ impl Redis {
             .set_number_of_retries(0)
             .set_connection_timeout(Some(place.timeout))
             .set_response_timeout(Some(place.timeout));
-        let connection =
-            ConnectionManager::new_lazy_with_config(client.clone(), config).map_err(refused)?;
+        let connection = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())
+            .map_err(refused)?;
         Ok(Self {
             client,
-            connection,
+            connection: RwLock::new(connection),
+            config,
             scripts: Scripts::new(),
             prefix: place.prefix,
             timeout: place.timeout,
@@ -122,16 +126,14 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let mut call = self.scripts.create.key(self.key(key));
         call.arg(record).arg(jar).arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
+        self.ask(call.invoke_async(&mut self.connection())).await
     }
 
     pub(super) async fn load(&self, key: &Key) -> Result<Loaded, StoreError> {
         let mut get = cmd("HMGET");
         get.arg(self.key(key)).arg(&["e", "v", "r", "j", "s"]);
-        let (ended, version, record, jar, since): (Option<u8>, _, _, _, _) = self
-            .ask(get.query_async(&mut self.connection.clone()))
-            .await?;
+        let (ended, version, record, jar, since): (Option<u8>, _, _, _, _) =
+            self.ask(get.query_async(&mut self.connection())).await?;
         match (ended, live((version, record, jar, since))?) {
             (Some(_), _) => Ok(Loaded::Ended),
             (None, Some(live)) => Ok(Loaded::Live(live)),
@@ -148,9 +150,8 @@ impl Redis {
     ) -> Result<Updated, StoreError> {
         let mut call = self.scripts.update.key(self.key(key));
         call.arg(version.0).arg(record).arg(jar);
-        let (done, fields): (bool, Fields) = self
-            .ask(call.invoke_async(&mut self.connection.clone()))
-            .await?;
+        let (done, fields): (bool, Fields) =
+            self.ask(call.invoke_async(&mut self.connection())).await?;
         match (done, live(fields)?) {
             (true, _) => Ok(Updated::Done(version.next())),
             (false, Some(live)) => Ok(Updated::Conflict(live)),
@@ -161,8 +162,7 @@ impl Redis {
     pub(super) async fn touch(&self, key: &Key, ttl: Duration) -> Result<bool, StoreError> {
         let mut call = self.scripts.touch.key(self.key(key));
         call.arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
+        self.ask(call.invoke_async(&mut self.connection())).await
     }
 
     pub(super) async fn end(
@@ -172,9 +172,18 @@ impl Redis {
     ) -> Result<Option<Live>, StoreError> {
         let mut call = self.scripts.end.key(self.key(key));
         call.arg(millis(remember));
-        let fields = self
-            .ask(call.invoke_async(&mut self.connection.clone()))
-            .await?;
+        let fields = self.ask(call.invoke_async(&mut self.connection())).await?;
+        live(fields)
+    }
+
+    pub(super) async fn expire(
+        &self,
+        key: &Key,
+        left: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        let mut call = self.scripts.expire.key(self.key(key));
+        call.arg(millis(left));
+        let fields = self.ask(call.invoke_async(&mut self.connection())).await?;
         live(fields)
     }
 
@@ -186,8 +195,12 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let mut call = self.scripts.put_jar.key(self.key(key));
         call.arg(since.0).arg(jar);
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
+        self.ask(call.invoke_async(&mut self.connection())).await
+    }
+
+    pub(super) async fn next_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        let call = self.scripts.next_number.key(self.key(key));
+        self.ask(call.invoke_async(&mut self.connection())).await
     }
 
     pub(super) async fn lease(
@@ -198,15 +211,13 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let mut call = self.scripts.lease.key(self.lease_key(name));
         call.arg(holder).arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
+        self.ask(call.invoke_async(&mut self.connection())).await
     }
 
     pub(super) async fn release(&self, name: &str, holder: &str) -> Result<bool, StoreError> {
         let mut call = self.scripts.release.key(self.lease_key(name));
         call.arg(holder);
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
+        self.ask(call.invoke_async(&mut self.connection())).await
     }
 
     pub(super) async fn announce(&self, announcement: &Announcement) -> Result<(), StoreError> {
@@ -214,8 +225,7 @@ impl Redis {
         message.extend_from_slice(&announcement.body);
         let mut publish = cmd("PUBLISH");
         publish.arg(self.channel()).arg(message);
-        self.ask(publish.query_async(&mut self.connection.clone()))
-            .await
+        self.ask(publish.query_async(&mut self.connection())).await
     }
 
     pub(super) fn listen(&self) -> RedisListener {
@@ -224,46 +234,46 @@ impl Redis {
 
     pub(super) async fn appear(&self, me: &Presence, ttl: Duration) -> Result<(), StoreError> {
         let presence =
-            serde_json::to_string(me).map_err(|error| StoreError::Refused(error.to_string()))?;
+            serde_json::to_string(me).map_err(|error| StoreError::Damaged(error.to_string()))?;
         let mut call = self.scripts.appear.key(self.gateways_key());
         call.arg(&me.id).arg(presence).arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection.clone()))
-            .await
+        self.ask(call.invoke_async(&mut self.connection())).await
     }
 
     pub(super) async fn leave(&self, id: &str) -> Result<(), StoreError> {
         let mut delete = cmd("HDEL");
         delete.arg(self.gateways_key()).arg(id);
-        self.ask(delete.query_async(&mut self.connection.clone()))
-            .await
+        self.ask(delete.query_async(&mut self.connection())).await
     }
 
-    pub(super) async fn gateways(&self) -> Result<Vec<Presence>, StoreError> {
+    pub(super) async fn gateways(&self) -> Result<Present, StoreError> {
         let call = self.scripts.gateways.key(self.gateways_key());
-        let found: Vec<Vec<u8>> = self
-            .ask(call.invoke_async(&mut self.connection.clone()))
-            .await?;
-        let read = |one: &Vec<u8>| {
-            serde_json::from_slice(one)
-                .map_err(|_| StoreError::Damaged("the list of gateways".to_owned()))
-        };
-        let mut gateways: Vec<Presence> = found.iter().map(read).collect::<Result<_, _>>()?;
+        let found: Vec<Vec<u8>> = self.ask(call.invoke_async(&mut self.connection())).await?;
+        // One that cannot be read, of another version or damaged, hides no other.
+        let read = found.iter().map(|one| serde_json::from_slice(one).ok());
+        let mut gateways: Vec<Presence> = read.flatten().collect();
         gateways.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(gateways)
+        let unreadable = found.len() - gateways.len();
+        Ok(Present {
+            gateways,
+            unreadable,
+        })
     }
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
-        let mut connection = self.connection.clone();
-        self.ask(cmd("PING").query_async(&mut connection)).await
+        let mut connection = self.connection();
+        let answer = self.ask(cmd("PING").query_async(&mut connection)).await;
+        if matches!(answer, Err(StoreError::Refused { .. })) {
+            self.connect_anew();
+        }
+        answer
     }
 
     pub(super) async fn eviction(&self) -> Result<Option<String>, StoreError> {
         // Not CONFIG GET, which hosted services refuse.
         let mut info = cmd("INFO");
         info.arg("memory");
-        let info: String = self
-            .ask(info.query_async(&mut self.connection.clone()))
-            .await?;
+        let info: String = self.ask(info.query_async(&mut self.connection())).await?;
         let mut lines = info.lines();
         let policy = lines.find_map(|line| line.strip_prefix("maxmemory_policy:"));
         Ok(policy
@@ -279,6 +289,18 @@ impl Redis {
         match tokio::time::timeout(self.timeout, asking).await {
             Err(_) => Err(StoreError::Timeout(self.timeout)),
             Ok(answer) => answer.map_err(|error| self.judge(error)),
+        }
+    }
+
+    fn connection(&self) -> ConnectionManager {
+        self.connection.read().clone()
+    }
+
+    /// A connection that was not let in says so for ever, also when it would be let in by now.
+    fn connect_anew(&self) {
+        let (client, config) = (self.client.clone(), self.config.clone());
+        if let Ok(connection) = ConnectionManager::new_lazy_with_config(client, config) {
+            *self.connection.write() = connection;
         }
     }
 
@@ -298,7 +320,7 @@ impl Redis {
                 StoreError::Damaged(error.to_string())
             }
             _ if error.code() == Some("WRONGTYPE") => StoreError::Damaged(error.to_string()),
-            _ => StoreError::Refused(error.to_string()),
+            _ => refused(&error),
         }
     }
 
@@ -333,6 +355,25 @@ impl fmt::Debug for RedisPlace {
         f.debug_struct("RedisPlace")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
+    }
+}
+
+fn refused(error: &RedisError) -> StoreError {
+    let why = match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
+            Refusal::Credentials
+        }
+        (ErrorKind::Server(ServerErrorKind::NoPerm), _) => Refusal::Permission,
+        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) | (_, Some("NOREPLICAS")) => {
+            Refusal::ReadOnly
+        }
+        (_, Some("OOM")) => Refusal::NoRoom,
+        (_, Some("MISCONF")) => Refusal::CannotSave,
+        _ => Refusal::Other,
+    };
+    StoreError::Refused {
+        why,
+        said: error.to_string(),
     }
 }
 

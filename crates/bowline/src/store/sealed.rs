@@ -99,10 +99,13 @@ impl SealKeys {
         Ok(STANDARD.encode(bytes))
     }
 
-    /// How the key that seals is called among gateways.
-    pub(crate) fn id(&self) -> String {
-        let id = self.newest.id.iter();
-        id.map(|byte| format!("{byte:02x}")).collect()
+    /// How the keys are called among gateways, newest first.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.all().map(SealKey::name).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &SealKey> {
+        std::iter::once(&self.newest).chain(&self.older)
     }
 
     /// Seals a value for a place.
@@ -120,6 +123,11 @@ impl SealKeys {
         Ok(sealed)
     }
 
+    /// Whether the newest key sealed this.
+    pub(crate) fn is_newest_of(&self, sealed: &[u8]) -> bool {
+        sealed.starts_with(&self.newest.head())
+    }
+
     /// Opens a value that was sealed for this place.
     pub(crate) fn open(&self, place: &[u8], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         match sealed.first() {
@@ -133,8 +141,8 @@ impl SealKeys {
         let (nonce, rest) = rest
             .split_first_chunk::<NONCE_LEN>()
             .ok_or(OpenError::Tampered)?;
-        let mut keys = std::iter::once(&self.newest).chain(&self.older);
-        let key = keys
+        let key = self
+            .all()
             .find(|key| key.id == head[1..])
             .ok_or(OpenError::UnknownKey)?;
         let key = key.expand().ok_or(OpenError::Tampered)?;
@@ -151,7 +159,12 @@ impl SealKeys {
 
 impl fmt::Debug for SealKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SealKeys({}, {} older)", self.id(), self.older.len())
+        write!(
+            f,
+            "SealKeys({}, {} older)",
+            self.newest.name(),
+            self.older.len()
+        )
     }
 }
 
@@ -165,6 +178,10 @@ impl SealKey {
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&context.finish().as_ref()[..ID_BYTES]);
         Self { bytes, id }
+    }
+
+    fn name(&self) -> String {
+        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn head(&self) -> [u8; HEAD_BYTES] {

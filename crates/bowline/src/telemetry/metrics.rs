@@ -13,12 +13,16 @@ use prometheus_client::registry::Registry;
 
 use crate::config::ServerName;
 use crate::gateway::Shared;
+use crate::store::{Operation, StoreError};
 use crate::upstream::Upstream;
 
 /// Bounds of the histogram of answer times, in seconds.
 const SECONDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0,
 ];
+
+/// The same of the store's, which answers within milliseconds or not at all.
+const STORE_SECONDS: [f64; 8] = [0.0005, 0.001, 0.0025, 0.01, 0.05, 0.25, 1.0, 5.0];
 
 /// The gateway's metrics.
 #[derive(Debug)]
@@ -38,6 +42,41 @@ pub(crate) struct Metrics {
     streams: Gauge,
     endpoint_up: Family<EndpointLabels, Gauge>,
     endpoint_sessions: Family<EndpointLabels, Gauge>,
+    store_reachable: Family<KindLabel, Gauge>,
+    near_cache_sessions: Family<KindLabel, Gauge>,
+    near_cache_loads: Family<KindLabel, Counter>,
+    store: StoreOperations,
+}
+
+/// What the store was asked.
+#[derive(Debug, Clone)]
+struct StoreOperations {
+    outcomes: Family<OperationLabels, Counter>,
+    seconds: Family<OperationLabel, Histogram>,
+}
+
+/// What one store's keeper counts in.
+#[derive(Debug)]
+pub(crate) struct StoreCounts {
+    operations: StoreOperations,
+    /// Sessions that were not at hand.
+    pub(crate) loads: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabel {
+    operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: &'static str,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,6 +137,10 @@ fn histogram() -> Histogram {
     Histogram::new(SECONDS)
 }
 
+fn store_histogram() -> Histogram {
+    Histogram::new(STORE_SECONDS)
+}
+
 // === impl Metrics ===
 
 impl Metrics {
@@ -125,6 +168,13 @@ impl Metrics {
             streams: Gauge::default(),
             endpoint_up: Family::default(),
             endpoint_sessions: Family::default(),
+            store_reachable: Family::default(),
+            near_cache_sessions: Family::default(),
+            near_cache_loads: Family::default(),
+            store: StoreOperations {
+                outcomes: Family::default(),
+                seconds: Family::new_with_constructor(store_histogram as fn() -> Histogram),
+            },
         };
         registry.register(
             "requests",
@@ -196,9 +246,44 @@ impl Metrics {
             "Sessions pinned to an endpoint",
             metrics.endpoint_sessions.clone(),
         );
+        registry.register(
+            "store_operations",
+            "What the store was asked, by outcome",
+            metrics.store.outcomes.clone(),
+        );
+        registry.register(
+            "store_seconds",
+            "Time that the store took",
+            metrics.store.seconds.clone(),
+        );
+        registry.register(
+            "store_reachable",
+            "Whether the store answered when it was last asked",
+            metrics.store_reachable.clone(),
+        );
+        registry.register(
+            "near_cache_sessions",
+            "Sessions at hand that are in the store as well",
+            metrics.near_cache_sessions.clone(),
+        );
+        registry.register(
+            "near_cache_loads",
+            "Sessions that were not at hand and were looked for in the store",
+            metrics.near_cache_loads.clone(),
+        );
         Self {
             registry,
             ..metrics
+        }
+    }
+
+    /// What a store of this kind counts in.
+    pub(crate) fn of_store(&self, kind: &'static str) -> StoreCounts {
+        StoreCounts {
+            operations: self.store.clone(),
+            loads: self
+                .near_cache_loads
+                .get_or_create_owned(&KindLabel { kind }),
         }
     }
 
@@ -336,10 +421,39 @@ impl Metrics {
                     .set(count(endpoint.sessions()));
             }
         }
+        if let Some(keeper) = shared.table.keeper() {
+            let kind = KindLabel {
+                kind: keeper.store.kind(),
+            };
+            self.store_reachable
+                .get_or_create(&kind)
+                .set(keeper.is_reachable().into());
+            self.near_cache_sessions
+                .get_or_create(&kind)
+                .set(count(shared.table.count()));
+        }
         let mut text = String::new();
         // Writing to a String cannot fail.
         _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+// === impl StoreCounts ===
+
+impl StoreCounts {
+    /// The store was asked this, with this outcome.
+    pub(crate) fn asked(&self, operation: Operation, error: Option<&StoreError>, took: Duration) {
+        let operation = operation.name();
+        let outcome = error.map_or("ok", StoreError::outcome);
+        self.operations
+            .outcomes
+            .get_or_create(&OperationLabels { operation, outcome })
+            .inc();
+        self.operations
+            .seconds
+            .get_or_create(&OperationLabel { operation })
+            .observe(took.as_secs_f64());
     }
 }
 

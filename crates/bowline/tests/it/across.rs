@@ -4,7 +4,7 @@
 use bowline::Gateway;
 use bowline::config::{Config, Store};
 use bowline_testbed::redis::Redis;
-use bowline_testbed::scripted::{Asked, Scripted, initialize_result};
+use bowline_testbed::scripted::{Asked, Pen, Scripted, initialize_result};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
@@ -121,6 +121,43 @@ async fn a_cancel_elsewhere_reaches_the_server() {
 }
 
 #[tokio::test]
+async fn a_cancel_elsewhere_reaches_a_repeat_under_the_id_that_the_server_knows() {
+    let mut across = Across::start(3).await;
+    let client = across.open().await;
+    across.works_at(&client, 2, "u1").await;
+    let (at_b, at_c) = (across.at(&client, 1), across.at(&client, 2));
+    let message =
+        json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": {"uri": "x:y"}});
+    let running = TaskTracker::new().spawn(async move { at_b.send(&message).await });
+    drop(across.server.next().await);
+    across.server.next().await.result(&json!({}));
+    let again = across.server.next().await;
+    let ours = again.json()["id"].clone();
+    assert_ne!(ours, 7);
+    let cancel = cancelled(7);
+    let (told, heard) = tokio::join!(at_c.send(&cancel), async {
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            let asked = across.server.next().await;
+            assert_eq!(asked.rpc_method(), "notifications/cancelled");
+            assert_eq!(asked.header("mcp-session-id"), "u1");
+            heard.push(asked.json()["params"]["requestId"].clone());
+            asked.reply(202, &[], "");
+        }
+        heard
+    });
+    assert_eq!(told.status, 202);
+    // The first may still be under way: the client's own id is cancelled as well.
+    assert!(
+        heard.contains(&ours) && heard.contains(&json!(7)),
+        "{heard:?}"
+    );
+    again.result(&json!({}));
+    assert_eq!(running.await.unwrap().status, 200);
+    across.server.finish();
+}
+
+#[tokio::test]
 async fn a_cancel_elsewhere_stops_what_waits_for_a_recovery() {
     let mut across = Across::start(3).await;
     let client = across.open().await;
@@ -196,6 +233,38 @@ async fn open_changing(across: &mut Across) -> Client {
     client
 }
 
+#[tokio::test]
+async fn a_question_that_was_answered_elsewhere_is_not_taken_back() {
+    let mut across = Across::start(2).await;
+    let client = open_changing(&mut across).await;
+    let (mut events, mut pen) = client.open_stream(&mut across.server, client.get()).await;
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"id\":41,\"method\":\"roots/list\"}\n\n");
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"id\":42,\"method\":\"roots/list\"}\n\n");
+    let (_, answered) = events.next_message().await;
+    let (_, open) = events.next_message().await;
+    let answer = json!({"jsonrpc": "2.0", "id": answered["id"], "result": {"roots": []}});
+    let at_b = across.at(&client, 1);
+    let told = at_b.send_to(&mut across.server, &answer, |asked| {
+        assert_eq!(asked.json()["id"], 41);
+        asked.reply(202, &[], "");
+    });
+    assert_eq!(told.await.status, 202);
+    let _pen = recover_at(&mut across, &client, 1, true).await;
+    // What the lost session asked is taken back, but for what it was told.
+    let mut taken_back = Vec::new();
+    loop {
+        let (_, message) = events.next_message().await;
+        match message["method"].as_str() {
+            Some("notifications/cancelled") => {
+                taken_back.push(message["params"]["requestId"].clone());
+            }
+            _ => break assert_eq!(message["method"], CHANGED),
+        }
+    }
+    assert_eq!(taken_back, [open["id"].clone()]);
+    across.server.finish();
+}
+
 /// Loses the session by a call at a gateway, and opens it again as `u2`. Where a stream is open, its
 /// next one is returned.
 async fn recover_at(
@@ -203,7 +272,7 @@ async fn recover_at(
     client: &Client,
     gateway: usize,
     listens: bool,
-) -> Option<bowline_testbed::scripted::Pen> {
+) -> Option<Pen> {
     let at = across.at(client, gateway);
     let message = call("loser");
     let (answer, pen) = tokio::join!(at.send(&message), async {
@@ -263,6 +332,59 @@ async fn a_second_stream_elsewhere_ends_the_first() {
     pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"x/here\"}\n\n");
     assert_eq!(second.next_message().await.1["method"], "x/here");
     across.server.finish();
+}
+
+/// What a stream of a GET comes to.
+enum Fate {
+    Ended,
+    /// In which round.
+    Heard(Value),
+}
+
+#[tokio::test]
+async fn of_streams_that_are_opened_everywhere_at_once_one_stays() {
+    let mut across = Across::start(3).await;
+    let client = across.open().await;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let tasks = TaskTracker::new();
+    let mut pens: Vec<Pen> = Vec::new();
+    for round in 0..10 {
+        for gateway in 0..3 {
+            let (at, tell) = (across.at(&client, gateway), tell.clone());
+            tasks.spawn(async move {
+                let mut events = crate::client::Events::new(at.get().send().await.unwrap());
+                while let Some(event) = events.try_next().await.unwrap() {
+                    let data = event.data().unwrap_or_default().into_owned();
+                    let mut message: Value = serde_json::from_slice(&data).unwrap_or_default();
+                    tell.send(Fate::Heard(message["params"].take())).unwrap();
+                }
+                tell.send(Fate::Ended).unwrap();
+            });
+        }
+        // All but one end: the one of the last round, too.
+        let (mut ends, mut heard) = (0, false);
+        let all_but_one = if round == 0 { 2 } else { 3 };
+        while !heard {
+            tokio::select! {
+                asked = across.server.next() => {
+                    assert_eq!(asked.method, "GET");
+                    pens.push(asked.events());
+                }
+                fate = told.recv() => match fate.unwrap() {
+                    Fate::Ended => ends += 1,
+                    Fate::Heard(params) => heard |= params == json!([round]),
+                },
+            }
+            assert!(ends <= all_but_one, "they ended each other");
+            if ends == all_but_one {
+                let here = json!({"jsonrpc": "2.0", "method": "x/here", "params": [round]});
+                for pen in &mut pens {
+                    pen.write(format!("data: {here}\n\n"));
+                }
+            }
+        }
+        assert_eq!(ends, all_but_one);
+    }
 }
 
 /// Calls at a gateway until the cookie that the server gets is this one.
@@ -426,9 +548,19 @@ async fn what_was_said_at_several_gateways_is_restored_by_another() {
     }
     assert_eq!(restored[0].0, "notifications/initialized");
     assert_eq!(restored.len(), 4, "{restored:?}");
-    // And the others have gone along.
+    // And the others have gone along, or do when they meet the loss: nobody opens it once more.
     for gateway in [0, 1] {
-        across.works_at(&client, gateway, "u2").await;
+        let (at, message) = (across.at(&client, gateway), call(10));
+        let (answer, ()) = tokio::join!(at.send(&message), async {
+            let mut asked = across.server.next().await;
+            if asked.header("mcp-session-id") == "u1" {
+                forgot(asked);
+                asked = across.server.next().await;
+            }
+            assert_eq!(asked.header("mcp-session-id"), "u2");
+            asked.result(&json!({}));
+        });
+        assert_eq!(answer.status, 200);
     }
     across.server.finish();
 }

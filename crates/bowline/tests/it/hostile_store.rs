@@ -123,6 +123,38 @@ async fn an_older_record_is_not_taken_by_who_knows_a_newer() {
     across.server.finish();
 }
 
+/// What `docs/guides/scale-out.md` says of one that did not see the newer.
+#[tokio::test]
+async fn an_older_record_costs_who_knows_none_an_initialize() {
+    let mut across = Across::start(1).await;
+    let client = across.open().await;
+    let mut connection = raw(&across.redis).await;
+    let key = keys(&mut connection).await.remove(0);
+    let old = fields(&mut connection, &key).await;
+    let message = call("loser");
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        forgot(across.server.next().await);
+        across.server.next().await.initialized(Some("u2"));
+        across.server.next().await.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200);
+    put(&mut connection, &key, &old).await;
+    let newcomer = newcomer(&mut across, &client).await;
+    let (answer, ()) = tokio::join!(newcomer.send(&message), async {
+        let asked = across.server.next().await;
+        assert_eq!(asked.header("mcp-session-id"), "u1");
+        forgot(asked);
+        let asked = across.server.next().await;
+        assert_eq!(asked.rpc_method(), "initialize");
+        asked.initialized(Some("u3"));
+        let asked = across.server.next().await;
+        assert_eq!(asked.header("mcp-session-id"), "u3");
+        asked.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200);
+    across.server.finish();
+}
+
 #[tokio::test]
 async fn an_ended_session_that_is_put_back_stays_ended_where_its_end_is_remembered() {
     let mut across = Across::start(2).await;

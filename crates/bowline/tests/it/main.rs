@@ -8,6 +8,7 @@
 )]
 
 mod across;
+mod across_scenarios;
 mod arrays;
 mod batches;
 mod callers;
@@ -34,10 +35,13 @@ mod recovery_table;
 mod refusals;
 mod repeats;
 mod replicas;
+mod rotation;
 mod server_requests;
 mod shared_store;
+mod shown_elsewhere;
 mod stage;
 mod sticky;
 mod store_away;
+mod store_metrics;
 mod streams;
 mod verbatim;

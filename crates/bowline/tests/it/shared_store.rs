@@ -19,7 +19,7 @@ use crate::stage::until;
 use crate::store_away::{command, health, keys, raw};
 
 /// Waits until the gateway says this of the others on its store.
-async fn until_others(gateway: &Gateway, wanted: &Value) {
+pub(crate) async fn until_others(gateway: &Gateway, wanted: &Value) {
     let waiting = async {
         loop {
             let told = health(gateway).await["store"]["others"].clone();
@@ -89,6 +89,28 @@ async fn a_gateway_with_other_servers_is_told_of_on_both() {
     let _kept = log.keep();
     beside(other_servers, json!(["servers"])).await;
     assert!(log.contains("another gateway on this store has other servers"));
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_read_hides_no_other() {
+    let log = Log::default();
+    let _kept = log.keep();
+    let redis = Redis::start().await.unwrap();
+    let mut connection = raw(&redis).await;
+    let said = command(&["HSET", "test:gateways", "strange", "99999999999999 {}"]);
+    said.exec_async(&mut connection).await.unwrap();
+    let mut gateways = Vec::new();
+    for _ in 0..2 {
+        let mut config = config(&[("s", "http://127.0.0.1:9/mcp")]);
+        config.store = in_redis(&redis);
+        config.admin = Some("127.0.0.1:0".parse().unwrap());
+        gateways.push(Gateway::start(config).await.unwrap());
+    }
+    for gateway in &gateways {
+        until_others(gateway, &json!([])).await;
+        assert_eq!(health(gateway).await["store"]["unreadable_others"], 1);
+    }
+    assert!(log.contains("cannot be read"));
 }
 
 #[tokio::test]
@@ -317,23 +339,45 @@ async fn what_gives_way_in_the_near_cache_is_found_in_the_file() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_used_is_kept_and_one_that_is_not_is_let_go() {
+async fn a_session_that_is_used_is_kept_and_one_that_is_not_is_ended_once() {
     let idle = Duration::from_secs(2);
     let mut across = Across::start_with(2, |config| config.limits.session_idle = idle).await;
     let used = across.open().await;
-    let unused = Client::open(&across.gateways[0], &mut across.server, "u2").await;
+    // Used at another gateway than the one that opened it.
+    let elsewhere = Client::open(&across.gateways[0], &mut across.server, "u2").await;
+    let unused = Client::open(&across.gateways[0], &mut across.server, "u3").await;
+    across.works_at(&unused, 1, "u3").await;
     let mut connection = raw(&across.redis).await;
-    assert_eq!(keys(&mut connection).await.len(), 2);
-    // Twice as long as nobody may use it, at one gateway after the other.
+    assert_eq!(keys(&mut connection).await.len(), 3);
+    // Twice as long as nobody may use it.
+    let mut deleted = Vec::new();
     for round in 0..16 {
         tokio::time::sleep(idle / 8).await;
-        across.works_at(&used, round % 2, "u1").await;
+        for (client, gateway) in [(&used, round % 2), (&elsewhere, 1)] {
+            let (at, message) = (across.at(client, gateway), call(1));
+            let sent = at.send(&message);
+            tokio::pin!(sent);
+            loop {
+                tokio::select! {
+                    answer = &mut sent => break assert_eq!(answer.status, 200),
+                    asked = across.server.next() => match asked.method.as_str() {
+                        "DELETE" => {
+                            deleted.push(asked.header("mcp-session-id").to_owned());
+                            asked.reply(204, &[], "");
+                        }
+                        _ => asked.result(&json!({})),
+                    },
+                }
+            }
+        }
     }
-    assert_eq!(keys(&mut connection).await.len(), 1);
+    assert_eq!(deleted, ["u3"]);
+    assert_eq!(keys(&mut connection).await.len(), 2);
     for gateway in [0, 1] {
         let at = across.at(&unused, gateway);
         assert_eq!(at.send(&call(1)).await.status, 404);
     }
+    across.server.finish();
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ pub(super) struct Scripts {
     pub(super) update: Script,
     pub(super) touch: Script,
     pub(super) end: Script,
+    pub(super) expire: Script,
     pub(super) put_jar: Script,
+    pub(super) next_number: Script,
     pub(super) lease: Script,
     pub(super) release: Script,
     pub(super) appear: Script,
@@ -24,7 +26,9 @@ impl Scripts {
             update: Script::new(UPDATE),
             touch: Script::new(TOUCH),
             end: Script::new(END),
+            expire: Script::new(EXPIRE),
             put_jar: Script::new(PUT_JAR),
+            next_number: Script::new(NEXT_NUMBER),
             lease: Script::new(LEASE),
             release: Script::new(RELEASE),
             appear: Script::new(APPEAR),
@@ -67,11 +71,22 @@ if was[1] then
 end
 return was";
 
+/// How much of its time may be left.
+const EXPIRE: &str = "
+local was, left = redis.call('HMGET', KEYS[1], 'v', 'r', 'j', 's'), redis.call('PTTL', KEYS[1])
+if not was[1] or left < 0 or left > tonumber(ARGV[1]) then return {false, false, false, false} end
+redis.call('DEL', KEYS[1])
+return was";
+
 /// The version that the jar belongs to, and the jar.
 const PUT_JAR: &str = "
 if redis.call('HGET', KEYS[1], 's') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'j', ARGV[2])
 return 1";
+
+const NEXT_NUMBER: &str = "
+if redis.call('HEXISTS', KEYS[1], 'v') == 0 then return false end
+return redis.call('HINCRBY', KEYS[1], 'n', 1)";
 
 /// Holder, time to live.
 const LEASE: &str = "

@@ -62,8 +62,8 @@ fn the_newest_key_seals_and_all_open() {
     let sealed = rotating.seal(b"p", b"y").unwrap();
     assert_eq!(after.open(b"p", &sealed).unwrap(), b"y");
     assert_eq!(before.open(b"p", &sealed), Err(OpenError::UnknownKey));
-    assert_eq!(rotating.id(), after.id());
-    assert_ne!(before.id(), after.id());
+    assert_eq!(rotating.ids()[0], after.ids()[0]);
+    assert_ne!(before.ids()[0], after.ids()[0]);
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn nothing_prints_a_key() {
     let text = key();
     let keys = keys(&[&text]);
     let shown = format!("{keys:?}");
-    assert_eq!(shown, format!("SealKeys({}, 0 older)", keys.id()));
-    assert!(!text.contains(&keys.id()));
+    assert_eq!(shown, format!("SealKeys({}, 0 older)", keys.ids()[0]));
+    assert!(!text.contains(&keys.ids()[0]));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_file_store_makes_its_own_key_once() {
 #[test]
 fn racing_starts_agree_on_one_key() {
     let directory = tempfile::tempdir().unwrap();
-    let start = || beside_sessions(directory.path()).unwrap().id();
+    let start = || beside_sessions(directory.path()).unwrap().ids();
     let ids: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
         threads

@@ -47,6 +47,7 @@ law! {
     a_session_lives_as_long_as_it_is_touched,
     a_tombstone_is_forgotten_in_the_end,
     a_jar_is_kept_only_for_its_version,
+    numbers_grow_for_whoever_asks,
     a_lease_has_one_holder,
     a_lease_ends_by_itself,
     announcements_reach_every_listener,
@@ -293,6 +294,34 @@ async fn a_jar_is_kept_only_for_its_version(Fixture { a, b, .. }: Fixture) {
     assert_eq!(live(a.load(&key).await.unwrap()).jar, b"newer");
 }
 
+async fn numbers_grow_for_whoever_asks(Fixture { a, b, .. }: Fixture) {
+    let key = fresh_key();
+    assert_eq!(a.next_number(&key).await.unwrap(), None);
+    assert_eq!(a.load(&key).await.unwrap(), Loaded::Absent);
+    assert!(a.create(&key, b"x", b"", LONG).await.unwrap());
+    let numbers = at_once(50, |number| {
+        let (store, key) = (
+            Arc::clone(if number % 2 == 0 { &a } else { &b }),
+            key.clone(),
+        );
+        async move { store.next_number(&key).await.unwrap().unwrap() }
+    });
+    let mut numbers = numbers.await;
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 50);
+    let highest = numbers.last().copied();
+    assert!(b.next_number(&key).await.unwrap() > highest);
+    let found = live(a.load(&key).await.unwrap());
+    assert_eq!(
+        (found.version, &found.record[..]),
+        (Version::FIRST, &b"x"[..])
+    );
+    assert!(a.end(&key, LONG).await.unwrap().is_some());
+    assert_eq!(b.next_number(&key).await.unwrap(), None);
+    assert_eq!(b.load(&key).await.unwrap(), Loaded::Ended);
+}
+
 async fn a_lease_has_one_holder(Fixture { a, b, .. }: Fixture) {
     let won = at_once(30, |number| {
         let store = Arc::clone(if number % 2 == 0 { &a } else { &b });
@@ -358,27 +387,33 @@ async fn announcements_reach_every_listener(Fixture { a, b, .. }: Fixture) {
     }
 }
 
+async fn gateways(store: &Store) -> Vec<Presence> {
+    let present = store.gateways().await.unwrap();
+    assert_eq!(present.unreadable, 0);
+    present.gateways
+}
+
 async fn gateways_see_each_other(Fixture { a, b, .. }: Fixture) {
     let presence = |id: &str, servers: &str| Presence {
         id: id.to_owned(),
         version: "0.1.0".to_owned(),
-        seal_key: "00ff".to_owned(),
+        seal_keys: vec!["00ff".to_owned()],
         servers: servers.to_owned(),
     };
-    assert_eq!(a.gateways().await.unwrap(), []);
+    assert_eq!(gateways(&a).await, []);
     a.appear(&presence("two", "s"), LONG).await.unwrap();
     b.appear(&presence("one", "s"), LONG).await.unwrap();
     // A gateway says it again with what is true now.
     a.appear(&presence("two", "t\" }"), LONG).await.unwrap();
     let both = [presence("one", "s"), presence("two", "t\" }")];
-    assert_eq!(a.gateways().await.unwrap(), both);
-    assert_eq!(b.gateways().await.unwrap(), both);
+    assert_eq!(gateways(&a).await, both);
+    assert_eq!(gateways(&b).await, both);
     b.leave("one").await.unwrap();
-    assert_eq!(a.gateways().await.unwrap(), both[1..]);
+    assert_eq!(gateways(&a).await, both[1..]);
     // One that says nothing any more is there no longer.
     a.appear(&presence("two", "s"), SHORT).await.unwrap();
     until("the silent gateway is gone", || async {
-        b.gateways().await.unwrap().is_empty()
+        gateways(&b).await.is_empty()
     })
     .await;
 }

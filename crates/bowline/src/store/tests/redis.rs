@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::store::{Announcement, StoreError, Updated, Version};
+use crate::store::{Announcement, Refusal, StoreError, Updated, Version};
 
 /// A timeout that tests can wait for.
 const BRIEF: Duration = Duration::from_millis(500);
@@ -135,7 +135,11 @@ async fn a_password_is_needed_and_used() {
     for wrong in [None, Some("hunter2")] {
         let store = Store::Redis(Box::new(Redis::new(place(wrong)).unwrap()));
         let error = store.ping().await.unwrap_err();
-        assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
+        let why = Refusal::Credentials;
+        assert!(
+            matches!(error, StoreError::Refused { why: told, .. } if told == why),
+            "{error:?}"
+        );
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 }
@@ -175,7 +179,13 @@ async fn a_full_redis_refuses_and_keeps() {
         refused = refused.or(created.err());
     }
     assert!(
-        matches!(refused, Some(StoreError::Refused(_))),
+        matches!(
+            refused,
+            Some(StoreError::Refused {
+                why: Refusal::NoRoom,
+                ..
+            })
+        ),
         "{refused:?}"
     );
     live(store.load(&first).await.unwrap());
@@ -218,4 +228,47 @@ async fn a_session_is_one_key_with_a_tag() {
     assert_eq!(hash.len(), 64);
     let expected = format!("bowline:{{files:{hash}}}").into_bytes();
     assert_eq!(keys, [::redis::Value::BulkString(expected)]);
+}
+
+#[tokio::test]
+async fn a_gateway_that_cannot_be_read_hides_no_other() {
+    let server = server().await;
+    let store = connect(&server, None, TIMEOUT);
+    let me = crate::store::Presence {
+        id: "me".to_owned(),
+        version: "0.1.0".to_owned(),
+        seal_keys: vec!["00ff".to_owned()],
+        servers: "s".to_owned(),
+    };
+    store.appear(&me, LONG).await.unwrap();
+    for (id, said) in [
+        ("a", "99999999999999 {}"),
+        ("b", "99999999999999 not json"),
+        ("c", "never"),
+    ] {
+        raw(&server, &["HSET", "bowline:gateways", id, said]).await;
+    }
+    let present = store.gateways().await.unwrap();
+    assert_eq!((present.gateways, present.unreadable), (vec![me], 2));
+}
+
+#[tokio::test]
+async fn what_is_nearly_over_is_handed_to_one_caller() {
+    let server = server().await;
+    let store = Arc::new(connect(&server, None, TIMEOUT));
+    let (key, near) = (fresh_key(), Duration::from_secs(30));
+    assert_eq!(store.expire(&key, near).await.unwrap(), None);
+    assert!(store.create(&key, b"x", b"jar", LONG).await.unwrap());
+    assert_eq!(store.expire(&key, near).await.unwrap(), None);
+    live(store.load(&key).await.unwrap());
+    assert!(store.touch(&key, near).await.unwrap());
+    let handed = at_once(20, |_| {
+        let (store, key) = (Arc::clone(&store), key.clone());
+        async move { store.expire(&key, near).await.unwrap() }
+    });
+    let handed: Vec<_> = handed.await.into_iter().flatten().collect();
+    assert_eq!(handed.len(), 1);
+    assert_eq!(handed[0].record, b"x");
+    assert_eq!(store.load(&key).await.unwrap(), Loaded::Absent);
+    assert!(!store.touch(&key, LONG).await.unwrap());
 }
