@@ -185,7 +185,9 @@ impl Grants {
                 live.sign_in(),
                 grant.sign_in,
             ];
-            grant.sign_in = 1 + numbers.into_iter().max().unwrap_or(0);
+            let last = numbers.into_iter().max().unwrap_or(0);
+            let date = u64::try_from(grant.obtained).unwrap_or(0);
+            grant.sign_in = date.max(last + 1);
             let holding = Holding::new(grant.clone(), stored.version.next(), true)?;
             let written = self.vault.put_grant(&grant, stored.version).await?;
             let sign_in = SignIn {
