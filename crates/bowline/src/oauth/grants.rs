@@ -278,7 +278,7 @@ impl Grants {
             let (improved, unsaved) = grants.improved(&live, &want).await;
             if let Err(error) = &improved {
                 let error: &dyn std::error::Error = error;
-                tracing::debug!(error, server = %live.server_url, "a grant is not at hand");
+                tracing::debug!(error, "a grant is not at hand");
             }
             live.attended();
             // That nobody waits for it is no failure.

@@ -92,7 +92,8 @@ impl Grants {
                     return Ok(Some(other.bearer()));
                 }
                 let rest = live.rest();
-                tracing::warn!(error, server = %live.server_url, "a refresh failed");
+                let issuer = &found.grant.found.issuer;
+                tracing::warn!(error, issuer, "a refresh failed");
                 Err(GrantError::NotNow(rest))
             }
         }
@@ -154,7 +155,8 @@ impl Grants {
         };
         // If somebody else was faster, the next look finds what they say.
         if self.vault.put_signed_in(&sign_in, NEVER_WRITTEN).await? {
-            tracing::warn!(server = %live.server_url, "the vault lost a sign-in; it is put back");
+            let issuer = &holding.grant.found.issuer;
+            tracing::warn!(issuer, "the vault lost a sign-in; it is put back");
         }
         Ok(key)
     }
@@ -220,7 +222,8 @@ impl Grants {
         key: &GrantKey,
         found: &Arc<Holding>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        tracing::info!(server = %live.server_url, "a grant is no longer accepted; sign-in needed");
+        let issuer = &found.grant.found.issuer;
+        tracing::info!(issuer, "a grant is no longer accepted; sign-in needed");
         live.is_signed_out(Some(found), Some((key.clone(), found.version)));
         let is_dropped = match found.version {
             NEVER_WRITTEN => true,
