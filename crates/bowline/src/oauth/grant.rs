@@ -80,8 +80,11 @@ pub(crate) struct Grant {
     pub(crate) obtained: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires: Option<i64>,
-    /// Raised by a new sign-in, which may be another account's, and not by a refresh.
+    /// Raised by a new sign-in, which may be another account's, and not by a refresh. Not below the
+    /// date, so that it rises even where the last one was forgotten.
     pub(crate) sign_in: u64,
+    /// How often it was refreshed since.
+    pub(crate) refreshes: u64,
 }
 
 // === impl Grant ===
@@ -105,6 +108,7 @@ impl Grant {
             scopes: tokens.scopes,
             obtained: now,
             sign_in,
+            refreshes: 0,
         }
     }
 
@@ -120,8 +124,15 @@ impl Grant {
             refresh_token: tokens.refresh_token.or_else(|| self.refresh_token.clone()),
             scopes,
             obtained: now,
+            refreshes: self.refreshes + 1,
             ..self.clone()
         }
+    }
+
+    /// Whether it came before another of the same key. A vault may be put back to what it was; a
+    /// grant is not.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        (self.sign_in, self.refreshes) < (other.sign_in, other.refreshes)
     }
 
     pub(crate) fn key(&self) -> GrantKey {
@@ -192,9 +203,11 @@ pub(super) mod tests {
             access_token: Secret::new("two"),
             obtained: 2000,
             expires: None,
+            refreshes: 1,
             ..first.clone()
         };
         assert_eq!(second, expected);
+        assert!(first.is_before(&second) && !second.is_before(&first));
         let mut answer = tokens("three", Some("refresh-three"), Some(u64::MAX));
         answer.scopes = vec!["files".to_owned(), "mail".to_owned()];
         let third = second.renewed(answer, 3000);

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use self::live::{Holding, Live, Want};
 use super::bearer::{Bearer, NotAHeader};
 use super::grant::{ClientIdentity, Discovered, Grant, Tokens};
-use super::vault::{NEVER_WRITTEN, SignIn, Vault, VaultError};
+use super::vault::{SignIn, Vault, VaultError};
 use crate::clock;
 
 /// How often a sign-in is tried that meets another.
@@ -165,7 +165,8 @@ impl Grants {
         self.better(caller, server_url, want).await
     }
 
-    /// Keeps what a sign-in brought; from now on it is what the caller's requests carry.
+    /// Keeps what a sign-in brought; from now on it is what the caller's requests carry. An error
+    /// means that it may not be kept: whoever has the tokens tries again with them.
     pub(crate) async fn sign_in(
         self: &Arc<Self>,
         caller: &str,
@@ -185,7 +186,9 @@ impl Grants {
                 live.sign_in(),
                 grant.sign_in,
             ];
-            grant.sign_in = 1 + numbers.into_iter().max().unwrap_or(0);
+            let last = numbers.into_iter().max().unwrap_or(0);
+            let date = u64::try_from(grant.obtained).unwrap_or(0);
+            grant.sign_in = date.max(last + 1);
             let holding = Holding::new(grant.clone(), stored.version.next(), true)?;
             let written = self.vault.put_grant(&grant, stored.version).await?;
             let sign_in = SignIn {
@@ -219,25 +222,30 @@ impl Grants {
         let live = self.live(caller, server_url);
         // What is being renewed is waited for: the new tokens are to be revoked, not the old ones.
         let _flight = live.flight.clone().lock_owned().await;
+        let mut taken_out = None;
         for _ in 0..MAX_CONFLICTS {
             let before = self.vault.signed_in(caller, server_url).await?;
             let (version, before) = (before.version, before.value);
             let Some((sign_in, key)) = before.and_then(|it| it.grant.clone().map(|key| (it, key)))
             else {
                 live.is_signed_out(live.holding().as_ref(), None);
-                return Ok(None);
+                return Ok(taken_out);
             };
             let _turn = self.vault.turn(&key).await?;
             let stored = self.vault.grant(&key).await?;
-            let is_removed = stored.version == NEVER_WRITTEN
-                || self.vault.remove_grant(&key, stored.version).await?;
+            if stored.value.is_some() {
+                if !self.vault.remove_grant(&key, stored.version).await? {
+                    continue;
+                }
+                taken_out = stored.value;
+            }
             let after = SignIn {
                 grant: None,
                 ..sign_in
             };
-            if is_removed && self.vault.put_signed_in(&after, version).await? {
+            if self.vault.put_signed_in(&after, version).await? {
                 live.is_signed_out(live.holding().as_ref(), None);
-                return Ok(stored.value);
+                return Ok(taken_out);
             }
         }
         Err(VaultError::Contended.into())
@@ -276,7 +284,7 @@ impl Grants {
             let (improved, unsaved) = grants.improved(&live, &want).await;
             if let Err(error) = &improved {
                 let error: &dyn std::error::Error = error;
-                tracing::debug!(error, server = %live.server_url, "a grant is not at hand");
+                tracing::debug!(error, "a grant is not at hand");
             }
             live.attended();
             // That nobody waits for it is no failure.

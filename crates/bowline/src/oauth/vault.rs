@@ -98,8 +98,9 @@ pub(crate) enum VaultError {
     /// The file was left as it is, and nothing is written to it.
     #[error("{} cannot be read and is left as it is: it is {reason}", path.display())]
     Damaged { path: PathBuf, reason: OpenError },
-    #[error("what is in the vault cannot be read: {0}")]
-    Malformed(#[from] serde_json::Error),
+    /// Only where: what the parser says of it may quote it.
+    #[error("what is in the vault is not what Bowline writes, at its byte {0}")]
+    Malformed(usize),
     #[error("a newer Bowline wrote to the vault (layout {found}, and this one knows {known})")]
     Newer { found: u8, known: u8 },
     #[error("{what} was taken for longer than {}", humantime::format_duration(*.within))]
@@ -251,6 +252,14 @@ impl Vault {
             Self::Memory(_) | Self::File(_) => Ok(()),
             Self::Shared(shared) => shared.touch(key).await,
         }
+    }
+}
+
+// === impl VaultError ===
+
+impl From<serde_json::Error> for VaultError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.column())
     }
 }
 

@@ -135,6 +135,9 @@ impl Live {
         if let Some(other) = state.other_than(seen) {
             return Arc::clone(other);
         }
+        if !seen.is_some_and(|seen| seen.bearer.is(&by.bearer)) {
+            self.rested();
+        }
         let by = Arc::new(by);
         *state = State::SignedIn(Arc::clone(&by));
         drop(state);
@@ -194,8 +197,8 @@ impl Live {
         rest
     }
 
-    /// A refresh was done, here or elsewhere.
-    pub(super) fn rested(&self) {
+    /// There are new tokens: whatever failed before did so with others.
+    fn rested(&self) {
         self.rests_until.store(0, Ordering::Relaxed);
     }
 
@@ -238,6 +241,21 @@ impl Holding {
 
     pub(super) fn bearer(&self) -> Arc<Bearer> {
         Arc::clone(&self.bearer)
+    }
+
+    /// What is to be held instead, now that this is in the vault: that, unless what is at hand came
+    /// later. `None`: nothing is different.
+    pub(super) fn after(
+        &self,
+        stored: Grant,
+        version: Version,
+    ) -> Result<Option<Self>, NotAHeader> {
+        let is_saved = stored == self.grant;
+        if is_saved || stored.is_before(&self.grant) {
+            let is_known = self.version == version && self.is_saved == is_saved;
+            return Ok((!is_known).then(|| self.at(version, is_saved)));
+        }
+        Self::new(stored, version, true).map(Some)
     }
 
     /// The same, as the vault has it or does not.

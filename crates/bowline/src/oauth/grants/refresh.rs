@@ -92,7 +92,8 @@ impl Grants {
                     return Ok(Some(other.bearer()));
                 }
                 let rest = live.rest();
-                tracing::warn!(error, server = %live.server_url, "a refresh failed");
+                let issuer = &found.grant.found.issuer;
+                tracing::warn!(error, issuer, "a refresh failed");
                 Err(GrantError::NotNow(rest))
             }
         }
@@ -117,17 +118,18 @@ impl Grants {
         if live.is_worthless(&key, stored.version) {
             return Ok(None);
         }
-        if live.is_to_be_told() {
-            self.vault.is_used(caller, server_url, &key).await?;
+        if live.is_to_be_told()
+            && let Err(error) = self.vault.is_used(caller, server_url, &key).await
+        {
+            tracing::debug!(%error, "the vault does not know that a grant is in use");
         }
         let known = seen.as_ref().filter(|seen| seen.grant.key() == key);
         match (known, stored.value) {
-            // Nobody wrote since.
-            (Some(known), Some(_)) if known.version == stored.version => {
-                Ok(Some(Arc::clone(known)))
-            }
-            (_, Some(grant)) => {
-                live.rested();
+            (Some(known), Some(grant)) => match known.after(grant, stored.version)? {
+                None => Ok(Some(Arc::clone(known))),
+                Some(newer) => Ok(Some(live.replace(Some(known), newer))),
+            },
+            (None, Some(grant)) => {
                 let theirs = Holding::new(grant, stored.version, true)?;
                 Ok(Some(live.replace(seen.as_ref(), theirs)))
             }
@@ -153,7 +155,8 @@ impl Grants {
         };
         // If somebody else was faster, the next look finds what they say.
         if self.vault.put_signed_in(&sign_in, NEVER_WRITTEN).await? {
-            tracing::warn!(server = %live.server_url, "the vault lost a sign-in; it is put back");
+            let issuer = &holding.grant.found.issuer;
+            tracing::warn!(issuer, "the vault lost a sign-in; it is put back");
         }
         Ok(key)
     }
@@ -177,13 +180,13 @@ impl Grants {
                 return Ok(Some(live.replace(Some(&held), held.at(version, true))));
             }
             // It was written after all when the vault seemed to fail, or somebody signed in, or out:
-            // what is there counts. Unless the vault lost it.
+            // what is there counts. Unless the vault went back to what it was before.
             let stored = self.vault.grant(&held.grant.key()).await?;
             held = match stored.value {
-                Some(theirs) => {
-                    let theirs = Holding::new(theirs, stored.version, true)?;
-                    live.replace(Some(&held), theirs)
-                }
+                Some(theirs) => match held.after(theirs, stored.version)? {
+                    None => held,
+                    Some(newer) => live.replace(Some(&held), newer),
+                },
                 None if stored.version == NEVER_WRITTEN => {
                     live.replace(Some(&held), held.at(NEVER_WRITTEN, false))
                 }
@@ -219,7 +222,8 @@ impl Grants {
         key: &GrantKey,
         found: &Arc<Holding>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        tracing::info!(server = %live.server_url, "a grant is no longer accepted; sign-in needed");
+        let issuer = &found.grant.found.issuer;
+        tracing::info!(issuer, "a grant is no longer accepted; sign-in needed");
         live.is_signed_out(Some(found), Some((key.clone(), found.version)));
         let is_dropped = match found.version {
             NEVER_WRITTEN => true,
@@ -248,7 +252,9 @@ impl Grants {
 
 /// New tokens are at hand from now on, even before they are written.
 fn take(live: &Live, found: &Arc<Holding>, tokens: Tokens) -> Result<Arc<Holding>, GrantError> {
-    live.rested();
     let grant = found.grant.renewed(tokens, clock::unix_seconds());
-    Ok(live.replace(Some(found), Holding::new(grant, found.version, false)?))
+    let held = Holding::new(grant, found.version, false).inspect_err(|_| {
+        live.rest();
+    })?;
+    Ok(live.replace(Some(found), held))
 }

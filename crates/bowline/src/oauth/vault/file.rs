@@ -82,7 +82,7 @@ impl File {
             let mut slots = read(&path, &keys)?;
             let written = slot::replace(&mut slots, &key, replaces, &value);
             if written.is_some() {
-                let sealed = keys.seal(PLACE, &serde_json::to_vec(&slots)?)?;
+                let sealed = keys.seal(PLACE, slot::written(Some(&slots))?.as_bytes())?;
                 private::replace(&path, &sealed).map_err(failed(&path))?;
             }
             // Only now, even if whoever asked for the write has left.
@@ -125,7 +125,7 @@ fn read(path: &Path, keys: &SealKeys) -> Result<Slots, VaultError> {
         path: path.to_owned(),
         reason,
     })?;
-    Ok(serde_json::from_slice(&slots)?)
+    Ok(slot::parse(&slots)?.unwrap_or_default())
 }
 
 /// Waits until this process has the lock. It is asked for again and again, because a thread that

@@ -41,6 +41,21 @@ pub(super) fn written<T: Serialize>(value: Option<&T>) -> Result<String, VaultEr
     Ok(serde_json::to_string(&Written { layout, value })?)
 }
 
+/// What [`written`] wrote.
+pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<Option<T>, VaultError> {
+    #[derive(Deserialize)]
+    struct Layout {
+        layout: u8,
+    }
+    match serde_json::from_slice::<Layout>(text)?.layout {
+        found if found > LAYOUT => Err(VaultError::Newer {
+            found,
+            known: LAYOUT,
+        }),
+        _ => Ok(serde_json::from_slice::<Written<T>>(text)?.value),
+    }
+}
+
 /// What is in this slot.
 pub(super) fn find(slots: &Slots, key: &Key) -> Slot {
     slots.get(key.as_str()).cloned().unwrap_or_default()
@@ -79,24 +94,11 @@ impl Default for Slot {
 
 impl<T: DeserializeOwned> Stored<T> {
     pub(super) fn read(slot: &Slot) -> Result<Self, VaultError> {
-        #[derive(Deserialize)]
-        struct Layout {
-            layout: u8,
-        }
         let version = slot.version;
-        if version == NEVER_WRITTEN {
-            let value = None;
-            return Ok(Self { version, value });
-        }
-        match serde_json::from_str::<Layout>(&slot.value)?.layout {
-            found if found > LAYOUT => Err(VaultError::Newer {
-                found,
-                known: LAYOUT,
-            }),
-            _ => {
-                let value = serde_json::from_str::<Written<T>>(&slot.value)?.value;
-                Ok(Self { version, value })
-            }
-        }
+        let value = match version {
+            NEVER_WRITTEN => None,
+            _ => parse(slot.value.as_bytes())?,
+        };
+        Ok(Self { version, value })
     }
 }

@@ -68,10 +68,8 @@ async fn a_grant_that_is_not_accepted_any_more_is_dropped() {
     authority.does(Does::Rotate);
     let tokens = tokens("again", Some("refresh-secret-0"), Some(LIFE));
     let again = a.sign_in("alice", URL, found(), tokens).await.unwrap();
-    assert_eq!(
-        (again.header().to_str().unwrap(), again.sign_in),
-        ("Bearer again", 2)
-    );
+    assert_eq!(again.header(), "Bearer again");
+    assert!(again.sign_in > sent.sign_in);
     let there = b.refused("alice", URL, None).await.unwrap().unwrap();
     assert!(there.is(&again));
 }
@@ -135,7 +133,7 @@ async fn what_cannot_be_renewed_needs_a_sign_in() {
     // But nobody said that the grant is worth nothing.
     assert!(vault.grant(&key()).await.unwrap().value.is_some());
     assert_eq!(authority.calls(), 0);
-    assert_eq!(sign_in(&grants).await.sign_in, 2);
+    assert!(sign_in(&grants).await.sign_in > sent.sign_in);
     assert_eq!(at_hand(&grants).header(), "Bearer access-secret-0");
 }
 
@@ -186,7 +184,7 @@ async fn a_sign_out_hands_over_what_is_to_be_revoked() {
     assert!(grants.refused("alice", URL, None).await.unwrap().is_none());
     assert!(grants.sign_out("alice", URL).await.unwrap().is_none());
     assert_eq!(vault.grant(&key()).await.unwrap().value, None);
-    assert_eq!(sign_in(&grants).await.sign_in, 2);
+    assert!(sign_in(&grants).await.sign_in > sent.sign_in);
 }
 
 /// Another client identity makes another grant; the old one is not left lying about.
@@ -200,7 +198,7 @@ async fn a_sign_in_as_another_client_replaces_the_old_grant() {
     let tokens = tokens("second", None, None);
     let second = grants.sign_in("alice", URL, (found, client), tokens).await;
     let second = second.unwrap();
-    assert_eq!((first.sign_in, second.sign_in), (1, 2));
+    assert!(second.sign_in > first.sign_in);
     assert_eq!(vault.grant(&key()).await.unwrap().value, None);
     let other = gateway(&vault, &authority);
     assert!(

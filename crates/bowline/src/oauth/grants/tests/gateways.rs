@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use bowline_testbed::redis::Redis as Server;
+use redis::AsyncCommands as _;
+use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -23,11 +25,9 @@ fn file(directory: &Path) -> Arc<Vault> {
     Arc::new(Vault::File(File::open(directory, key_source).unwrap()))
 }
 
-async fn forget_all(server: &Server) {
+async fn connection(server: &Server) -> MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let flush = redis::cmd("FLUSHALL");
-    flush.exec_async(&mut connection).await.unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
 }
 
 /// Fifty requests on three gateways are refused at once, again and again: each time one refresh, and
@@ -36,6 +36,7 @@ async fn one_refresh_for_all(vaults: [Arc<Vault>; 3]) {
     let authority = Scripted::new();
     let gateways = vaults.map(|vault| gateway(&vault, &authority));
     let mut sent = sign_in(&gateways[0]).await;
+    let signed_in = sent.sign_in;
     for round in 1..=4 {
         let mut all = JoinSet::new();
         for number in 0..50 {
@@ -47,7 +48,7 @@ async fn one_refresh_for_all(vaults: [Arc<Vault>; 3]) {
         let expected = format!("Bearer access-secret-{round}");
         for bearer in &brought {
             assert_eq!(bearer.header(), &expected);
-            assert_eq!(bearer.sign_in, 1);
+            assert_eq!(bearer.sign_in, signed_in);
         }
         sent = Arc::clone(&brought[0]);
         for grants in &gateways {
@@ -148,7 +149,9 @@ async fn what_the_store_forgot_is_put_back_by_one_of_those_who_know() {
     let first = sign_in(&a).await;
     let second = refused(&a, &first).await;
     assert!(b.bearer("alice", URL).await.unwrap().unwrap().is(&second));
-    forget_all(&server).await;
+    let mut connection = connection(&server).await;
+    let flush = redis::cmd("FLUSHALL");
+    flush.exec_async(&mut connection).await.unwrap();
     let mut all = JoinSet::new();
     for grants in [&a, &b, &a, &b] {
         let (grants, sent) = (Arc::clone(grants), Arc::clone(&second));
@@ -159,6 +162,51 @@ async fn what_the_store_forgot_is_put_back_by_one_of_those_who_know() {
     }
     assert_eq!(authority.calls(), 2);
     assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+}
+
+/// A replica that took over may lack the last writes. Whoever made them notices, and does not use
+/// what they replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_went_back_does_not_take_grants_back() {
+    let server = Server::start().await.unwrap();
+    let keys = new_keys();
+    let authority = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let first = sign_in(&a).await;
+    let mut connection = connection(&server).await;
+    let names: Vec<String> = connection.keys("bowline:{grant/*").await.unwrap();
+    let [name] = names.as_slice() else {
+        panic!("{names:?}");
+    };
+    let mut dump = redis::cmd("DUMP");
+    let before: Vec<u8> = dump.arg(name).query_async(&mut connection).await.unwrap();
+    let second = refused(&a, &first).await;
+    let mut back = redis::cmd("RESTORE");
+    back.arg(name).arg(0).arg(before).arg("REPLACE");
+    back.exec_async(&mut connection).await.unwrap();
+    let third = refused(&a, &second).await;
+    assert_eq!(third.header(), "Bearer access-secret-2");
+    assert!(b.bearer("alice", URL).await.unwrap().unwrap().is(&third));
+    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+}
+
+/// Nor does a sign-in elsewhere after that get lost: it is later than what is at hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_to_a_store_that_forgot_the_last_one_is_a_new_one() {
+    let server = Server::start().await.unwrap();
+    let keys = new_keys();
+    let authority = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let first = sign_in(&a).await;
+    let mut connection = connection(&server).await;
+    let flush = redis::cmd("FLUSHALL");
+    flush.exec_async(&mut connection).await.unwrap();
+    // Nobody signs in twice within a second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let tokens = tokens("another-account", Some("x"), Some(LIFE));
+    let second = b.sign_in("alice", URL, found(), tokens).await.unwrap();
+    assert!(second.sign_in > first.sign_in);
+    assert!(refused(&a, &first).await.is(&second));
 }
 
 #[tokio::test]

@@ -126,3 +126,15 @@ async fn what_a_newer_bowline_wrote_is_not_taken_for_absent() {
     let is_newer = matches!(refused, VaultError::Newer { found: 2, known: 1 });
     assert!(is_newer, "{refused}");
 }
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_not_quoted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (vault, _) = with_a_grant(directory.path()).await;
+    let key = grant("", None).key();
+    let wrong = r#"{"layout":1,"value":"access-secret"}"#;
+    vault.write(&key.slot(), Version(1), wrong).await.unwrap();
+    let refused = vault.grant(&key).await.unwrap_err();
+    assert!(matches!(refused, VaultError::Malformed(_)), "{refused}");
+    assert!(!format!("{refused} {refused:?}").contains("secret"));
+}
