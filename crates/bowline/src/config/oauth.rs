@@ -67,7 +67,7 @@ pub struct Client {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSecret(pub(super) String);
 
-/// Why people could not sign in, or not only they, whatever the server.
+/// Why signing in would be unsafe, or could not be finished, on a listener that others can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; {}", self.what(), self.help())]
 pub enum SignInProblem {
