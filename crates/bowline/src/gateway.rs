@@ -182,7 +182,8 @@ impl Gateway {
         let table = Table::new(config.limits.sessions);
         let metrics = Arc::new(Metrics::new());
         let keeper = keeper(&config, &tracker, &metrics).await?;
-        let sign_ins = sign_ins(&config, listen, keeper.as_deref(), &tls, &tracker)?;
+        let sign_ins = sign_ins(&config, listen, keeper.as_deref(), &tls, &tracker)
+            .map_err(StartError::Vault)?;
         let table = match keeper {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
@@ -335,13 +336,12 @@ fn sign_ins(
     keeper: Option<&Keeper>,
     tls: &Tls,
     tracker: &TaskTracker,
-) -> Result<Arc<SignIns>, StartError> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| StartError::Vault(error);
+) -> Result<Arc<SignIns>, Box<dyn std::error::Error + Send + Sync>> {
     let (store, keys) = match keeper {
         Some(keeper) => (Arc::clone(&keeper.store), keeper.keys.clone()),
         None => {
-            let keys = SealKeys::generate().map_err(|error| failed(error.into()))?;
-            let keys = SealKeys::parse(&keys).map_err(|error| failed(error.into()))?;
+            let keys = SealKeys::generate()?;
+            let keys = SealKeys::parse(&keys)?;
             (Arc::new(store::Store::Memory(store::Memory::new())), keys)
         }
     };
@@ -352,9 +352,12 @@ fn sign_ins(
             keeper.me.clone(),
             tracker.clone(),
         )),
-        (StoreKind::File { path }, Some(_)) if config.servers.values().any(|it| it.oauth.is_some()) => {
+        (StoreKind::File { path }, Some(_))
+            if config.servers.values().any(|it| it.oauth.is_some()) =>
+        {
             let key = KeySource::KeyFile(path.join(GRANTS_KEY_FILE));
-            let vault = FileVault::open(path, key).map_err(|error| failed(error.into()))?;
+            let vault = FileVault::open(path, key)?;
+            tracing::info!(directory = %path.display(), key = %vault.key_source(), "what people are granted is kept in a sealed file");
             Vault::File(vault)
         }
         _ => Vault::Memory(MemoryVault::default()),

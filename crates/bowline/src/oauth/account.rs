@@ -26,6 +26,9 @@ pub(crate) struct Account {
     sent: AtomicU64,
 }
 
+/// Whose a grant or a flow is: a caller's, at the server with a URL.
+pub(super) type Whose = (Box<str>, Box<str>);
+
 /// Why a caller has to sign in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -62,7 +65,7 @@ impl Account {
     }
 
     /// What grants and flows of it are kept under.
-    pub(super) fn key(&self) -> (Box<str>, Box<str>) {
+    pub(super) fn key(&self) -> Whose {
         (self.caller.clone(), self.server_url.clone())
     }
 

@@ -15,7 +15,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::account::{Account, Wanted};
+use super::account::{Account, Wanted, Whose};
 use super::authorities::Authorities;
 use super::authority::{Authority, AuthorityError, check_issuer};
 use super::flow::{End, Flow, FlowId, Signing};
@@ -47,8 +47,8 @@ pub(crate) struct SignIns {
     public_url: Box<str>,
     pub(crate) authorities: Arc<Authorities>,
     /// One beginning at a time per caller and server.
-    beginning: Mutex<HashMap<(Box<str>, Box<str>), Arc<tokio::sync::Mutex<()>>>>,
-    steps: Mutex<HashMap<(Box<str>, Box<str>), (u32, Instant)>>,
+    beginning: Mutex<HashMap<Whose, Arc<tokio::sync::Mutex<()>>>>,
+    steps: Mutex<HashMap<Whose, (u32, Instant)>>,
     /// Who was asked for which flow, until that is over.
     asked: Mutex<Vec<(SessionHash, FlowId, i64)>>,
     ended: Notify,
@@ -255,7 +255,7 @@ impl SignIns {
         }
     }
 
-    async fn granted_scopes(&self, key: &(Box<str>, Box<str>)) -> Result<Vec<String>, VaultError> {
+    async fn granted_scopes(&self, key: &Whose) -> Result<Vec<String>, VaultError> {
         let signed_in = self.vault.signed_in(&key.0, &key.1).await?.value;
         let Some(grant) = signed_in.and_then(|it| it.grant) else {
             return Ok(Vec::new());
@@ -264,7 +264,7 @@ impl SignIns {
         Ok(grant.map(|grant| grant.scopes).unwrap_or_default())
     }
 
-    fn step(&self, key: &(Box<str>, Box<str>)) -> Result<(), SignInError> {
+    fn step(&self, key: &Whose) -> Result<(), SignInError> {
         let mut steps = self.steps.lock();
         steps.retain(|_, (_, last)| last.elapsed() < STEPS_FORGOTTEN);
         let (count, last) = steps.entry(key.clone()).or_insert((0, Instant::now()));
@@ -473,6 +473,29 @@ impl SignIns {
     ) -> Result<Option<Flow>, PendingError> {
         let signing = self.pending.signing(caller, server_url).await?;
         self.under_way(&signing, clock::unix_seconds()).await
+    }
+}
+
+#[cfg(test)]
+impl SignIns {
+    /// Sign-ins of nobody.
+    pub(crate) fn idle() -> Arc<Self> {
+        use crate::store::sealed::SealKeys;
+        use crate::store::{Memory, Store};
+        let tls = crate::egress::Tls::platform();
+        let (vault, authorities) = (
+            Arc::new(Vault::Memory(super::vault::Memory::default())),
+            Arc::new(Authorities::new(tls)),
+        );
+        let renew: Arc<Authorities> = Arc::clone(&authorities);
+        let tracker = tokio_util::task::TaskTracker::new();
+        let grants = Grants::new(Arc::clone(&vault), renew, tracker);
+        let keys = SealKeys::parse(&SealKeys::generate().unwrap()).unwrap();
+        let store = Arc::new(Store::Memory(Memory::new()));
+        let settings = config::OAuth::default();
+        let pending = Pending::new(store, keys, settings.deadline);
+        let url = "http://127.0.0.1:9";
+        Self::new((grants, vault), pending, settings, url, authorities)
     }
 }
 

@@ -86,7 +86,7 @@ impl Keeper {
         (idle, grace): (Duration, Duration),
         (tracker, counts): (TaskTracker, StoreCounts),
     ) -> Self {
-        let ttl = match &store {
+        let ttl = match *store {
             Store::Redis(_) => 2 * idle,
             Store::Memory(_) | Store::File(_) => idle + idle / TOUCHES,
         };

@@ -184,6 +184,12 @@ impl Shown {
     }
 
     fn key(&self) -> Key {
-        Key::named("tools", &[self.upstream.name.as_ref(), self.caller.name().unwrap_or_default()])
+        Key::named(
+            "tools",
+            &[
+                self.upstream.name.as_ref(),
+                self.caller.name().unwrap_or_default(),
+            ],
+        )
     }
 }
