@@ -3,14 +3,11 @@
 Usage: run.py [NAME...]; without names, everything.
 """
 
-import asyncio
 import json
-import os
 import re
 import sys
 import tempfile
-import urllib.error
-import urllib.request
+import urllib.parse
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -124,7 +121,72 @@ def in_words(authority, server):
         check("whoami" in names and "sign_in" not in names, names)
 
 
-TESTS = {test.__name__: test for test in [in_words]}
+def by_link(authority, server):
+    """A client with URL-mode elicitation: asked on its own request, which then goes on."""
+    process, url = bowline(config(server))
+    with process:
+        client = Client(url, {"elicitation": {"url": {}, "form": {}}})
+        client.open()
+        messages = client.stream("tools/call", name="whoami", arguments={})
+        question = next(messages)
+        check(question["method"] == "elicitation/create", question)
+        check(question["params"]["mode"] == "url", question)
+        client.answer(question, {"action": "accept"})
+        page = parts.browse(question["params"]["url"], account="bob")
+        check("You are signed in" in page["text"], page)
+        check("bob" in json.dumps(next(messages)["result"]), "not bob")
+
+
+def declined(authority, server):
+    """A no is remembered, from the client and from the authorization server; sign_in asks again."""
+    process, url = bowline(config(server))
+    with process:
+        client = Client(url, {"elicitation": {"url": {}}})
+        client.open()
+        messages = client.stream("tools/call", name="whoami", arguments={})
+        client.answer(next(messages), {"action": "decline"})
+        refused = next(messages)
+        check(refused["error"]["code"] == -31003, refused)
+        check(client.call("whoami")["error"]["data"]["url"] is None, "asked again")
+        told = client.call("sign_in")["result"]["content"][0]["text"]
+        page = parts.browse(re.search(r"http://\S+", told).group(), answer="deny")
+        check("You declined" in page["text"], page)
+        check(client.call("whoami")["error"]["data"]["url"] is None, "asked again")
+
+
+def driven(authority, server):
+    """Drive-flow: the code comes by the client's answer, or by the callback, and only once."""
+    oauth = 'redirect_uri = "http://127.0.0.1:9/done"'
+    for way in ["answer", "callback"]:
+        process, url = bowline(config(server, oauth), {"BOWLINE_API_TOKEN": "secret-api-token"})
+        with process:
+            client = Client(url, {"elicitation": {}})
+            client.open()
+            messages = client.stream("tools/call", name="whoami", arguments={})
+            question = next(messages)
+            meta = question["params"]["_meta"]
+            check(meta["bowline/type"] == "oauth_flow", meta)
+            end = parts.browse(meta["bowline/authorize_url"], account="carol", stop="http://127.0.0.1:9/done")
+            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(end["url"]).query))
+            check(query["state"] == meta["bowline/state"], query)
+            if way == "answer":
+                client.answer(question, {"action": "accept", "content": {"code": query["code"], "state": query["state"]}})
+            else:
+                origin = url.split("/mcp/")[0]
+                callback = f"{origin}/api/mcp-oauth/callback"
+                token = {"authorization": "Bearer secret-api-token"}
+                post = lambda params, headers=token: httpx.post(callback, params=params, headers=headers)
+                check(post(query, {}).status_code == 401, "without the API token")
+                check(post({"code": "x"}).status_code == 400, "without a state")
+                check(post({"state": query["state"]}).status_code == 400, "without a code")
+                check(post({"state": "forged", "code": query["code"]}).status_code == 404, "forged")
+                check(post(query).json() == {"result": "signed_in"}, "not delivered")
+                check(post(query).status_code == 404, "replayed")
+            check("carol" in json.dumps(next(messages)["result"]), "not carol")
+
+
+TESTS = {test.__name__: test for test in [in_words, by_link, declined, driven]}
+
 
 
 def main():
