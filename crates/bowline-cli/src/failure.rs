@@ -138,7 +138,8 @@ fn start_help(error: &StartError) -> Option<String> {
                  (port 0 means any free one)"
             ))
         }
-        StartError::Listen { .. } => None,
+        // Its own words say what to do.
+        StartError::Listen { .. } | StartError::SignIn { .. } => None,
         StartError::Vault(_) => Some(
             "it was left as it is: put a copy of it back; or, to have everybody sign in again, move \
              `grants.sealed` away"

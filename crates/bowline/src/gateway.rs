@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyHash, Limits, Store, StoreKind};
+use crate::config::{Config, KeyHash, Limits, OAuth, ServerName, SignInProblem, Store, StoreKind};
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
@@ -59,6 +59,7 @@ struct Fixed {
     admin: Option<SocketAddr>,
     store: Store,
     limits: Limits,
+    oauth: OAuth,
     stop_timeout: Duration,
 }
 
@@ -74,6 +75,14 @@ pub enum StartError {
         key: &'static str,
         /// What the system said.
         source: io::Error,
+    },
+    /// Callers could not sign in, or not only they.
+    #[error("server \"{server}\": {problem}")]
+    SignIn {
+        /// The first server that it concerns.
+        server: ServerName,
+        /// What is in the way.
+        problem: SignInProblem,
     },
     /// There is no place for what people sign in for.
     #[error("cannot keep what people are granted")]
@@ -158,6 +167,10 @@ impl Gateway {
         config: Config,
         adjust: impl Fn(&mut Upstream),
     ) -> Result<Self, StartError> {
+        if let Some((server, problem)) = config.sign_in_problems().first() {
+            let (server, problem) = ((*server).clone(), *problem);
+            return Err(StartError::SignIn { server, problem });
+        }
         let fixed = Fixed::of(&config);
         let (client_listener, listen) = bind(config.listen, "listen").await?;
         let admin_listener = match config.admin {
@@ -286,6 +299,7 @@ impl Fixed {
             admin: config.admin,
             store: config.store.clone(),
             limits: config.limits,
+            oauth: config.oauth.clone(),
             stop_timeout: config.stop_timeout,
         }
     }
@@ -296,6 +310,7 @@ impl Fixed {
             ("admin", self.admin != other.admin),
             ("store", self.store != other.store),
             ("limits", self.limits != other.limits),
+            ("oauth", self.oauth != other.oauth),
             ("stop_timeout", self.stop_timeout != other.stop_timeout),
         ];
         let changed = differ.into_iter().filter(|(_, differs)| *differs);
@@ -376,6 +391,7 @@ fn sign_ins(
         config.oauth.clone(),
         &public_url,
         authorities,
+        tracker.clone(),
     ))
 }
 

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use super::account::{Account, Wanted, Whose};
 use super::authorities::Authorities;
@@ -52,6 +53,12 @@ pub(crate) struct SignIns {
     /// Who was asked for which flow, until that is over.
     asked: Mutex<Vec<(SessionHash, FlowId, i64)>>,
     ended: Notify,
+    tracker: TaskTracker,
+}
+
+/// A few tries at something that may be away for a moment.
+struct Tries {
+    pause: Duration,
 }
 
 /// What came back from an authorization server, by whichever way.
@@ -115,6 +122,7 @@ impl SignIns {
         settings: config::OAuth,
         public_url: &str,
         authorities: Arc<Authorities>,
+        tracker: TaskTracker,
     ) -> Arc<Self> {
         Arc::new(Self {
             grants,
@@ -127,6 +135,7 @@ impl SignIns {
             steps: Mutex::default(),
             asked: Mutex::default(),
             ended: Notify::new(),
+            tracker,
         })
     }
 
@@ -316,7 +325,7 @@ impl SignIns {
     /// answer that is not taken changes nothing. How the sign-in then ended is returned, and told to
     /// everybody who waits.
     pub(crate) async fn deliver(
-        &self,
+        self: &Arc<Self>,
         state: &str,
         delivery: Delivery,
         via: Via<'_>,
@@ -340,17 +349,22 @@ impl SignIns {
             (iss, _) => iss.clone(),
         };
         check_issuer(&flow.found, iss.as_deref()).map_err(|_| NotDelivered::Issuer)?;
-        let flow = self.pending.take(&id).await?.ok_or(NotDelivered::Unknown)?;
-        let end = match delivery {
-            Delivery::Code { code, .. } => self.exchange(&flow, &code, iss.as_deref()).await,
-            Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
-            Delivery::Error { error, .. } => End::Failed(format!(
-                "the authorization server answered {}",
-                code_of(&error)
-            )),
-        };
-        self.end(&flow, end.clone()).await?;
-        Ok(end)
+        let (this, iss) = (Arc::clone(self), iss.clone());
+        // Seen through even if whoever brought the answer leaves: a code is good once.
+        let finishing = self.tracker.spawn(async move {
+            let flow = this.pending.take(&id).await?.ok_or(NotDelivered::Unknown)?;
+            let end = match delivery {
+                Delivery::Code { code, .. } => this.exchange(&flow, &code, iss.as_deref()).await,
+                Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
+                Delivery::Error { error, .. } => End::Failed(format!(
+                    "the authorization server answered {}",
+                    code_of(&error)
+                )),
+            };
+            this.end(&flow, end.clone()).await;
+            Ok(end)
+        });
+        finishing.await.unwrap_or(Err(NotDelivered::Unknown))
     }
 
     async fn exchange(&self, flow: &Flow, code: &Secret, iss: Option<&str>) -> End {
@@ -372,19 +386,27 @@ impl SignIns {
         }
     }
 
-    /// Keeps what a sign-in brought.
+    /// Keeps what a sign-in brought; a vault that is away for a moment is waited for, because nobody
+    /// can bring it twice.
     async fn keep(&self, flow: &Flow, tokens: Tokens) -> Result<(), SignInError> {
-        let found = (flow.found.clone(), flow.client.clone());
-        self.grants
-            .sign_in(&flow.caller, &flow.server_url, found, tokens)
-            .await?;
-        Ok(())
+        let mut tries = Tries::new();
+        loop {
+            let found = (flow.found.clone(), flow.client.clone());
+            let keeping =
+                self.grants
+                    .sign_in(&flow.caller, &flow.server_url, found, tokens.clone());
+            match keeping.await {
+                Ok(_) => return Ok(()),
+                Err(_) if tries.again().await => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// The person, or whoever asked the person, said no.
     pub(crate) async fn decline(&self, id: &FlowId) -> Result<(), PendingError> {
         if let Some(flow) = self.pending.take(id).await? {
-            self.end(&flow, End::Declined).await?;
+            self.end(&flow, End::Declined).await;
         }
         Ok(())
     }
@@ -397,7 +419,19 @@ impl SignIns {
         Ok(())
     }
 
-    async fn end(&self, flow: &Flow, end: End) -> Result<(), PendingError> {
+    /// Tells everybody who waits how a flow ended.
+    async fn end(&self, flow: &Flow, end: End) {
+        let mut tries = Tries::new();
+        while let Err(error) = self.note_end(flow, &end).await {
+            if !tries.again().await {
+                tracing::warn!(%error, server = %flow.server, "nobody is told how a sign-in ended");
+                break;
+            }
+        }
+        self.ended.notify_waiters();
+    }
+
+    async fn note_end(&self, flow: &Flow, end: &End) -> Result<(), PendingError> {
         let (id, now) = (flow.id(), clock::unix_seconds());
         tracing::info!(server = %flow.server, flow = id.as_str(), end = end.name(), "sign-in ended");
         self.pending
@@ -405,14 +439,13 @@ impl SignIns {
                 if signing.flow.as_ref() == Some(&id) {
                     signing.flow = None;
                 }
-                if end == End::Declined {
+                if *end == End::Declined {
                     signing.declined_until = now + DECLINE_REMEMBERED;
                 }
                 signing.last = Some((id.clone(), end.clone()));
                 true
             })
             .await?;
-        self.ended.notify_waiters();
         Ok(())
     }
 
@@ -488,14 +521,21 @@ impl SignIns {
             Arc::new(Authorities::new(tls)),
         );
         let renew: Arc<Authorities> = Arc::clone(&authorities);
-        let tracker = tokio_util::task::TaskTracker::new();
-        let grants = Grants::new(Arc::clone(&vault), renew, tracker);
+        let tracker = TaskTracker::new();
+        let grants = Grants::new(Arc::clone(&vault), renew, tracker.clone());
         let keys = SealKeys::parse(&SealKeys::generate().unwrap()).unwrap();
         let store = Arc::new(Store::Memory(Memory::new()));
         let settings = config::OAuth::default();
         let pending = Pending::new(store, keys, settings.deadline);
         let url = "http://127.0.0.1:9";
-        Self::new((grants, vault), pending, settings, url, authorities)
+        Self::new(
+            (grants, vault),
+            pending,
+            settings,
+            url,
+            authorities,
+            tracker,
+        )
     }
 }
 
@@ -508,6 +548,29 @@ impl End {
             Self::Declined => "declined",
             Self::Failed(_) => "failed",
         }
+    }
+}
+
+// === impl Tries ===
+
+impl Tries {
+    const FIRST_PAUSE: Duration = Duration::from_millis(100);
+    const LAST_PAUSE: Duration = Duration::from_secs(10);
+
+    fn new() -> Self {
+        Self {
+            pause: Self::FIRST_PAUSE,
+        }
+    }
+
+    /// Waits for the next try. `false`: there were enough.
+    async fn again(&mut self) -> bool {
+        if self.pause > Self::LAST_PAUSE {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause *= 2;
+        true
     }
 }
 
