@@ -1,10 +1,13 @@
 //! Where logs go and how they look.
 
+mod line;
+
 use std::io;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use self::line::Line;
 use crate::args::LogFormat;
 use crate::colour;
 use crate::failure::Failure;
@@ -24,7 +27,10 @@ pub(crate) fn to_stderr(format: LogFormat) -> Result<(), Failure> {
         // Complaints about stderr would go to stderr, and panic when it is closed.
         .log_internal_errors(false);
     match format {
-        LogFormat::Text => subscriber.compact().with_ansi(colour()).init(),
+        LogFormat::Text => {
+            let line = Line { colour: colour() };
+            subscriber.event_format(line).init();
+        }
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
     Ok(())

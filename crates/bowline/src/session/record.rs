@@ -21,29 +21,33 @@ use crate::telemetry::SessionHash;
 use crate::upstream::Upstream;
 
 /// What is remembered for one client. Kept small: there are many, and most are idle.
+///
+/// What every request touches comes first, and stays together: among many sessions each cache line
+/// is a wait.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Session {
-    /// How operators call it.
-    pub(crate) hash: SessionHash,
-    /// The only one who may use it.
-    pub(crate) caller: Caller,
-    pub(crate) seal: Seal,
+    leg: RwLock<Current>,
     /// The server, whichever of its endpoints the leg is on.
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) believed: Believed,
-    pub(crate) mending: Mending,
+    /// The only one who may use it.
+    pub(crate) caller: Caller,
     pub(crate) calls: Arc<Calls>,
-    pub(crate) questions: Questions,
-    timeline: Timeline,
-    leg: RwLock<Current>,
     opened: Instant,
     /// Milliseconds after `opened`.
     last_used: AtomicU64,
+    /// How it is kept beyond this process, if it is.
+    pub(super) kept: Option<Box<Kept>>,
     /// Requests and streams that are under way.
     uses: AtomicU32,
     streams: Mutex<Streams>,
-    /// How it is kept beyond this process, if it is.
-    pub(super) kept: Option<Box<Kept>>,
+    pub(crate) believed: Believed,
+    pub(crate) seal: Seal,
+    /// How operators call it.
+    pub(crate) hash: SessionHash,
+    pub(crate) questions: Questions,
+    pub(crate) mending: Mending,
+    timeline: Timeline,
 }
 
 /// The leg that is used now.
