@@ -407,10 +407,21 @@ impl SignIns {
         Ok(())
     }
 
-    /// Forgets that a caller said no.
+    /// The caller wants a link that works: forgets a no, and a flow that some browser has already,
+    /// which may not be the caller's. That one can still be finished.
     pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), PendingError> {
         let (caller, url) = account.key();
-        let forget = |signing: &mut Signing| std::mem::take(&mut signing.declined_until) != 0;
+        let flow = self.waiting(&caller, &url).await?;
+        let taken = flow.filter(|flow| flow.browser.is_some());
+        let taken = taken.map(|flow| flow.id());
+        let forget = |signing: &mut Signing| {
+            let was_declined = std::mem::take(&mut signing.declined_until) != 0;
+            let is_taken = taken.is_some() && signing.flow == taken;
+            if is_taken {
+                signing.flow = None;
+            }
+            was_declined || is_taken
+        };
         self.pending.change_signing(&caller, &url, forget).await?;
         Ok(())
     }
