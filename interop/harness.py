@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -140,6 +141,18 @@ def fixture_server(name):
     """A replica of the fixture server; its tool `whoami` answers `name`. It logs its sessions."""
     command = [binary("fixture-server"), "--listen", "127.0.0.1:0", "--name", name]
     return Process(f"fixture-server {name}", command, env={"RUST_LOG": "info"})
+
+
+def redis_server():
+    """An empty Redis; its URL is in `url`."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    options = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    redis = Process("redis-server", ["redis-server", *options])
+    redis.wait_for_line("Ready to accept connections")
+    redis.url = f"redis://127.0.0.1:{port}"
+    return redis
 
 
 def everything_server(port=0):

@@ -37,6 +37,8 @@ function configuration() {
     'store.kind = "memory"',
     `[servers.${NAME}]`,
     `url = ${JSON.stringify(upstream)}`,
+    // A server that does not know `initialize` is not to be asked for it for long.
+    'recovery_budget = "1s"',
     `[servers.${NAME}.oauth]`,
     ...Object.entries(oauth).map(([key, value]) => `${key} = ${JSON.stringify(value)}`),
   ].join("\n");
@@ -62,7 +64,8 @@ async function gateway() {
     ended.then((code) => reject(new Error(`bowline ended: ${code}`)));
   });
   const stop = async () => {
-    child.kill();
+    // A graceful end would wait for connections that `fetch` keeps.
+    child.kill("SIGKILL");
     await ended;
     rmSync(directory, { recursive: true });
   };

@@ -34,6 +34,37 @@ def said(part):
     return json.loads(part.wait_for_line(r"^\{.*\}$").group())
 
 
+def log_in(directory):
+    """The environment with which an authority writes its logs into a directory."""
+    names = {"REQUESTS_LOG": "requests.jsonl", "SECRETS_LOG": "secrets.jsonl"}
+    return {name: str(Path(directory) / file) for name, file in names.items()}
+
+
+def entries(file):
+    """The entries of one of these logs."""
+    path = Path(file)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def check_logs(processes, secrets_log, *more):
+    """Ends processes and fails if any secret that was seen is anywhere in what they said."""
+    for process in processes:
+        process.stop(harness.STOP_SECONDS * 4)
+    secrets = {(entry["kind"], entry["value"]) for entry in entries(secrets_log)}
+    secrets |= {("of the run", value) for value in more}
+    kinds = {kind for kind, _ in secrets}
+    for kind in ("code", "state", "access_token", "refresh_token"):
+        if kind not in kinds:
+            raise harness.Failure(f"the scan of the logs knows no {kind}")
+    for process in processes:
+        for line in process.lines:
+            for kind, value in secrets:
+                if value in line:
+                    raise harness.Failure(f"a {kind} is in the log: {line.replace(value, '...')}")
+    lines = sum(len(process.lines) for process in processes)
+    print(f"  no secret in the logs: {len(secrets)} secrets, {lines} lines")
+
+
 def browse(url, **options):
     """What browser.mjs says of the last page: `url` and `text`."""
     flags = [f"--{name}={value}" for name, value in options.items()]

@@ -73,6 +73,9 @@ class Client:
     def answer(self, request, result):
         self._post({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
+    def close(self):
+        self._http.close()
+
     def _request(self, method, params):
         self._next += 1
         return {"jsonrpc": "2.0", "id": self._next, "method": method, "params": params}
@@ -87,10 +90,16 @@ class Client:
         return response.json(), response
 
 
+# Every Bowline of this run, whose logs are looked through at its end.
+STARTED = []
+
+
 def bowline(text, env=None):
     path = Path(tempfile.mkdtemp()) / "bowline.toml"
     path.write_text(text)
-    process = harness.Process("bowline", [harness.binary("bowline"), "serve", "-c", path], env or {})
+    env = {"RUST_LOG": "trace", **(env or {})}
+    process = harness.Process("bowline", [harness.binary("bowline"), "serve", "-c", path], env)
+    STARTED.append(process)
     found = process.wait_for_line(r"files\s+(http://\S+/mcp/files)")
     return process, found.group(1)
 
@@ -191,13 +200,15 @@ TESTS = {test.__name__: test for test in [in_words, by_link, declined, driven]}
 
 def main():
     names = sys.argv[1:] or list(TESTS)
-    with parts.authority() as authority:
+    logs = parts.log_in(tempfile.mkdtemp())
+    with parts.authority(**logs) as authority:
         issuer = parts.said(authority)["issuer"]
         with parts.protected_server(issuer) as protected:
             server = parts.said(protected)["url"]
             for name in names:
                 TESTS[name](issuer, server)
                 print(f"  {name}: {TESTS[name].__doc__.splitlines()[0]}")
+    parts.check_logs(STARTED, logs["SECRETS_LOG"])
     print(f"{len(names)} passed, 0 failed")
 
 

@@ -9,7 +9,6 @@ Usage: run.py [SESSIONS]
 import asyncio
 import json
 import logging
-import socket
 import subprocess
 import sys
 import tempfile
@@ -109,20 +108,6 @@ async def text(session, tool):
     return result.content[0].text
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def redis_server(stack):
-    port = free_port()
-    options = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    redis = stack.enter_context(harness.Process("redis-server", ["redis-server", *options]))
-    redis.wait_for_line("Ready to accept connections")
-    return f"redis://127.0.0.1:{port}"
-
-
 def start_gateways(stack, redis, replicas):
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scale-")))
     config = directory / "bowline.toml"
@@ -163,7 +148,8 @@ def run():
     with ExitStack() as stack:
         servers = [stack.enter_context(harness.fixture_server(name)) for name in REPLICAS]
         replicas = [harness.url_of(server, "/mcp") for server in servers]
-        gateways = start_gateways(stack, redis_server(stack), replicas)
+        redis = stack.enter_context(harness.redis_server())
+        gateways = start_gateways(stack, redis.url, replicas)
         urls = [harness.url_of(gateway, PATH) for gateway in gateways]
         sessions = Sessions(urls, many)
         started = time.monotonic()

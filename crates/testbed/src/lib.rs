@@ -1,5 +1,6 @@
 //! What Bowline is tested against. Development only; nothing here ships.
 
+pub mod answering;
 pub mod client;
 pub mod counting;
 pub mod everything;

@@ -89,9 +89,7 @@ pub(super) async fn restore(
     // A server that is not what it was is the client's to judge.
     let is_as_before = result.initialized().is_some_and(|result| {
         let offered = Offered::of(result.capabilities());
-        // What a client was shown before anybody could ask the server is nobody's word.
-        let covers = offered.covers(session.believed.offered) || old.at == LegRef::UNOPENED;
-        result.version == old.version() && covers
+        result.version == old.version() && offered.covers(session.believed.offered)
     });
     if !is_as_before {
         discard(&Arc::new(leg));

@@ -58,7 +58,7 @@ pub(crate) async fn unopened(
     };
     Ok(First {
         leg: Some(leg),
-        offered: Offered::of(CAPABILITIES),
+        offered: Offered::guessed(CAPABILITIES),
         reply: Reply::Whole {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::JSON)),

@@ -33,8 +33,10 @@ use crate::telemetry::SessionHash;
 const DECLINE_REMEMBERED: i64 = 10 * 60;
 /// How often it is looked whether another gateway has finished a flow.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often in a row a server may want more scopes, and after which time it may again.
-const MAX_STEPS: u32 = 3;
+/// How often a server may want more scopes, how often ones that it should have been content with, and
+/// after which time it may again.
+const MAX_STEPS: u32 = 8;
+const MAX_FUTILE_STEPS: u32 = 1;
 const STEPS_FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 /// The sign-ins of one gateway.
@@ -49,7 +51,7 @@ pub(crate) struct SignIns {
     pub(crate) authorities: Arc<Authorities>,
     /// One beginning at a time per caller and server.
     beginning: Mutex<HashMap<Whose, Arc<tokio::sync::Mutex<()>>>>,
-    steps: Mutex<HashMap<Whose, (u32, Instant)>>,
+    steps: Mutex<HashMap<Whose, Steps>>,
     /// Who was asked for which flow, until that is over.
     asked: Mutex<Vec<(SessionHash, FlowId, i64)>>,
     ended: Notify,
@@ -59,6 +61,15 @@ pub(crate) struct SignIns {
 /// A few tries at something that may be away for a moment.
 struct Tries {
     pause: Duration,
+}
+
+/// How often a server wanted more scopes of a caller lately.
+#[derive(Debug)]
+struct Steps {
+    all: u32,
+    /// Of these, how often it wanted what the caller had been granted.
+    futile: u32,
+    last: Instant,
 }
 
 /// What came back from an authorization server, by whichever way.
@@ -208,8 +219,8 @@ impl SignIns {
         }
         let mut known = Vec::new();
         if wanted.is_step_up {
-            self.step(&key)?;
             known = self.granted_scopes(&key).await?;
+            self.step(&key, wanted.is_covered_by(&known))?;
         }
         let authority = self.authorities.of(&key.1)?;
         let found = authority.discover(wanted.challenge.as_ref()).await?;
@@ -273,14 +284,21 @@ impl SignIns {
         Ok(grant.map(|grant| grant.scopes).unwrap_or_default())
     }
 
-    fn step(&self, key: &Whose) -> Result<(), SignInError> {
+    fn step(&self, key: &Whose, is_futile: bool) -> Result<(), SignInError> {
+        let now = Instant::now();
         let mut steps = self.steps.lock();
-        steps.retain(|_, (_, last)| last.elapsed() < STEPS_FORGOTTEN);
-        let (count, last) = steps.entry(key.clone()).or_insert((0, Instant::now()));
-        if *count >= MAX_STEPS {
+        steps.retain(|_, steps| now - steps.last < STEPS_FORGOTTEN);
+        let steps = steps.entry(key.clone()).or_insert(Steps {
+            all: 0,
+            futile: 0,
+            last: now,
+        });
+        let all = steps.all + 1;
+        let futile = steps.futile + u32::from(is_futile);
+        if all > MAX_STEPS || futile > MAX_FUTILE_STEPS {
             return Err(SignInError::TooManySteps);
         }
-        (*count, *last) = (*count + 1, Instant::now());
+        (steps.all, steps.futile, steps.last) = (all, futile, now);
         Ok(())
     }
 
@@ -411,10 +429,21 @@ impl SignIns {
         Ok(())
     }
 
-    /// Forgets that a caller said no.
+    /// The caller wants a link that works: forgets a no, and a flow that some browser has already,
+    /// which may not be the caller's. That one can still be finished.
     pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), PendingError> {
         let (caller, url) = account.key();
-        let forget = |signing: &mut Signing| std::mem::take(&mut signing.declined_until) != 0;
+        let flow = self.waiting(&caller, &url).await?;
+        let taken = flow.filter(|flow| flow.browser.is_some());
+        let taken = taken.map(|flow| flow.id());
+        let forget = |signing: &mut Signing| {
+            let was_declined = std::mem::take(&mut signing.declined_until) != 0;
+            let is_taken = taken.is_some() && signing.flow == taken;
+            if is_taken {
+                signing.flow = None;
+            }
+            was_declined || is_taken
+        };
         self.pending.change_signing(&caller, &url, forget).await?;
         Ok(())
     }

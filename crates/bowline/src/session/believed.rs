@@ -142,6 +142,8 @@ impl Believed {
 // === impl Offered ===
 
 impl Offered {
+    const GUESSED: u16 = 1 << 15;
+
     /// Reads the capabilities in the result of `initialize`.
     pub(crate) fn of(capabilities: &str) -> Self {
         #[derive(Deserialize, Default)]
@@ -181,9 +183,15 @@ impl Offered {
         Self(bits.fold(0, |sum, (place, bit)| sum | (u16::from(bit) << place)))
     }
 
-    /// Whether everything that a client was shown is there.
+    /// The same for what a client was shown before anybody could ask the server.
+    pub(crate) fn guessed(capabilities: &str) -> Self {
+        Self(Self::of(capabilities).0 | Self::GUESSED)
+    }
+
+    /// Whether everything that a client was shown is there. A guess was nobody's word, and binds
+    /// nobody.
     pub(crate) fn covers(self, shown: Self) -> bool {
-        self.0 & shown.0 == shown.0
+        shown.0 & Self::GUESSED != 0 || self.0 & shown.0 == shown.0
     }
 
     /// The lists that can change.
@@ -217,6 +225,13 @@ mod tests {
         ] {
             assert!(!Offered::of(less).covers(shown), "{less}");
         }
+    }
+
+    #[test]
+    fn a_guess_binds_nobody() {
+        let shown = Offered::guessed(r#"{"tools":{"listChanged":true},"prompts":{}}"#);
+        assert!(Offered::of("{}").covers(shown));
+        assert_eq!(shown.changing(), 1);
     }
 
     #[test]
