@@ -48,6 +48,10 @@ pub(crate) enum Fault {
         "the API asks for its token: send `Authorization: Bearer TOKEN`, with BOWLINE_API_TOKEN"
     )]
     ApiToken,
+    #[error(
+        "this part of the API asks for its token, and this gateway has none: set BOWLINE_API_TOKEN"
+    )]
+    NoApiToken,
     #[error("the query is longer than {limit} bytes")]
     QueryTooLong { limit: usize },
     #[error("nothing is served at this path; sessions live at /mcp/{{server}}")]
@@ -114,6 +118,12 @@ pub(crate) enum Fault {
     NoSuchFlow,
     #[error("this answer is not from the authorization server that was asked")]
     WrongIssuer,
+    #[error(
+        "the body must be {{\"action\": \"accept\" or \"decline\" or \"cancel\", \"content\": {{…}}, \"elicitation_id\": \"…\"}}"
+    )]
+    NoAnswer,
+    #[error("no question of this id waits for an answer in this session")]
+    NoSuchQuestion,
     #[error("the gateway is stopping; another one may serve you")]
     Stopping,
     #[error("the gateway's random source failed")]
@@ -169,6 +179,7 @@ impl Fault {
             Self::Origin => row(StatusCode::FORBIDDEN, INVALID_REQUEST, "origin_not_allowed"),
             Self::Unauthorized => row(StatusCode::UNAUTHORIZED, INVALID_REQUEST, "unauthorized"),
             Self::ApiToken => row(StatusCode::UNAUTHORIZED, INVALID_REQUEST, "api_token"),
+            Self::NoApiToken => row(StatusCode::UNAUTHORIZED, INVALID_REQUEST, "no_api_token"),
             Self::QueryTooLong { .. } => {
                 row(StatusCode::URI_TOO_LONG, INVALID_REQUEST, "query_too_long")
             }
@@ -238,6 +249,8 @@ impl Fault {
             Self::NoCode => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "no_code"),
             Self::NoSuchFlow => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_flow"),
             Self::WrongIssuer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "wrong_issuer"),
+            Self::NoAnswer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "no_answer"),
+            Self::NoSuchQuestion => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_question"),
             Self::Stopping => overloaded("stopping"),
             Self::Random => row(
                 StatusCode::INTERNAL_SERVER_ERROR,

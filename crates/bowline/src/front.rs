@@ -3,12 +3,15 @@
 mod arrival;
 mod batch;
 pub(crate) mod caller;
+mod elicited;
+mod embedder;
 mod exchange;
 pub(crate) mod guard;
 mod joined;
 mod member;
 mod oauth;
 mod opening;
+mod question;
 mod reply;
 mod sign_in;
 mod streamable;

@@ -89,7 +89,11 @@ async fn start(
     let (Some(browser), Some(flow)) = (claimed, flow) else {
         return Ok(gone());
     };
-    let mut response = page(StatusCode::OK, "Sign in", &start_text(&flow));
+    let Some(way) = flow.authorization() else {
+        return Ok(gone());
+    };
+    let text = start_text(&flow, &way.begun.authorize_url);
+    let mut response = page(StatusCode::OK, "Sign in", &text);
     let secure = if shared.sign_ins.is_public_https() {
         "; Secure"
     } else {
@@ -107,7 +111,7 @@ async fn start(
     Ok(response)
 }
 
-fn start_text(flow: &Flow) -> String {
+fn start_text(flow: &Flow, authorize_url: &str) -> String {
     let caller = match flow.caller.as_str() {
         "" => "You".to_owned(),
         caller => format!("The caller <strong>{}</strong>", escaped(caller)),
@@ -126,7 +130,7 @@ fn start_text(flow: &Flow) -> String {
         escaped(&flow.server),
         escaped(&server),
         escaped(&issuer),
-        escaped(&flow.begun.authorize_url),
+        escaped(authorize_url),
         escaped(&issuer),
     )
 }
@@ -196,17 +200,10 @@ async fn passed_on(
         .deliver(&state, delivery, Via::Courier)
         .await;
     match delivered {
-        Ok(end) => {
-            let (status, end) = match end {
-                End::SignedIn => (StatusCode::OK, "signed_in"),
-                End::Declined => (StatusCode::OK, "declined"),
-                End::Failed(_) => (StatusCode::OK, "failed"),
-            };
-            Ok(no_store(reply::json(
-                status,
-                json!({"result": end}).to_string(),
-            )))
-        }
+        Ok(end) => Ok(no_store(reply::json(
+            StatusCode::OK,
+            json!({"result": end.name()}).to_string(),
+        ))),
         Err(NotDelivered::Unknown) => Err(Fault::NoSuchFlow),
         Err(NotDelivered::Issuer) => Err(Fault::WrongIssuer),
         Err(NotDelivered::Pending(error)) => Err(Fault::Store(error.to_string().into())),
@@ -226,7 +223,7 @@ async fn pending(shared: &Shared, headers: &HeaderMap) -> Result<Response<ReplyB
         if let Some(flow) = flow {
             waiting.push(json!({
                 "server": flow.server,
-                "elicitation_id": flow.id().as_str(),
+                "elicitation_id": flow.id.as_str(),
                 "url": shared.sign_ins.link(&flow),
                 "ends": flow.ends,
             }));
@@ -311,7 +308,7 @@ fn page(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     response
 }
 
-fn no_store(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+pub(super) fn no_store(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

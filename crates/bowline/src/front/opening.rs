@@ -10,6 +10,7 @@ use bowline_wire::message::Message;
 use http::{HeaderValue, Response, StatusCode};
 
 use super::arrival::Arrival;
+use super::embedder;
 use super::exchange::{respond, stream_key, stream_permit};
 use super::reply::{self, ReplyBody};
 use crate::body::Sent;
@@ -53,6 +54,7 @@ pub(super) async fn initialize(
     }
     let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
     let permit = stream_permit(&shared)?;
+    let wants_hash = embedder::wants_hash(&arrival.headers);
     let (key, sent) = (stream_key(&message), Sent::default());
     let opening = open(arrival, message, vacancy, sent.clone());
     match see_through(opening, sent, shared.abandoned()).await? {
@@ -69,9 +71,11 @@ pub(super) async fn initialize(
                 version = leg.version(),
                 "session opened"
             );
-            response
-                .headers_mut()
-                .insert(mcp::SESSION_ID, newborn.announce());
+            let headers = response.headers_mut();
+            if wants_hash {
+                headers.extend(embedder::told_hash(session));
+            }
+            headers.insert(mcp::SESSION_ID, newborn.announce());
             Ok(response)
         }
     }

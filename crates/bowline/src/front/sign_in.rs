@@ -11,22 +11,23 @@ use std::sync::Arc;
 use bowline_wire::message::Message;
 use bowline_wire::sse::event_of;
 use bowline_wire::{media, version};
-use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::time::Instant;
 
+use super::elicited::Elicited;
 use super::exchange::{Exchange, stream_key, stream_permit};
+use super::question::{mark, question, withdrawn};
 use super::reply::{self, ReplyBody, StreamBody};
 use crate::body::Sent;
-use crate::config;
+use crate::detach::see_through;
 use crate::fault::{Fault, codes};
+use crate::gateway::Shared;
 use crate::leg::{self, LegRef, MAX_HELD_ANSWER, Relay, Reply, StreamError};
-use crate::oauth::{
-    Account, Delivery, End, Flow, FlowId, Secret, SignInError, SignIns, Via, Wanted,
-};
+use crate::oauth::{Account, Asking, Asks, End, Flow, FlowId, SignInError, SignIns, Wanted};
 use crate::session::{LiveStream, Session, Source};
-use crate::upstream::UpstreamError;
+use crate::upstream::{Carried, UpstreamError};
 
 /// The tool of a server whose caller cannot be asked otherwise.
 const TOOL: &str = "sign_in";
@@ -36,13 +37,24 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// How a client said that it can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Means {
+pub(super) enum Means {
     /// With a link, which its user opens.
     Link,
     /// With a form.
     Form,
     /// Not at all.
     Words,
+}
+
+/// A request that waits for somebody to sign in.
+struct Wait {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    account: Arc<Account>,
+    message: Message,
+    carried: Carried,
+    /// How long it is held, whatever number of questions that takes.
+    until: Instant,
 }
 
 /// Asks for the sign-in that `message` needs.
@@ -55,9 +67,10 @@ pub(super) async fn ask(
     let Some(account) = session.upstream.account(&session.caller) else {
         return Err(session.leg().fault(UpstreamError::SignIn(wanted)));
     };
-    let is_own_tool = called_tool(&message).as_deref() == Some(TOOL);
     let sign_ins = Arc::clone(&account.sign_ins);
-    if is_own_tool && let Err(error) = sign_ins.ask_again(&account).await {
+    if is_own_tool(&message)
+        && let Err(error) = sign_ins.ask_again(&account).await
+    {
         tracing::debug!(%error, "a declined sign-in is still remembered");
     }
     let server = session.upstream.server();
@@ -66,21 +79,32 @@ pub(super) async fn ask(
         Ok(flow) => flow,
         Err(error) => return Ok(told(&session, &message, None, &error.to_string())),
     };
-    let means = Means::of(&session, server.oauth.as_ref().map(|oauth| oauth.flow));
-    if means == Means::Words || is_own_tool {
-        let why = "the user has to sign in";
-        return Ok(told(&session, &message, Some(&sign_ins.link(&flow)), why));
+    let (means, link) = (Means::of(&session, &sign_ins, &flow), sign_ins.link(&flow));
+    if means == Means::Words || (is_own_tool(&message) && link.is_some()) {
+        return Ok(told(&session, &message, link.as_deref(), why(&flow)));
     }
-    held(exchange, message, &account, flow, means)
+    held(exchange, message, account, &flow)
+}
+
+/// Why a request is not served that is not held.
+fn why(flow: &Flow) -> &'static str {
+    match &flow.asks {
+        Asks::Authorization(_) => "the user has to sign in",
+        Asks::Tokens { .. } => {
+            "the client has to sign in by itself and hand over the tokens, for which it must be able to answer elicitations"
+        }
+        Asks::Client { .. } => {
+            "the authorization server registers no clients; configure a client id for this server"
+        }
+    }
 }
 
 /// The request's answer as a stream that begins with the question and ends with the answer.
 fn held(
     exchange: Exchange,
     message: Message,
-    account: &Account,
-    flow: Flow,
-    means: Means,
+    account: Arc<Account>,
+    flow: &Flow,
 ) -> Result<Response<ReplyBody>, Fault> {
     let Exchange {
         shared,
@@ -90,65 +114,137 @@ fn held(
     } = exchange;
     let session = Arc::clone(in_use.session());
     let permit = stream_permit(&shared)?;
-    let sign_ins = Arc::clone(&account.sign_ins);
     let key = stream_key(&message);
-    let question = sign_ins
-        .asks_first(session.hash, &flow)
-        .then(|| question(&session, &sign_ins, &flow, means))
-        .flatten();
-    let (waiting, hold) = (Arc::clone(&session), sign_ins.settings().hold);
-    let opening = Box::pin(async move {
-        let session = waiting;
-        let id = message.id().unwrap_or_default().to_owned();
-        let call = session.calls.begin(&id);
-        let error = tokio::select! {
-            biased;
-            () = call.cancelled() => return Ok(Source::Ended),
-            end = sign_ins.ended(&flow) => match end {
-                End::SignedIn => {
-                    drop(call);
-                    return Ok(go_on(session, message, &carried).await);
-                }
-                End::Declined => error(&id, codes::SIGN_IN_NEEDED, &SignInError::Declined.to_string(), None),
-                End::Failed(why) => error(&id, codes::SIGN_IN_NEEDED, &why, None),
-            },
-            () = tokio::time::sleep(hold) => {
-                tell_when_done(&session, &sign_ins, &flow);
-                come_back(&id, &sign_ins, &flow, means)
-            }
-        };
-        Ok(Source::Last(event_of(error.as_bytes())))
-    });
-    let stream = Arc::new(LiveStream::saying(question, Source::Opening(opening)));
+    let abandoned = shared.abandoned();
+    let wait = Wait {
+        shared,
+        session: Arc::clone(&session),
+        until: Instant::now() + account.sign_ins.settings().hold,
+        account,
+        message,
+        carried,
+    };
+    let stream = Arc::new(LiveStream::new(wait.on(flow), None));
     session.attach(key, Arc::clone(&stream));
-    let body = StreamBody::new(stream, in_use, shared.abandoned(), permit).with_heartbeat();
+    let body = StreamBody::new(stream, in_use, abandoned, permit).with_heartbeat();
     let content_type = HeaderValue::from_static(media::EVENT_STREAM);
     Ok(reply::stream(StatusCode::OK, Some(content_type), body))
 }
 
-/// The request, now that somebody has signed in.
-async fn go_on(
-    session: Arc<Session>,
-    message: Message,
-    carried: &crate::upstream::Carried,
-) -> Source {
-    let id: Option<Box<str>> = message.id().map(Into::into);
-    let reply = leg::request(Arc::clone(&session), message, carried, Sent::default()).await;
-    match reply {
-        Ok(Reply::Stream {
-            relay: relay @ Relay::Events(_),
+// === impl Wait ===
+
+impl Wait {
+    /// What the client hears while it waits for this flow: the question, if nobody else in the session
+    /// asks it, and then what came of it.
+    fn on(self, flow: &Flow) -> Source {
+        let sign_ins = &self.account.sign_ins;
+        let means = Means::of(&self.session, sign_ins, flow);
+        let link = sign_ins.link(flow);
+        if means == Means::Words {
+            let id = self.message.id().unwrap_or_default();
+            let told = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
+            return Source::Last(event_of(told.as_bytes()));
+        }
+        let asking = sign_ins.ask(self.session.hash, flow);
+        let asking = asking.and_then(|asking| {
+            let request = self.message.id().unwrap_or_default();
+            let mark = mark(&self.session, flow, request)?;
+            Some((asking, mark))
+        });
+        let question = asking
+            .as_ref()
+            .map(|(_, mark)| question(sign_ins, flow, means, mark));
+        let rest = Source::Opening(Box::pin(self.through(flow.clone(), means, asking)));
+        match question {
+            Some(question) => Source::Saying(event_of(question.as_bytes()), Box::new(rest)),
+            None => rest,
+        }
+    }
+
+    async fn through(
+        self,
+        flow: Flow,
+        means: Means,
+        asking: Option<(Asking, String)>,
+    ) -> Result<Source, UpstreamError> {
+        let sign_ins = Arc::clone(&self.account.sign_ins);
+        let id = self.message.id().unwrap_or_default().to_owned();
+        let call = self.session.calls.begin(&id);
+        let needed = |why: &str| {
+            let told = error(&id, codes::SIGN_IN_NEEDED, why, None);
+            Source::Last(event_of(told.as_bytes()))
+        };
+        let end = tokio::select! {
+            biased;
+            () = call.cancelled() => return Ok(Source::Ended),
+            end = sign_ins.ended(&flow) => end,
+            () = tokio::time::sleep_until(self.until) => {
+                if let Some((asking, _)) = asking {
+                    asking.stays();
+                }
+                if means == Means::Link {
+                    tell_when_done(&self.session, &sign_ins, &flow);
+                }
+                let told = come_back(&id, &sign_ins, &flow, means);
+                return Ok(Source::Last(event_of(told.as_bytes())));
+            }
+        };
+        drop(call);
+        let withdrawn = asking.and_then(|(asking, mark)| {
+            let withdrawn = asking.is_open().then(|| withdrawn(&mark));
+            asking.stays();
+            withdrawn
+        });
+        let rest = match end {
+            Some(End::SignedIn) => self.go_on().await,
+            Some(End::Declined) => needed(&SignInError::Declined.to_string()),
+            Some(End::Failed(why)) => needed(&why),
+            None => match self.account.waiting().await {
+                Ok(Some(next)) => self.on(&next),
+                Ok(None) => self.go_on().await,
+                Err(error) => needed(&error.to_string()),
+            },
+        };
+        Ok(match withdrawn {
+            Some(withdrawn) => Source::Saying(event_of(withdrawn.as_bytes()), Box::new(rest)),
+            None => rest,
+        })
+    }
+
+    /// The request, now that somebody has signed in.
+    async fn go_on(self) -> Source {
+        let Self {
+            shared,
+            session,
+            message,
+            carried,
             ..
-        }) => Source::Relay(relay),
-        Ok(Reply::Whole {
-            content_type, body, ..
-        }) if media::is(content_type.as_ref(), media::EVENT_STREAM) => Source::Last(body),
-        Ok(Reply::Whole { body, .. }) => Source::Last(event_of(&body)),
-        Ok(Reply::Accepted) => Source::Ended,
-        Ok(Reply::Stream { relay, .. }) => match whole(relay).await {
-            Ok(body) => Source::Last(event_of(&body)),
-            Err(error) => failed(&session, error.into(), id.as_deref()),
-        },
-        Err(error) => failed(&session, error, id.as_deref()),
+        } = self;
+        let id: Option<Box<str>> = message.id().map(Into::into);
+        if is_own_tool(&message) {
+            let told = signed_in(id.as_deref().unwrap_or("null"), &session);
+            return Source::Last(event_of(told.as_bytes()));
+        }
+        let (own, sent) = (Arc::clone(&session), Sent::default());
+        let leaves = sent.clone();
+        let asking = async move { leg::request(own, message, &carried, leaves).await };
+        let reply = see_through(asking, sent, shared.abandoned()).await;
+        match reply {
+            Ok(Reply::Stream {
+                relay: relay @ Relay::Events(_),
+                ..
+            }) => Source::Relay(relay),
+            Ok(Reply::Whole {
+                content_type, body, ..
+            }) if media::is(content_type.as_ref(), media::EVENT_STREAM) => Source::Last(body),
+            Ok(Reply::Whole { body, .. }) => Source::Last(event_of(&body)),
+            Ok(Reply::Accepted) => Source::Ended,
+            Ok(Reply::Stream { relay, .. }) => match whole(relay).await {
+                Ok(body) => Source::Last(event_of(&body)),
+                Err(error) => failed(&session, error.into(), id.as_deref()),
+            },
+            Err(error) => failed(&session, error, id.as_deref()),
+        }
     }
 }
 
@@ -169,64 +265,16 @@ fn failed(session: &Session, error: UpstreamError, id: Option<&str>) -> Source {
     Source::Last(event_of(told.as_bytes()))
 }
 
-/// The question as an event.
-fn question(session: &Session, sign_ins: &SignIns, flow: &Flow, means: Means) -> Option<Bytes> {
-    let id = flow.id();
-    let mark = session.seal.request(LegRef::OWN, id.as_str())?;
-    let message = format!("Sign in to use \"{}\".", flow.server);
-    let mut params = match means {
-        Means::Link => json!({
-            "mode": "url",
-            "elicitationId": id.as_str(),
-            "url": sign_ins.link(flow),
-            "message": message,
-        }),
-        Means::Form | Means::Words => json!({
-            "message": message,
-            "requestedSchema": {
-                "type": "object",
-                "properties": {"code": {"type": "string"}, "state": {"type": "string"}},
-            },
-        }),
-    };
-    if let Some(params) = params.as_object_mut() {
-        params.insert("_meta".to_owned(), meta(sign_ins, flow));
-    }
-    let question = format!(
-        r#"{{"jsonrpc":"2.0","id":{mark},"method":"elicitation/create","params":{params}}}"#
-    );
-    Some(event_of(question.as_bytes()))
-}
-
-/// What a host that knows these keys needs to do its part.
-fn meta(sign_ins: &SignIns, flow: &Flow) -> Value {
-    let prefix = &sign_ins.settings().meta_prefix;
-    let key = |name: &str| format!("{prefix}/{name}");
-    json!({
-        key("type"): "oauth_flow",
-        key("server_url"): flow.server_url,
-        key("authorize_url"): sign_ins.link(flow),
-        key("state"): flow.begun.state.expose(),
-        "auth_server": flow.found.issuer,
-        "auth_server_metadata": flow.found.metadata,
-        "resource_metadata": flow.found.resource_metadata,
-    })
-}
-
 /// Nobody has signed in within the time that a request is held.
 fn come_back(id: &str, sign_ins: &SignIns, flow: &Flow, means: Means) -> String {
     let link = sign_ins.link(flow);
     if means != Means::Link {
-        return error(
-            id,
-            codes::SIGN_IN_NEEDED,
-            "nobody has signed in yet",
-            Some(&link),
-        );
+        let why = "nobody has signed in yet";
+        return error(id, codes::SIGN_IN_NEEDED, why, link.as_deref());
     }
     let elicitation = json!({
         "mode": "url",
-        "elicitationId": flow.id().as_str(),
+        "elicitationId": flow.id.as_str(),
         "url": link,
         "message": format!("Sign in to use \"{}\".", flow.server),
     });
@@ -238,16 +286,19 @@ fn come_back(id: &str, sign_ins: &SignIns, flow: &Flow, means: Means) -> String 
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{told}}}"#)
 }
 
-/// Tells the client when it may come back.
+/// Tells the client when it may come back, once.
 fn tell_when_done(session: &Arc<Session>, sign_ins: &Arc<SignIns>, flow: &Flow) {
+    if !sign_ins.promises_first(session.hash, flow) {
+        return;
+    }
     let (session, sign_ins, flow) = (Arc::clone(session), Arc::clone(sign_ins), flow.clone());
     let tracker = session.upstream.tracker().clone();
     tracker.spawn(async move {
-        if sign_ins.ended(&flow).await == End::SignedIn {
+        if sign_ins.ended(&flow).await == Some(End::SignedIn) {
             let done = json!({
                 "jsonrpc": "2.0",
                 "method": "notifications/elicitation/complete",
-                "params": {"elicitationId": flow.id().as_str()},
+                "params": {"elicitationId": flow.id.as_str()},
             });
             session.tell(&event_of(done.to_string().as_bytes()));
         }
@@ -262,7 +313,7 @@ fn told(
     why: &str,
 ) -> Response<ReplyBody> {
     let id = message.id().unwrap_or("null");
-    let is_own_tool = called_tool(message).as_deref() == Some(TOOL);
+    let is_own_tool = is_own_tool(message);
     let result = match (message.method(), link) {
         (Some("tools/list"), _) if session.leg().at == LegRef::UNOPENED => json!({"tools": [{
             "name": TOOL,
@@ -300,70 +351,42 @@ fn error(id: &str, code: i64, why: &str, link: Option<&str>) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
-fn called_tool(message: &Message) -> Option<String> {
-    if message.method() != Some("tools/call") {
-        return None;
-    }
-    serde_json::from_str(message.text(message.param("name")?)).ok()
+/// What `sign_in` returns once somebody has.
+fn signed_in(id: &str, session: &Session) -> String {
+    let text = format!("Signed in at \"{}\".", session.upstream.name);
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+fn is_own_tool(message: &Message) -> bool {
+    message.method() == Some("tools/call")
+        && message.param("name").is_some_and(|name| {
+            serde_json::from_str::<String>(message.text(name)).is_ok_and(|name| name == TOOL)
+        })
 }
 
 /// Takes the client's answer to a question of ours.
 pub(super) async fn answered(session: &Session, id: &str, answer: &Message) {
-    #[derive(Deserialize)]
-    struct Elicited {
-        action: String,
-        #[serde(default)]
-        content: Content,
-    }
-    #[derive(Deserialize, Default)]
-    struct Content {
-        code: Option<String>,
-        state: Option<String>,
-    }
-    let (Some(flow), Some(account)) =
-        (FlowId::parse(id), session.upstream.account(&session.caller))
-    else {
+    let (Some(flow), Some(account)) = (
+        id.get(..FlowId::LENGTH).and_then(FlowId::parse),
+        session.upstream.account(&session.caller),
+    ) else {
         return;
     };
     // An error is no answer: the question is still open until it is too late.
     let Some(Ok(elicited)) = answer.result().map(serde_json::from_str::<Elicited>) else {
         return;
     };
-    let sign_ins = &account.sign_ins;
-    let done = match (elicited.action.as_str(), elicited.content) {
-        (
-            "accept",
-            Content {
-                code: Some(code),
-                state: Some(state),
-            },
-        ) if FlowId::of(&state) == flow => {
-            let code = Delivery::Code {
-                code: Secret::new(code),
-                iss: None,
-            };
-            match sign_ins.deliver(&state, code, Via::Courier).await {
-                Ok(_) => Ok(()),
-                Err(error) => {
-                    tracing::info!(%error, "the answer to a sign-in was not taken");
-                    Ok(())
-                }
-            }
-        }
-        // The link was opened: its answer comes by another way.
-        ("accept", _) => Ok(()),
-        _ => sign_ins.decline(&flow).await,
-    };
-    if let Err(error) = done {
-        tracing::warn!(%error, "the answer to a sign-in was not taken");
+    if let Err(error) = elicited.take(session, &account, &flow).await {
+        tracing::info!(%error, flow = flow.as_str(), "the answer to a sign-in was not taken");
     }
 }
 
 // === impl Means ===
 
 impl Means {
-    /// What the client declared, and the server's flow can use.
-    fn of(session: &Session, flow: Option<config::Flow>) -> Self {
+    /// What the client declared, and the flow can use.
+    fn of(session: &Session, sign_ins: &SignIns, flow: &Flow) -> Self {
         #[derive(Deserialize)]
         struct Initialize {
             params: Params,
@@ -388,11 +411,20 @@ impl Means {
         // Without either it means forms, which were there first.
         let has_form = declared.form.is_some() || declared.url.is_none();
         let has_link = declared.url.is_some() && session.leg().version() >= version::SUPPORTED[2];
-        match flow {
-            Some(config::Flow::Managed) if has_link => Self::Link,
-            Some(config::Flow::Drive) if has_link => Self::Link,
-            Some(config::Flow::Drive) if has_form => Self::Form,
-            _ => Self::Words,
+        let takes_form = match &flow.asks {
+            Asks::Client { .. } | Asks::Tokens { .. } => return Self::form_if(has_form),
+            Asks::Authorization(way) => !sign_ins.comes_back_here(way),
+        };
+        match has_link {
+            true => Self::Link,
+            false => Self::form_if(has_form && takes_form),
+        }
+    }
+
+    fn form_if(has_form: bool) -> Self {
+        match has_form {
+            true => Self::Form,
+            false => Self::Words,
         }
     }
 }

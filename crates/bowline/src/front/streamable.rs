@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::arrival::Arrival;
 use super::batch;
+use super::embedder;
 use super::exchange::{Exchange, failed, stream_permit};
 use super::oauth;
 use super::opening::initialize;
@@ -41,6 +42,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     let (head, body) = request.into_parts();
     if oauth::is_route(head.uri.path()) {
         return Box::pin(oauth::serve(&shared, &head)).await;
+    }
+    if let Some(session) = embedder::route(head.uri.path()) {
+        return match Box::pin(embedder::answer(&shared, &head, session, body)).await {
+            Ok(response) => response,
+            Err(fault) => refused(&shared, None, &no_id(fault)),
+        };
     }
     let (method, started) = (head.method.clone(), Instant::now());
     let arrival = match Arrival::admit(Arc::clone(&shared), head) {
@@ -123,7 +130,11 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
     if !media::accepts_both(&headers.get_all(ACCEPT)) {
         return Err(Fault::AcceptForPost);
     }
-    let limit = arrival.shared.limits.body_bytes;
+    whole_body(body, arrival.shared.limits.body_bytes).await
+}
+
+/// A body of at most `limit` bytes, if it comes in time.
+pub(super) async fn whole_body(body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(body, limit)).await;
     read.map_err(|_| Fault::BodyTimeout)?
         .map_err(|error| match error {

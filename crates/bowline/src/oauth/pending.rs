@@ -54,7 +54,7 @@ impl Pending {
 
     /// Writes a new flow.
     pub(crate) async fn add(&self, flow: &Flow) -> Result<(), PendingError> {
-        let key = flow_key(&flow.id());
+        let key = flow_key(&flow.id);
         let record = self.seal(&key, Version::FIRST, flow)?;
         self.store.create(&key, &record, &[], self.ttl).await?;
         Ok(())

@@ -17,17 +17,18 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::account::{Account, Wanted, Whose};
+use super::asked::Asked;
 use super::authorities::Authorities;
-use super::authority::{Authority, AuthorityError, check_issuer};
-use super::flow::{End, Flow, FlowId, Signing};
-use super::grant::{ClientIdentity, Discovered, Tokens};
+use super::authority::{AuthorityError, check_issuer};
+use super::first_step::scopes;
+use super::flow::{Asks, Authorization, End, Flow, FlowId, Signing, Standing};
+use super::grant::{ClientIdentity, Tokens};
 use super::grants::{GrantError, Grants};
 use super::pending::{Pending, PendingError};
 use super::secret::Secret;
 use super::vault::{Vault, VaultError};
 use crate::clock;
 use crate::config::{self, ServerOAuth};
-use crate::telemetry::SessionHash;
 
 /// How long a caller who said no is not asked again.
 const DECLINE_REMEMBERED: i64 = 10 * 60;
@@ -43,8 +44,8 @@ const STEPS_FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug)]
 pub(crate) struct SignIns {
     pub(super) grants: Arc<Grants>,
-    vault: Arc<Vault>,
-    pending: Pending,
+    pub(super) vault: Arc<Vault>,
+    pub(super) pending: Pending,
     settings: config::OAuth,
     /// Where people reach this gateway's pages, without a slash at the end.
     public_url: Box<str>,
@@ -52,8 +53,7 @@ pub(crate) struct SignIns {
     /// One beginning at a time per caller and server.
     beginning: Mutex<HashMap<Whose, Arc<tokio::sync::Mutex<()>>>>,
     steps: Mutex<HashMap<Whose, Steps>>,
-    /// Who was asked for which flow, until that is over.
-    asked: Mutex<Vec<(SessionHash, FlowId, i64)>>,
+    pub(super) asked: Asked,
     ended: Notify,
     tracker: TaskTracker,
 }
@@ -144,7 +144,7 @@ impl SignIns {
             authorities,
             beginning: Mutex::default(),
             steps: Mutex::default(),
-            asked: Mutex::default(),
+            asked: Asked::default(),
             ended: Notify::new(),
             tracker,
         })
@@ -159,34 +159,21 @@ impl SignIns {
         self.public_url.starts_with("https:")
     }
 
-    /// Whether nobody in this session was asked for this flow yet, by this gateway.
-    pub(crate) fn asks_first(&self, session: SessionHash, flow: &Flow) -> bool {
-        let now = clock::unix_seconds();
-        let mut asked = self.asked.lock();
-        asked.retain(|(_, _, ends)| now < *ends);
-        let (id, ends) = (flow.id(), flow.ends);
-        let is_first = !asked
-            .iter()
-            .any(|(who, what, _)| (*who, what) == (session, &id));
-        if is_first {
-            asked.push((session, id, ends));
-        }
-        is_first
+    /// Where a person goes to sign in, if that is what the flow waits for.
+    pub(crate) fn link(&self, flow: &Flow) -> Option<String> {
+        let way = flow.authorization()?;
+        Some(match self.comes_back_here(way) {
+            true => format!("{}/oauth/start?flow={}", self.public_url, flow.id.as_str()),
+            false => way.begun.authorize_url.clone(),
+        })
     }
 
-    /// Where a person goes to sign in.
-    pub(crate) fn link(&self, flow: &Flow) -> String {
-        if flow.client.redirect_uri == self.callback_url() {
-            return format!(
-                "{}/oauth/start?flow={}",
-                self.public_url,
-                flow.id().as_str()
-            );
-        }
-        flow.begun.authorize_url.clone()
+    /// Whether people come back to this gateway's own page.
+    pub(crate) fn comes_back_here(&self, way: &Authorization) -> bool {
+        way.client.redirect_uri == self.callback_url()
     }
 
-    fn callback_url(&self) -> String {
+    pub(super) fn callback_url(&self) -> String {
         format!("{}/oauth/callback", self.public_url)
     }
 
@@ -213,7 +200,8 @@ impl SignIns {
             return Err(SignInError::Declined);
         }
         if let Some(flow) = self.under_way(&signing, now).await?
-            && wanted.is_covered_by(&flow.begun.scopes)
+            && wanted.is_covered_by(flow.scopes())
+            && is_as_configured(&flow, oauth)
         {
             return Ok(flow);
         }
@@ -224,27 +212,13 @@ impl SignIns {
         }
         let authority = self.authorities.of(&key.1)?;
         let found = authority.discover(wanted.challenge.as_ref()).await?;
-        let redirect_uri = match &oauth.redirect_uri {
-            Some(configured) => configured.as_str().to_owned(),
-            None => self.callback_url(),
-        };
         let scopes = scopes(oauth, &found, wanted, known);
-        let client = self
-            .identity(oauth, &authority, &found, &redirect_uri, &scopes)
-            .await?;
-        let begun = authority.begin(&found, &client, &scopes).await?;
-        let flow = Flow {
-            caller: key.0.to_string(),
-            server: account.server.to_string(),
-            server_url: key.1.to_string(),
-            found,
-            client,
-            begun,
-            browser: None,
-            ends: now + seconds(self.settings.deadline),
-        };
+        let asks = self.first_step(&key.0, oauth, &authority, (&found, scopes));
+        let (asks, ends) = (asks.await?, now + seconds(self.settings.deadline));
+        let flow = Flow::new(&key, &account.server, found, asks, ends);
+        let flow = flow.map_err(PendingError::from)?;
         self.pending.add(&flow).await?;
-        let (id, ends) = (flow.id(), flow.ends);
+        let (id, ends) = (flow.id.clone(), flow.ends);
         let replaced = signing.flow;
         let signing = self
             .pending
@@ -302,43 +276,6 @@ impl SignIns {
         Ok(())
     }
 
-    /// Who Bowline is at this authorization server: as configured, by its document, as registered
-    /// before, or registered now.
-    async fn identity(
-        &self,
-        oauth: &ServerOAuth,
-        authority: &Authority,
-        found: &Discovered,
-        redirect_uri: &str,
-        scopes: &[String],
-    ) -> Result<ClientIdentity, SignInError> {
-        let named = |id: &str, secret: Option<Secret>| ClientIdentity {
-            id: id.to_owned(),
-            secret,
-            authentication: None,
-            redirect_uri: redirect_uri.to_owned(),
-        };
-        if let Some(client) = &oauth.client {
-            let secret = client.secret.as_ref();
-            return Ok(named(&client.id, secret.map(|it| Secret::new(it.expose()))));
-        }
-        let takes_documents = found.metadata.get("client_id_metadata_document_supported");
-        if let Some(url) = &oauth.client_metadata_url
-            && takes_documents.and_then(serde_json::Value::as_bool) == Some(true)
-        {
-            return Ok(named(&url.to_string(), None));
-        }
-        let known = self.vault.registration(&found.issuer, redirect_uri).await?;
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let registered = authority.register(found, redirect_uri, scopes).await?;
-        self.vault
-            .put_registration(&found.issuer, &registered)
-            .await?;
-        Ok(registered)
-    }
-
     /// Takes an authorization server's answer. The state that came with it is what is verified; an
     /// answer that is not taken changes nothing. How the sign-in then ended is returned, and told to
     /// everybody who waits.
@@ -350,14 +287,16 @@ impl SignIns {
     ) -> Result<End, NotDelivered> {
         let id = FlowId::of(state);
         let flow = self.pending.flow(&id).await?.ok_or(NotDelivered::Unknown)?;
-        let is_its_browser = match via {
-            Via::Courier => true,
-            Via::Browser(shown) => match (&flow.browser, shown) {
+        let way = flow.authorization().ok_or(NotDelivered::Unknown)?;
+        let may_deliver = match via {
+            // What comes back to a page of ours comes by the browser that left from there.
+            Via::Courier => !self.comes_back_here(way),
+            Via::Browser(shown) => match (&way.browser, shown) {
                 (Some(secret), Some(shown)) => secret.is(shown),
                 _ => false,
             },
         };
-        if !flow.begun.state.is(state) || flow.is_over(clock::unix_seconds()) || !is_its_browser {
+        if !way.begun.state.is(state) || flow.is_over(clock::unix_seconds()) || !may_deliver {
             return Err(NotDelivered::Unknown);
         }
         let (Delivery::Code { iss, .. } | Delivery::Error { iss, .. }) = &delivery;
@@ -372,7 +311,10 @@ impl SignIns {
         let finishing = self.tracker.spawn(async move {
             let flow = this.pending.take(&id).await?.ok_or(NotDelivered::Unknown)?;
             let end = match delivery {
-                Delivery::Code { code, .. } => this.exchange(&flow, &code, iss.as_deref()).await,
+                Delivery::Code { code, .. } => match flow.authorization() {
+                    Some(way) => this.exchange(&flow, way, (&code, iss.as_deref())).await,
+                    None => return Err(NotDelivered::Unknown),
+                },
                 Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
                 Delivery::Error { error, .. } => End::Failed(format!(
                     "the authorization server answered {}",
@@ -385,31 +327,41 @@ impl SignIns {
         finishing.await.unwrap_or(Err(NotDelivered::Unknown))
     }
 
-    async fn exchange(&self, flow: &Flow, code: &Secret, iss: Option<&str>) -> End {
+    async fn exchange(
+        &self,
+        flow: &Flow,
+        way: &Authorization,
+        (code, iss): (&Secret, Option<&str>),
+    ) -> End {
         let exchanged = async {
             let authority = self.authorities.of(&flow.server_url)?;
             let tokens = authority
-                .exchange(&flow.found, &flow.client, &flow.begun, code.expose(), iss)
+                .exchange(&flow.found, &way.client, &way.begun, code.expose(), iss)
                 .await?;
-            self.keep(flow, tokens).await?;
-            Ok::<_, SignInError>(())
-        };
-        match exchanged.await {
-            Ok(()) => End::SignedIn,
-            Err(error) => {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, server = %flow.server, "a sign-in failed at its end");
-                End::Failed(error.to_string())
+            self.keep(flow, way.client.clone(), tokens).await?;
+            if way.is_client_named {
+                // Only now: a client that somebody mistyped would be in everybody's way.
+                let kept =
+                    self.vault
+                        .put_named_client(&flow.caller, &flow.found.issuer, &way.client);
+                kept.await?;
             }
-        }
+            Ok(())
+        };
+        ended_as(flow, exchanged.await)
     }
 
     /// Keeps what a sign-in brought; a vault that is away for a moment is waited for, because nobody
     /// can bring it twice.
-    async fn keep(&self, flow: &Flow, tokens: Tokens) -> Result<(), SignInError> {
+    pub(super) async fn keep(
+        &self,
+        flow: &Flow,
+        client: ClientIdentity,
+        tokens: Tokens,
+    ) -> Result<(), SignInError> {
         let mut tries = Tries::new();
         loop {
-            let found = (flow.found.clone(), flow.client.clone());
+            let found = (flow.found.clone(), client.clone());
             let keeping =
                 self.grants
                     .sign_in(&flow.caller, &flow.server_url, found, tokens.clone());
@@ -434,8 +386,12 @@ impl SignIns {
     pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), PendingError> {
         let (caller, url) = account.key();
         let flow = self.waiting(&caller, &url).await?;
-        let taken = flow.filter(|flow| flow.browser.is_some());
-        let taken = taken.map(|flow| flow.id());
+        let has_browser = |flow: &Flow| {
+            flow.authorization()
+                .is_some_and(|way| way.browser.is_some())
+        };
+        let taken = flow.filter(has_browser);
+        let taken = taken.map(|flow| flow.id);
         let forget = |signing: &mut Signing| {
             let was_declined = std::mem::take(&mut signing.declined_until) != 0;
             let is_taken = taken.is_some() && signing.flow == taken;
@@ -449,7 +405,7 @@ impl SignIns {
     }
 
     /// Tells everybody who waits how a flow ended.
-    async fn end(&self, flow: &Flow, end: End) {
+    pub(super) async fn end(&self, flow: &Flow, end: End) {
         let mut tries = Tries::new();
         while let Err(error) = self.note_end(flow, &end).await {
             if !tries.again().await {
@@ -461,7 +417,7 @@ impl SignIns {
     }
 
     async fn note_end(&self, flow: &Flow, end: &End) -> Result<(), PendingError> {
-        let (id, now) = (flow.id(), clock::unix_seconds());
+        let (id, now) = (flow.id.clone(), clock::unix_seconds());
         tracing::info!(server = %flow.server, flow = id.as_str(), end = end.name(), "sign-in ended");
         self.pending
             .change_signing(&flow.caller, &flow.server_url, |signing| {
@@ -478,23 +434,39 @@ impl SignIns {
         Ok(())
     }
 
-    /// Waits until a flow has ended. Dropping the wait leaves the flow alone.
-    pub(crate) async fn ended(&self, flow: &Flow) -> End {
-        let id = flow.id();
+    /// Waits until a flow has ended; `None` where another one goes on in its place. Dropping the wait
+    /// leaves the flow alone.
+    pub(crate) async fn ended(&self, flow: &Flow) -> Option<End> {
         loop {
             let told = self.ended.notified();
             match self.pending.signing(&flow.caller, &flow.server_url).await {
-                Ok(signing) => {
-                    if let Some(end) = signing.end_of(&id, clock::unix_seconds()) {
-                        return end;
-                    }
-                }
+                Ok(signing) => match signing.of(flow, clock::unix_seconds()) {
+                    Standing::UnderWay => {}
+                    Standing::Ended(end) => return Some(end),
+                    Standing::Replaced => return None,
+                },
                 // It is looked again: whether it has ended is only not known now.
                 Err(error) => tracing::debug!(%error, "a sign-in could not be looked at"),
             }
             // Its deadline is nobody's to tell, and another gateway's end neither.
             drop(tokio::time::timeout(LOOK_EVERY, told).await);
         }
+    }
+
+    /// Puts another flow in the place of one that was taken out.
+    pub(super) async fn replace(&self, old: &Flow, new: &Flow) -> Result<(), PendingError> {
+        self.pending.add(new).await?;
+        self.pending
+            .change_signing(&old.caller, &old.server_url, |signing| {
+                let is_current = signing.flow.as_ref() == Some(&old.id);
+                if is_current {
+                    (signing.flow, signing.ends) = (Some(new.id.clone()), new.ends);
+                }
+                is_current
+            })
+            .await?;
+        self.ended.notify_waiters();
+        Ok(())
     }
 
     /// A flow that somebody has a link to.
@@ -511,19 +483,20 @@ impl SignIns {
         shown: Option<&str>,
         fresh: &Secret,
     ) -> Result<Option<Secret>, PendingError> {
-        let flow = self.pending.change(id, |flow| {
-            let is_free = flow.browser.is_none();
-            if is_free {
-                flow.browser = Some(fresh.clone());
+        let flow = self.pending.change(id, |flow| match &mut flow.asks {
+            Asks::Authorization(way) if way.browser.is_none() => {
+                way.browser = Some(fresh.clone());
+                true
             }
-            is_free
+            _ => false,
         });
-        if let Some(flow) = flow.await? {
-            return Ok(flow.browser);
+        if flow.await?.is_some() {
+            return Ok(Some(fresh.clone()));
         }
         let flow = self.pending.flow(id).await?;
-        Ok(flow
-            .and_then(|flow| flow.browser)
+        let way = flow.as_ref().and_then(Flow::authorization);
+        Ok(way
+            .and_then(|way| way.browser.clone())
             .filter(|browser| shown.is_some_and(|shown| browser.is(shown))))
     }
 
@@ -568,16 +541,12 @@ impl SignIns {
     }
 }
 
-// === impl End ===
-
-impl End {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::SignedIn => "signed_in",
-            Self::Declined => "declined",
-            Self::Failed(_) => "failed",
-        }
-    }
+/// Whether a flow is one that would still be begun: the operator may have changed that meanwhile.
+fn is_as_configured(flow: &Flow, oauth: &ServerOAuth) -> bool {
+    let is_for_tokens = matches!(flow.asks, Asks::Tokens { .. });
+    let is_for_client = matches!(flow.asks, Asks::Client { .. });
+    is_for_tokens == (oauth.flow == config::Flow::ClientDriven)
+        && !(is_for_client && oauth.client.is_some())
 }
 
 // === impl Tries ===
@@ -603,32 +572,16 @@ impl Tries {
     }
 }
 
-/// What is asked for: what the operator configured, else what the server wants and, where it wants
-/// more than was granted, that too.
-fn scopes(
-    oauth: &ServerOAuth,
-    found: &Discovered,
-    wanted: &Wanted,
-    known: Vec<String>,
-) -> Vec<String> {
-    let mut scopes = match oauth.scopes.is_empty() {
-        false => oauth.scopes.clone(),
-        true => found.scopes.clone(),
-    };
-    if wanted.is_step_up {
-        let more = wanted.challenge.iter().flat_map(|it| &it.scopes).cloned();
-        scopes.extend(known.into_iter().chain(more));
+/// How a flow ended that its last step could still break.
+pub(super) fn ended_as(flow: &Flow, done: Result<(), SignInError>) -> End {
+    match done {
+        Ok(()) => End::SignedIn,
+        Err(error) => {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, server = %flow.server, "a sign-in failed at its end");
+            End::Failed(error.to_string())
+        }
     }
-    let offered = found.metadata.get("scopes_supported");
-    let offers_refresh = offered
-        .and_then(serde_json::Value::as_array)
-        .is_some_and(|offered| offered.iter().any(|scope| scope == "offline_access"));
-    if offers_refresh && !scopes.is_empty() {
-        scopes.push("offline_access".to_owned());
-    }
-    let mut seen = std::collections::HashSet::new();
-    scopes.retain(|scope| seen.insert(scope.clone()));
-    scopes
 }
 
 /// An error code as far as it can be one: anybody could have written it.

@@ -170,12 +170,7 @@ impl Vault {
         issuer: &str,
         redirect_uri: &str,
     ) -> Result<Option<ClientIdentity>, VaultError> {
-        let slot = registration_slot(issuer, redirect_uri);
-        let found = Stored::read(&self.load(&slot).await?)?.value;
-        if found.is_some() {
-            self.touch(&slot).await?;
-        }
-        Ok(found)
+        self.client(&registration_slot(issuer, redirect_uri)).await
     }
 
     /// Keeps who Bowline is at an authorization server; the last one counts.
@@ -185,10 +180,45 @@ impl Vault {
         client: &ClientIdentity,
     ) -> Result<(), VaultError> {
         let slot = registration_slot(issuer, &client.redirect_uri);
+        self.put_client(&slot, client).await
+    }
+
+    /// Who Bowline is at an authorization server for one caller, who said so. It counts for nobody
+    /// else: one caller does not decide for another.
+    pub(crate) async fn named_client(
+        &self,
+        caller: &str,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<ClientIdentity>, VaultError> {
+        let slot = named_client_slot(caller, issuer, redirect_uri);
+        self.client(&slot).await
+    }
+
+    /// Keeps who a caller said that Bowline is; the last one counts.
+    pub(crate) async fn put_named_client(
+        &self,
+        caller: &str,
+        issuer: &str,
+        client: &ClientIdentity,
+    ) -> Result<(), VaultError> {
+        let slot = named_client_slot(caller, issuer, &client.redirect_uri);
+        self.put_client(&slot, client).await
+    }
+
+    async fn client(&self, slot: &Key) -> Result<Option<ClientIdentity>, VaultError> {
+        let found = Stored::read(&self.load(slot).await?)?.value;
+        if found.is_some() {
+            self.touch(slot).await?;
+        }
+        Ok(found)
+    }
+
+    async fn put_client(&self, slot: &Key, client: &ClientIdentity) -> Result<(), VaultError> {
         let value = slot::written(Some(client))?;
         for _ in 0..MAX_CONFLICTS {
-            let replaces = self.load(&slot).await?.version;
-            if self.write(&slot, replaces, &value).await?.is_some() {
+            let replaces = self.load(slot).await?.version;
+            if self.write(slot, replaces, &value).await?.is_some() {
                 return Ok(());
             }
         }
@@ -283,4 +313,8 @@ fn sign_in_slot(caller: &str, server_url: &str) -> Key {
 
 fn registration_slot(issuer: &str, redirect_uri: &str) -> Key {
     Key::named("registration", &[issuer, redirect_uri])
+}
+
+fn named_client_slot(caller: &str, issuer: &str, redirect_uri: &str) -> Key {
+    Key::named("named-client", &[caller, issuer, redirect_uri])
 }

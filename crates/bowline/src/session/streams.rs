@@ -45,6 +45,8 @@ pub(crate) enum Source {
     Relay(Relay),
     /// Nobody: the stream is held open for what Bowline itself has to say.
     Silent,
+    /// Something of our own, and then the rest.
+    Saying(Bytes, Box<Self>),
     /// One more event.
     Last(Bytes),
     /// Over, at a place where a stream may end.
@@ -67,13 +69,6 @@ impl LiveStream {
             rescues: MAX_RESCUES,
             unsaid: None,
         }))
-    }
-
-    /// A stream that begins with something of our own.
-    pub(crate) fn saying(first: Option<Bytes>, source: Source) -> Self {
-        let stream = Self::new(source, None);
-        stream.0.lock().unsaid = first;
-        stream
     }
 
     /// The next bytes: whole events, or frames of a body that is not events.
@@ -191,12 +186,7 @@ impl LiveStream {
     /// Whether the stream must be read to its end although its client left: it belongs to a
     /// request that runs, and could not be resumed.
     pub(crate) fn must_be_read_out(&self) -> bool {
-        match &self.0.lock().source {
-            Source::Relay(relay) => relay.must_be_read_out(),
-            Source::Opening(_) | Source::Silent | Source::Last(_) | Source::Ended | Source::Cut => {
-                false
-            }
-        }
+        self.0.lock().source.must_be_read_out()
     }
 }
 
@@ -250,6 +240,11 @@ impl Source {
                 },
                 Self::Relay(relay) => return relay.poll_next(cx),
                 Self::Silent => return Poll::Pending,
+                Self::Saying(event, rest) => {
+                    let event = std::mem::take(event);
+                    *self = std::mem::replace(rest, Self::Ended);
+                    return Poll::Ready(Some(Ok(event)));
+                }
                 Self::Last(event) => {
                     let event = std::mem::take(event);
                     *self = Self::Ended;
@@ -261,11 +256,20 @@ impl Source {
         }
     }
 
+    fn must_be_read_out(&self) -> bool {
+        match self {
+            Self::Relay(relay) => relay.must_be_read_out(),
+            Self::Saying(_, rest) => rest.must_be_read_out(),
+            Self::Opening(_) | Self::Silent | Self::Last(_) | Self::Ended | Self::Cut => false,
+        }
+    }
+
     /// What is left of this when it is ended from outside: events end between events, other
     /// bodies only ever in the middle.
     fn end(&self) -> Self {
         match self {
             Self::Relay(Relay::Frames(_)) | Self::Cut => Self::Cut,
+            Self::Saying(_, rest) => rest.end(),
             Self::Relay(_) | Self::Opening(_) | Self::Silent | Self::Last(_) | Self::Ended => {
                 Self::Ended
             }
@@ -279,6 +283,7 @@ impl std::fmt::Debug for Source {
             Self::Opening(_) => "Opening",
             Self::Relay(_) => "Relay",
             Self::Silent => "Silent",
+            Self::Saying(..) => "Saying",
             Self::Last(_) => "Last",
             Self::Ended => "Ended",
             Self::Cut => "Cut",

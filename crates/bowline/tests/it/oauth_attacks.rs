@@ -188,12 +188,24 @@ async fn another_issuers_answer_is_not_taken_and_costs_the_flow_nothing() {
     let slash = format!("{}/", stage.words.lock().authority);
     for query in [
         &[("state", state), ("code", "code")][..],
-        &[("state", state), ("code", "code"), ("iss", "https://evil.example")],
+        &[
+            ("state", state),
+            ("code", "code"),
+            ("iss", "https://evil.example"),
+        ],
         &[("state", state), ("code", "code"), ("iss", &slash)],
-        &[("state", state), ("error", "access_denied"), ("iss", "https://evil.example")],
+        &[
+            ("state", state),
+            ("error", "access_denied"),
+            ("iss", "https://evil.example"),
+        ],
         &[("state", state), ("error", "access_denied")],
     ] {
-        assert_eq!(stage.callback(&browser, query).await.status, 400, "{query:?}");
+        assert_eq!(
+            stage.callback(&browser, query).await.status,
+            400,
+            "{query:?}"
+        );
     }
     assert_eq!(stage.token_requests(), 0);
     assert_eq!(stage.come_back(&browser, state, "code").await.status, 200);
@@ -263,7 +275,8 @@ async fn a_link_is_the_first_browsers_until_its_caller_asks_for_another() {
     // The one that has it may look again.
     assert_eq!(first.open(&link).await.state, opened.state);
     // A link that something opened in passing is no use to the person whom it was for.
-    let sign_in = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sign_in"}});
+    let sign_in =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sign_in"}});
     let told = client.send(&sign_in).await.text;
     assert!(told.contains("/oauth/start?flow="), "{told}");
     assert!(!told.contains(&link), "{told}");
@@ -280,7 +293,12 @@ async fn the_start_page_says_who_asks_for_what() {
     let client = stage.client(Some("k-ann")).await;
     let page = Browser::new().get(&stage.link(&client).await).await;
     let words = stage.words.lock().clone();
-    for known in [&words.server[7..], &words.authority[7..], "ann", "<strong>s</strong>"] {
+    for known in [
+        &words.server[7..],
+        &words.authority[7..],
+        "ann",
+        "<strong>s</strong>",
+    ] {
         assert!(page.text.contains(known), "{known}: {}", page.text);
     }
     let cookie = page.headers["set-cookie"].to_str().unwrap();
@@ -405,6 +423,9 @@ async fn cookies_and_configured_headers_stay_at_their_server() {
     for seen in stage.authority.seen() {
         assert_eq!(seen.header("cookie"), "", "{seen}");
         assert_eq!(seen.header("x-key"), "", "{seen}");
-        assert!(!seen.header("authorization").starts_with("Bearer"), "{seen}");
+        assert!(
+            !seen.header("authorization").starts_with("Bearer"),
+            "{seen}"
+        );
     }
 }
