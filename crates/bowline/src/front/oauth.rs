@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, REFERRER_POLICY, SET_COOKIE};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, REFERRER_POLICY, SET_COOKIE,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use serde_json::json;
@@ -24,6 +26,10 @@ const MAX_QUERY: usize = 16 * 1024;
 /// What the browser keeps of the start page: one per flow, because a browser may be in several, and
 /// cookies know no ports.
 const COOKIE_PREFIX: &str = "bowline-sign-in-";
+
+/// What a page may do: nothing but look as it looks.
+const PAGE_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Whether a path is one of these routes.
 pub(super) fn is_route(path: &str) -> bool {
@@ -56,62 +62,103 @@ async fn route(shared: &Arc<Shared>, head: &Parts) -> Result<Response<ReplyBody>
     let query = Query::of(&head.uri)?;
     match (head.uri.path(), &head.method) {
         ("/oauth/start", &Method::GET) => start(shared, &query, &head.headers).await,
+        ("/oauth/start", &Method::POST) => set_out(shared, &query, &head.headers).await,
         ("/oauth/callback", &Method::GET) => came_back(shared, query, &head.headers).await,
         ("/api/mcp-oauth/callback", &Method::POST) => passed_on(shared, query, &head.headers).await,
         ("/api/mcp-oauth/pending", &Method::GET) => pending(shared, &head.headers).await,
-        ("/oauth/start" | "/oauth/callback" | "/api/mcp-oauth/pending", _) => {
-            Err(Fault::Method { allow: "GET" })
-        }
+        ("/oauth/start", _) => Err(Fault::Method { allow: "GET, POST" }),
+        ("/oauth/callback" | "/api/mcp-oauth/pending", _) => Err(Fault::Method { allow: "GET" }),
         ("/api/mcp-oauth/callback", _) => Err(Fault::Method { allow: "POST" }),
         _ => Err(Fault::NoSuchPath),
     }
 }
 
-/// The page that a sign-in begins with. It says who asks for what, before anybody types anything, and
-/// ties what follows to this browser: an authorization server's answer from another one is refused.
+/// The page that a sign-in begins with. It says who asks for what, before anybody types anything.
+/// Looking at it changes nothing: chats and mail programs look at every link that they show.
 async fn start(
     shared: &Shared,
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Response<ReplyBody>, Fault> {
-    let Some(id) = query.get("flow").and_then(FlowId::parse) else {
-        return Ok(gone());
-    };
-    let name = cookie_name(&id);
-    let fresh = Secret::random().map_err(|_| Fault::Random)?;
-    let claimed = shared
-        .sign_ins
-        .claim(&id, cookie(headers, &name).as_deref(), &fresh)
-        .await
-        .map_err(|error| Fault::Store(error.to_string().into()))?;
-    let flow = shared.sign_ins.flow(&id).await;
-    let flow = flow.map_err(|error| Fault::Store(error.to_string().into()))?;
-    let (Some(browser), Some(flow)) = (claimed, flow) else {
+    let Some(flow) = flow_named(shared, query).await? else {
         return Ok(gone());
     };
     let Some(way) = flow.authorization() else {
         return Ok(gone());
     };
-    let text = start_text(&flow, &way.begun.authorize_url);
-    let mut response = page(StatusCode::OK, "Sign in", &text);
-    let secure = if shared.sign_ins.is_public_https() {
-        "; Secure"
-    } else {
-        ""
+    let shown = cookie(headers, &cookie_name(&flow.id));
+    let is_anothers = way
+        .browser
+        .as_ref()
+        .is_some_and(|browser| !shown.is_some_and(|shown| browser.is(&shown)));
+    if is_anothers {
+        return Ok(gone());
+    }
+    let mut response = page(StatusCode::OK, "Sign in", &start_text(&flow));
+    // The form leads here, and from here to the authorization server: browsers ask about both.
+    let leads_to = origin(&way.begun.authorize_url);
+    let policy = format!("{PAGE_POLICY}; form-action 'self' {leads_to}");
+    if let Ok(policy) = HeaderValue::try_from(policy) {
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    Ok(response)
+}
+
+/// A person goes on from the start page. What follows is tied to this browser: an authorization
+/// server's answer from another one is refused.
+async fn set_out(
+    shared: &Shared,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Response<ReplyBody>, Fault> {
+    let Some(flow) = flow_named(shared, query).await? else {
+        return Ok(gone());
+    };
+    let name = cookie_name(&flow.id);
+    let fresh = Secret::random().map_err(|_| Fault::Random)?;
+    let claimed = shared
+        .sign_ins
+        .claim(&flow.id, cookie(headers, &name).as_deref(), &fresh)
+        .await
+        .map_err(|error| Fault::Store(error.to_string().into()))?;
+    let (Some(browser), Some(way)) = (claimed, flow.authorization()) else {
+        return Ok(gone());
+    };
+    let secure = match shared.sign_ins.is_public_https() {
+        true => "; Secure",
+        false => "",
     };
     let cookie = format!(
         "{name}={}; Path=/oauth; HttpOnly; SameSite=Lax{secure}; Max-Age={}",
         browser.expose(),
         shared.sign_ins.settings().deadline.as_secs(),
     );
-    if let Ok(mut cookie) = HeaderValue::try_from(cookie) {
-        cookie.set_sensitive(true);
-        response.headers_mut().insert(SET_COOKIE, cookie);
-    }
+    let (Ok(mut cookie), Ok(mut location)) = (
+        HeaderValue::try_from(cookie),
+        HeaderValue::try_from(&way.begun.authorize_url),
+    ) else {
+        return Ok(gone());
+    };
+    cookie.set_sensitive(true);
+    location.set_sensitive(true);
+    let mut response = no_store(reply::empty(StatusCode::SEE_OTHER));
+    let headers = response.headers_mut();
+    headers.insert(SET_COOKIE, cookie);
+    headers.insert(LOCATION, location);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     Ok(response)
 }
 
-fn start_text(flow: &Flow, authorize_url: &str) -> String {
+async fn flow_named(shared: &Shared, query: &Query) -> Result<Option<Flow>, Fault> {
+    let Some(id) = query.get("flow").and_then(FlowId::parse) else {
+        return Ok(None);
+    };
+    let flow = shared.sign_ins.flow(&id).await;
+    flow.map_err(|error| Fault::Store(error.to_string().into()))
+}
+
+fn start_text(flow: &Flow) -> String {
     let caller = match flow.caller.as_str() {
         "" => "You".to_owned(),
         caller => format!("The caller <strong>{}</strong>", escaped(caller)),
@@ -126,13 +173,21 @@ fn start_text(flow: &Flow, authorize_url: &str) -> String {
     format!(
         "<p>{caller} will be able to use the server <strong>{}</strong> ({}) in your name, as far as you allow at <strong>{}</strong>.</p>\
          <p>Go on only if you asked for this yourself.</p>\
-         <p><a id=\"continue\" href=\"{}\" rel=\"noreferrer\">Continue to {}</a></p>",
+         <form method=\"post\" action=\"?flow={}\"><button id=\"continue\">Continue to {}</button></form>",
         escaped(&flow.server),
         escaped(&server),
         escaped(&issuer),
-        escaped(authorize_url),
+        flow.id.as_str(),
         escaped(&issuer),
     )
+}
+
+/// Scheme, host and port of a URL.
+fn origin(url: &str) -> String {
+    let url = url.parse::<Uri>().unwrap_or_default();
+    let scheme = url.scheme_str().unwrap_or_default();
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    format!("{scheme}://{authority}")
 }
 
 /// A person's browser comes back from the authorization server.
@@ -302,8 +357,10 @@ fn page(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     let mut response = no_store(reply::whole(status, Some(html), page.into()));
     let headers = response.headers_mut();
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(PAGE_POLICY),
+    );
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }

@@ -240,8 +240,10 @@ pub(crate) async fn browse(gateway: &Gateway, link: &str) -> u16 {
 /// Opens the start page: the state that goes to the authorization server, and the cookie. The status,
 /// if there is no such page.
 pub(crate) async fn set_out(link: &str) -> Result<(String, String), u16> {
-    let page = reqwest::get(link).await.unwrap();
-    if page.status() != 200 {
+    let follows_nothing = reqwest::redirect::Policy::none();
+    let browser = reqwest::Client::builder().redirect(follows_nothing).build();
+    let page = browser.unwrap().post(link).send().await.unwrap();
+    if page.status() != 303 {
         return Err(page.status().as_u16());
     }
     let cookie: HeaderValue = page.headers()["set-cookie"].clone();
@@ -252,9 +254,8 @@ pub(crate) async fn set_out(link: &str) -> Result<(String, String), u16> {
         .next()
         .unwrap()
         .to_owned();
-    let page = page.text().await.unwrap();
-    let href = page.split("href=\"").nth(1).unwrap().split('"').next();
-    Ok((query(&href.unwrap().replace("&amp;", "&"), "state"), cookie))
+    let location = page.headers()["location"].to_str().unwrap();
+    Ok((query(location, "state"), cookie))
 }
 
 /// Comes back from the authorization server with this cookie; the status.

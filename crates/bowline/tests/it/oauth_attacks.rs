@@ -268,10 +268,11 @@ async fn a_link_is_the_first_browsers_until_its_caller_asks_for_another() {
     let mut first = Browser::new();
     let opened = first.open(&link).await;
     let second = Browser::new();
-    let page = second.get(&link).await;
-    assert_eq!(page.status, 404);
-    assert!(!page.text.contains(&opened.state));
-    assert!(!page.headers.contains_key("set-cookie"));
+    for page in [second.get(&link).await, second.set_out(&link).await] {
+        assert_eq!(page.status, 404);
+        assert!(!page.text.contains(&opened.state));
+        assert!(!page.headers.contains_key("set-cookie"));
+    }
     // The one that has it may look again.
     assert_eq!(first.open(&link).await.state, opened.state);
     // A link that something opened in passing is no use to the person whom it was for.
@@ -291,7 +292,8 @@ async fn a_link_is_the_first_browsers_until_its_caller_asks_for_another() {
 async fn the_start_page_says_who_asks_for_what() {
     let stage = with_callers().await;
     let client = stage.client(Some("k-ann")).await;
-    let page = Browser::new().get(&stage.link(&client).await).await;
+    let (browser, link) = (Browser::new(), stage.link(&client).await);
+    let page = browser.get(&link).await;
     let words = stage.words.lock().clone();
     for known in [
         &words.server[7..],
@@ -301,7 +303,8 @@ async fn the_start_page_says_who_asks_for_what() {
     ] {
         assert!(page.text.contains(known), "{known}: {}", page.text);
     }
-    let cookie = page.headers["set-cookie"].to_str().unwrap();
+    let set_out = browser.set_out(&link).await;
+    let cookie = set_out.headers["set-cookie"].to_str().unwrap();
     for part in ["HttpOnly", "SameSite=Lax", "Path=/oauth"] {
         assert!(cookie.contains(part), "{cookie}");
     }

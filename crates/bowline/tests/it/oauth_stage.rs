@@ -276,18 +276,30 @@ impl Browser {
         read(request.send().await.unwrap()).await
     }
 
-    /// Opens a start page; its cookies are kept.
+    /// Goes on from a start page.
+    pub(crate) async fn set_out(&self, link: &str) -> Answer {
+        let cookies = self.cookies.iter();
+        let cookies: Vec<_> = cookies
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let request = self.http.post(link).header("cookie", cookies.join("; "));
+        read(request.send().await.unwrap()).await
+    }
+
+    /// Opens a start page and goes on from it; its cookies are kept.
     pub(crate) async fn open(&mut self, link: &str) -> Opened {
         let page = self.get(link).await;
         assert_eq!(page.status, 200, "{}", page.text);
+        assert!(!page.headers.contains_key("set-cookie"));
+        let page = self.set_out(link).await;
+        assert_eq!(page.status, 303, "{}", page.text);
         for cookie in page.headers.get_all("set-cookie") {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
             let (name, value) = pair.split_once('=').unwrap();
             self.cookies.insert(name.to_owned(), value.to_owned());
         }
-        let href = page.text.split("href=\"").nth(1).unwrap();
-        let href = href.split('"').next().unwrap().replace("&amp;", "&");
-        let authorize_url = Url::parse(&href.replace("&#39;", "'")).unwrap();
+        let location = page.headers["location"].to_str().unwrap();
+        let authorize_url = Url::parse(location).unwrap();
         let mut query = authorize_url.query_pairs();
         let state = query.find(|(name, _)| name == "state").unwrap().1;
         Opened {
