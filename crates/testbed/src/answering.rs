@@ -117,7 +117,9 @@ async fn answer(
     let (head, body) = request.into_parts();
     #[expect(clippy::disallowed_methods, reason = "bounded")]
     let body = Limited::new(body, MAX_BODY).collect().await;
-    let body = body.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
+    let body = body
+        .map(|body| body.to_bytes().to_vec())
+        .unwrap_or_default();
     let seen = Seen {
         method: head.method,
         target: head.uri.to_string(),

@@ -317,6 +317,11 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Dura
             );
             result
         }
+        Err(why @ NotMended::SignIn(_)) => {
+            tracing::debug!(session = %hash, %server, "session waits for a sign-in");
+            session.note("waits", "for a sign-in".to_owned());
+            why.name()
+        }
         Err(why) => {
             tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered");
             session.note("not recovered", format!("{why:?}, after {took:?}"));

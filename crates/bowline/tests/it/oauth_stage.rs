@@ -175,7 +175,12 @@ fn server_says(words: &Words, seen: &Seen) -> Said {
         return Said::status(404);
     }
     let token = seen.header("authorization").strip_prefix("Bearer ");
-    let is_good = |token: &&str| words.only_token.as_deref().is_none_or(|only| only == *token);
+    let is_good = |token: &&str| {
+        words
+            .only_token
+            .as_deref()
+            .is_none_or(|only| only == *token)
+    };
     let Some(token) = token.filter(is_good) else {
         return Said::status(401).with("www-authenticate", &words.challenge);
     };
@@ -186,7 +191,11 @@ fn server_says(words: &Words, seen: &Seen) -> Said {
             .with("mcp-session-id", "u")
             .with("set-cookie", "stays-here=yes; Path=/");
     }
-    if let Some(challenge) = words.never_enough.as_ref().filter(|_| method == "tools/call") {
+    if let Some(challenge) = words
+        .never_enough
+        .as_ref()
+        .filter(|_| method == "tools/call")
+    {
         return Said::status(403).with("www-authenticate", challenge);
     }
     seen.result(&json!({"content": [{"type": "text", "text": token}]}))
@@ -207,9 +216,7 @@ fn authority_says(words: &Words, seen: &Seen) -> Said {
                 .into_owned()
                 .collect();
             let token = format!("token-{}", form.get("code").cloned().unwrap_or_default());
-            Said::json(
-                &json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600}),
-            )
+            Said::json(&json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600}))
         }
         _ => Said::status(404),
     }
