@@ -4,11 +4,14 @@ Each test has a caller of its own. Usage: gateways.py
 """
 
 import hashlib
+import json
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +22,13 @@ from parts import harness
 from run import Client, check
 
 GATEWAYS = 3
-CALLERS = ("ann", "bob", "cy")
+CALLERS = ("ann", "bob", "cy", "dan")
 CALLS = 50
 # So long lives an access token. It counts as stale after half of it: all calls fit into that.
 ACCESS_SECONDS = 12
 LINK = {"elicitation": {"url": {}}}
+# Where nobody listens: a host passes on what people bring there.
+HOST = "http://127.0.0.1:9/done"
 
 
 def key(caller):
@@ -47,6 +52,10 @@ on_unreachable_start = "exit"
 [servers.files]
 url = "{server}"
 [servers.files.oauth]
+[servers.driven]
+url = "{server}"
+[servers.driven.oauth]
+redirect_uri = "{HOST}"
 """
 
 
@@ -104,6 +113,19 @@ def client_dies(urls):
     check(text(later.call("whoami")) == "bob", "not bob")
 
 
+def passed_on_elsewhere(urls):
+    """A host passes the answer on to gateway C; the request that A holds goes on by itself."""
+    client = Client(urls[0].replace("/files", "/driven"), {"elicitation": {}}, key("dan"))
+    client.open()
+    messages = client.stream("tools/call", name="whoami", arguments={})
+    link = next(messages)["params"]["_meta"]["bowline/authorize_url"]
+    end = urllib.parse.urlsplit(parts.browse(link, account="dan", stop=HOST)["url"])
+    callback = urls[2].split("/mcp/")[0] + "/api/mcp-oauth/callback?" + end.query
+    with urllib.request.urlopen(urllib.request.Request(callback, method="POST")) as answer:
+        check(json.load(answer) == {"result": "signed_in"}, "not signed in")
+    check(text(next(messages)) == "dan", "not dan")
+
+
 def sign_in(url, caller):
     client = Client(url, None, key(caller))
     client.open()
@@ -154,7 +176,7 @@ def run():
         server = parts.said(stack.enter_context(parts.protected_server(issuer)))["url"]
         redis = stack.enter_context(harness.redis_server())
         processes, urls, seal_keys = start_gateways(stack, redis.url, server)
-        for test in (comes_back_elsewhere, client_dies):
+        for test in (comes_back_elsewhere, passed_on_elsewhere, client_dies):
             test(urls)
             print(f"  {test.__name__}: {test.__doc__}", flush=True)
         obtained = sign_in(urls[0], "cy")

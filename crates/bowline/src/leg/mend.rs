@@ -318,7 +318,8 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Dura
             result
         }
         Err(why @ NotMended::SignIn(_)) => {
-            tracing::debug!(session = %hash, %server, cause, ?took, "session waits for a sign-in");
+            tracing::debug!(session = %hash, %server, "session waits for a sign-in");
+            session.note("waits", "for a sign-in".to_owned());
             why.name()
         }
         Err(why) => {

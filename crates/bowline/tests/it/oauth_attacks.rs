@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use bowline::config::{Caller, CallerName, KeyHash, Server};
+use bowline::config::{Caller, CallerName, KeyHash, Server, ServerOAuth};
 use http::HeaderValue;
 use serde_json::{Value, json};
 
-use crate::client::{Client, call};
+use crate::client::{Client, Events, call, initialize_message};
 use crate::oauth_stage::{Browser, OAuthStage, Words, token_of};
 
 fn callers() -> BTreeMap<CallerName, Caller> {
@@ -24,9 +24,12 @@ async fn with_callers() -> OAuthStage {
 
 // === Where documents lead ===
 
+/// What a server says instead of the truth.
+type Twist = fn(&mut Words);
+
 #[tokio::test]
 async fn documents_that_lead_behind_the_gateway_are_not_followed() {
-    let twists: [(&str, fn(&mut Words)); 6] = [
+    let twists: [(&str, Twist); 6] = [
         ("resource_metadata", |words| {
             let forbidden = words.forbidden();
             words.challenge = format!(r#"Bearer resource_metadata="{forbidden}/document""#);
@@ -64,6 +67,21 @@ async fn documents_that_lead_behind_the_gateway_are_not_followed() {
         );
         assert!(stage.stranger.seen().is_empty(), "{what}");
     }
+}
+
+#[tokio::test]
+async fn the_operator_can_let_documents_lead_there() {
+    let twist = |words: &mut Words| {
+        words.resource["authorization_servers"] = json!([words.forbidden()]);
+    };
+    let stage = OAuthStage::set_with(twist, |config| {
+        let server = config.servers.values_mut().next().unwrap();
+        server.oauth.as_mut().unwrap().allow_private = true;
+    })
+    .await;
+    let client = stage.client(None).await;
+    stage.refusal(&client).await;
+    assert!(!stage.stranger.seen().is_empty(), "nobody would have heard");
 }
 
 #[tokio::test]
@@ -260,6 +278,55 @@ async fn an_answer_is_taken_from_the_browser_that_opened_the_link_alone() {
     assert_eq!(token_of(&bob).await, "token-bob");
 }
 
+/// A client of the caller with this key that can fill in forms; its call, which waits; and what it is
+/// asked.
+async fn asked(stage: &OAuthStage, key: &'static str) -> (Client, Events, Value) {
+    let mut client = Client::new(&stage.gateway);
+    client.key = Some(key);
+    let mut initialize = initialize_message();
+    initialize["params"]["capabilities"] = json!({"elicitation": {}});
+    let opened = client.send(&initialize).await;
+    client.session = opened.headers.get("mcp-session-id").cloned();
+    let mut events = Events::new(client.post(&call(1)).send().await.unwrap());
+    let question = events.next_message().await.1;
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    (client, events, question)
+}
+
+#[tokio::test]
+async fn a_host_answers_for_its_own_caller_alone() {
+    let stage = OAuthStage::set_with(
+        |_| {},
+        |config| {
+            config.callers = callers();
+            let server = config.servers.values_mut().next().unwrap();
+            let elsewhere = "https://host.example/done".parse().unwrap();
+            server.oauth = Some(ServerOAuth::drive(elsewhere));
+        },
+    )
+    .await;
+    let (ann, mut answered, for_ann) = asked(&stage, "k-ann").await;
+    let (bob, _held, for_bob) = asked(&stage, "k-bob").await;
+    let state = for_ann["params"]["_meta"]["bowline/state"].clone();
+    assert_ne!(state, for_bob["params"]["_meta"]["bowline/state"]);
+    let answer = |question: &Value, code: &str| {
+        let content = json!({"code": code, "state": state});
+        let result = json!({"action": "accept", "content": content});
+        json!({"jsonrpc": "2.0", "id": question["id"], "result": result})
+    };
+    // Another's state in an answer of one's own, and an answer to another's question.
+    for question in [&for_bob, &for_ann] {
+        bob.send(&answer(question, "stolen")).await;
+    }
+    let decline = json!({"jsonrpc": "2.0", "id": for_ann["id"], "result": {"action": "decline"}});
+    bob.send(&decline).await;
+    assert_eq!(stage.token_requests(), 0);
+    assert_eq!(ann.send(&answer(&for_ann, "ann")).await.status, 202);
+    let told = answered.next_message().await.1;
+    assert_eq!(told["result"]["content"][0]["text"], "token-ann", "{told}");
+    assert_eq!(stage.token_requests(), 1);
+}
+
 #[tokio::test]
 async fn a_link_is_the_first_browsers_until_its_caller_asks_for_another() {
     let stage = OAuthStage::set().await;
@@ -387,7 +454,7 @@ async fn a_server_at_another_place_is_signed_in_at_anew() {
     let mut config = crate::client::config(&[]);
     let there = format!("{}/mcp", stage.words.lock().stranger);
     let mut moved = Server::from_url(&there).unwrap();
-    moved.oauth = Some(Default::default());
+    moved.oauth = Some(ServerOAuth::default());
     config.servers.insert("s".parse().unwrap(), moved);
     stage.gateway.reload(config).unwrap();
     drop(Client::new(&stage.gateway).initialize().await);
