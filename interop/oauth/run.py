@@ -191,6 +191,9 @@ def driven(authority, server):
                 check(post({"state": "forged", "code": query["code"]}).status_code == 404, "forged")
                 check(post(query).json() == {"result": "signed_in"}, "not delivered")
                 check(post(query).status_code == 404, "replayed")
+                withdrawn = next(messages)
+                check(withdrawn["method"] == "notifications/cancelled", withdrawn)
+                check(withdrawn["params"]["requestId"] == question["id"], withdrawn)
             check("carol" in json.dumps(next(messages)["result"]), "not carol")
 
 
