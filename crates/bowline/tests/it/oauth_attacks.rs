@@ -380,6 +380,28 @@ async fn the_start_page_says_who_asks_for_what() {
 }
 
 #[tokio::test]
+async fn other_pages_and_rebound_names_reach_none_of_these_routes() {
+    let stage = OAuthStage::set().await;
+    let http = reqwest::Client::new();
+    for (method, path) in [
+        ("GET", "/oauth/start?flow=a"),
+        ("GET", "/oauth/callback?state=a&code=b"),
+        ("POST", "/api/mcp-oauth/callback?state=a&code=b"),
+        ("GET", "/api/mcp-oauth/pending"),
+    ] {
+        let url = format!("http://{}{path}", stage.gateway.listen());
+        let method: reqwest::Method = method.parse().unwrap();
+        for (name, value) in [("origin", "https://evil.example"), ("host", "evil.example")] {
+            let request = http.request(method.clone(), &url).header(name, value);
+            let status = request.send().await.unwrap().status();
+            assert_eq!(status, 403, "{path}, {name}");
+        }
+        let status = http.request(method, &url).send().await.unwrap().status();
+        assert_ne!(status, 403, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn strangers_knock_only_so_often() {
     let stage = OAuthStage::set().await;
     let browser = Browser::new();
