@@ -53,9 +53,13 @@ impl Elicited {
         id: &FlowId,
     ) -> Result<Effect, NotDelivered> {
         let sign_ins = &account.sign_ins;
+        // Noted first: whoever waits for the flow may wake before this is through, and must not take
+        // back a question that was answered.
+        sign_ins.answered(session.hash, id, true);
         let taken = self.taken(account, id).await;
-        let is_of_use = !matches!(taken, Err(NotDelivered::Unknown | NotDelivered::Issuer));
-        sign_ins.answered(session.hash, id, is_of_use);
+        if matches!(taken, Err(NotDelivered::Unknown | NotDelivered::Issuer)) {
+            sign_ins.answered(session.hash, id, false);
+        }
         taken
     }
 

@@ -293,3 +293,27 @@ async fn a_client_without_forms_cannot_hand_over_tokens() {
         assert_eq!(refused.json()["error"]["data"]["url"], Value::Null);
     }
 }
+
+#[tokio::test]
+async fn a_token_that_the_server_does_not_take_is_asked_for_again() {
+    let server = Guarded::start().await;
+    let gateway = gateway(&server, Flow::ClientDriven, |_| {}).await;
+    let client = session(&gateway, &json!({})).await;
+    let mut events = stream(&client, &call(1)).await;
+    let asked = question(&mut events).await;
+    let spoiled = accept(&json!({"access_token": "spoiled"}));
+    reply(&client, &asked, &spoiled).await;
+    let (_, refused) = events.next_message().await;
+    assert_eq!(refused["error"]["code"], SIGN_IN_NEEDED, "{refused}");
+    // Once, and a no then counts for all.
+    let mut waiting = vec![stream(&client, &call(2)).await];
+    let asked = question(&mut waiting[0]).await;
+    waiting.push(stream(&client, &call(3)).await);
+    reply(&client, &asked, &json!({"action": "decline"})).await;
+    for events in &mut waiting {
+        let (_, refused) = events.next_message().await;
+        assert_eq!(refused["error"]["code"], SIGN_IN_NEEDED);
+    }
+    assert_eq!(client.send(&call(4)).await.code(), SIGN_IN_NEEDED);
+    assert_eq!((server.tool_calls(), server.token_requests().len()), (0, 0));
+}

@@ -10,7 +10,7 @@ use bowline_testbed::scripted::{Asked, Scripted};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::client::{Client, Events, config, read};
 
@@ -47,7 +47,7 @@ impl Guarded {
         let issuer = url.replace("/mcp", "");
         let book = Arc::new(Mutex::new(Book::default()));
         let (own, at) = (Arc::clone(&book), issuer.clone());
-        let serving = tokio::spawn(async move {
+        let serving = TaskTracker::new().spawn(async move {
             loop {
                 answer(script.next().await, &at, registers, &own);
             }

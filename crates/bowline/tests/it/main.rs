@@ -13,6 +13,7 @@ mod arrays;
 mod asked_identity;
 mod asking;
 mod batches;
+mod callback_route;
 mod callers;
 mod client;
 mod cookies;

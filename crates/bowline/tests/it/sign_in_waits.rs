@@ -7,10 +7,12 @@ use bowline::Gateway;
 use bowline::config::Flow;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Events, call};
+use crate::client::{Client, Events, call, read};
 use crate::guarded::{
-    Guarded, accept, browse, come_back, gateway, pass_on, question, reply, session, stream, text,
+    API_TOKEN, Guarded, accept, browse, come_back, gateway, pass_on, question, reply, session,
+    stream, text,
 };
+use crate::stage::until_so;
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -29,6 +31,14 @@ async fn told_to_come_back(client: &Client) -> (Value, Value) {
     let (_, told) = events.next_message().await;
     events.ends_cleanly().await;
     (asked["params"].clone(), told["error"].clone())
+}
+
+/// How many streams the gateway's only session has.
+async fn open_streams(gateway: &Gateway) -> u64 {
+    let url = format!("http://{}/api/sessions", gateway.admin().unwrap());
+    let request = reqwest::Client::new().get(url).bearer_auth(API_TOKEN);
+    let told = read(request.send().await.unwrap()).await.json();
+    told["sessions"][0]["streams"].as_u64().unwrap()
 }
 
 async fn hears_of_completion(listener: &mut Events, id: &Value) {
@@ -114,12 +124,20 @@ async fn a_cancel_ends_the_wait_and_not_the_flow() {
 #[tokio::test]
 async fn a_client_that_leaves_takes_only_its_wait_along() {
     let server = Guarded::start().await;
-    let gateway = gateway(&server, Flow::Drive, |_| {}).await;
+    let gateway = gateway(&server, Flow::Drive, |config| {
+        config.admin = Some("127.0.0.1:0".parse().unwrap());
+    })
+    .await;
     let client = session(&gateway, &json!({})).await;
     let mut events = stream(&client, &call(1)).await;
     let asked = question(&mut events).await;
+    assert_eq!(open_streams(&gateway).await, 1);
     drop(events);
     drop(client);
+    until_so("the wait to end", async || {
+        open_streams(&gateway).await == 0
+    })
+    .await;
     let state = asked["params"]["_meta"]["bowline/state"].as_str().unwrap();
     assert_eq!(pass_on(&gateway, state, "c").await, 200);
     let next = session(&gateway, &json!({})).await;
