@@ -5,7 +5,7 @@
 //! there registers Bowline and hands out tokens. A [`grant`] is what a sign-in leaves behind; the
 //! [`vault`] is where grants lie; [`grants`] are those that this gateway uses. An [`account`] is one
 //! caller at one server, which a leg asks for a bearer; where there is none, [`sign_ins`] begin a
-//! [`flow`] that a person finishes.
+//! [`flow`] that a person finishes. [`crate::sign_in`] does the same without a gateway.
 
 mod account;
 mod authorities;
@@ -23,13 +23,15 @@ mod vault;
 
 pub(crate) use self::account::{Account, Verdict, Wanted};
 pub(crate) use self::authorities::Authorities;
+pub(crate) use self::authority::{AuthorityError, Probed, TokenKind};
 pub(crate) use self::bearer::Bearer;
 pub(crate) use self::challenge::Challenge;
 pub(crate) use self::flow::{End, Flow, FlowId};
+pub(crate) use self::grant::Grant;
 pub(crate) use self::grants::{GrantError, Grants};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::secret::Secret;
 pub(crate) use self::sign_ins::{Delivery, NotDelivered, SignInError, SignIns, Via};
 pub(crate) use self::vault::{
-    File as FileVault, KeySource, Memory as MemoryVault, Shared as SharedVault, Vault,
+    File as FileVault, Memory as MemoryVault, Shared as SharedVault, Vault,
 };

@@ -75,6 +75,8 @@ pub(crate) enum Via<'a> {
     Browser(Option<&'a str>),
     /// Whoever was trusted to pass it on, and who may not know of `iss`.
     Courier,
+    /// The browser of whoever began the flow, which came back to a listener of that flow's own.
+    Loopback,
 }
 
 /// Why an answer was not taken. The flow, if there is one, goes on.
@@ -87,6 +89,8 @@ pub(crate) enum NotDelivered {
     Issuer,
     #[error(transparent)]
     Pending(#[from] PendingError),
+    #[error("the sign-in was given up")]
+    GivenUp,
 }
 
 /// Why there is no sign-in to wait for.
@@ -96,7 +100,7 @@ pub(crate) enum SignInError {
     Declined,
     #[error("the server wants more scopes again and again")]
     TooManySteps,
-    #[error("the authorization server {0}")]
+    #[error(transparent)]
     Authority(#[from] AuthorityError),
     #[error(transparent)]
     Pending(#[from] PendingError),
@@ -132,6 +136,11 @@ impl SignIns {
 
     pub(crate) fn settings(&self) -> &config::OAuth {
         &self.settings
+    }
+
+    /// Takes note of what other processes did.
+    pub(crate) async fn notice(&self) {
+        self.grants.notice().await;
     }
 
     /// Whether people reach this gateway's pages by https.
@@ -316,7 +325,7 @@ impl SignIns {
     /// answer that is not taken changes nothing. How the sign-in then ended is returned, and told to
     /// everybody who waits.
     pub(crate) async fn deliver(
-        &self,
+        self: &Arc<Self>,
         state: &str,
         delivery: Delivery,
         via: Via<'_>,
@@ -324,7 +333,7 @@ impl SignIns {
         let id = FlowId::of(state);
         let flow = self.pending.flow(&id).await?.ok_or(NotDelivered::Unknown)?;
         let is_its_browser = match via {
-            Via::Courier => true,
+            Via::Courier | Via::Loopback => true,
             Via::Browser(shown) => match (&flow.browser, shown) {
                 (Some(secret), Some(shown)) => secret.is(shown),
                 _ => false,
@@ -340,9 +349,25 @@ impl SignIns {
             (iss, _) => iss.clone(),
         };
         check_issuer(&flow.found, iss.as_deref()).map_err(|_| NotDelivered::Issuer)?;
-        let flow = self.pending.take(&id).await?.ok_or(NotDelivered::Unknown)?;
+        // A flow that was taken is finished even if the browser that brought the answer leaves.
+        let sign_ins = Arc::clone(self);
+        let finishing = async move { sign_ins.finish(&id, delivery, iss.as_deref()).await };
+        match self.grants.tracker().spawn(finishing).await {
+            Ok(finished) => finished,
+            Err(_) => Err(NotDelivered::GivenUp),
+        }
+    }
+
+    /// Takes a flow, for one delivery alone, and ends it.
+    async fn finish(
+        &self,
+        id: &FlowId,
+        delivery: Delivery,
+        iss: Option<&str>,
+    ) -> Result<End, NotDelivered> {
+        let flow = self.pending.take(id).await?.ok_or(NotDelivered::Unknown)?;
         let end = match delivery {
-            Delivery::Code { code, .. } => self.exchange(&flow, &code, iss.as_deref()).await,
+            Delivery::Code { code, .. } => self.exchange(&flow, &code, iss).await,
             Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
             Delivery::Error { error, .. } => End::Failed(format!(
                 "the authorization server answered {}",
