@@ -6,6 +6,8 @@
 //! stays.
 
 mod key_source;
+#[cfg(feature = "keychain")]
+mod keychain;
 
 use std::fmt;
 use std::fs;
