@@ -3,7 +3,8 @@
 //! What a request needs is one look-up away ([`Grants::at_hand`]); only what is unknown, over or
 //! refused is waited for. A token is renewed ahead of its end when somebody uses it, by one task per
 //! grant in this gateway and, by the vault's turn, by one gateway at a time. What another gateway did
-//! is found in the vault when the token at hand is near its end or was refused; nothing is polled.
+//! is found in the vault when the token at hand is near its end or was refused, every half a minute
+//! while it is used and, in a file, soon after it was written ([`Grants::notice`]).
 //!
 //! Nothing that was granted is lost on the way: a refresh that was begun goes on when whoever asked
 //! for it leaves; its answer is used at once and written until the vault takes it; a refresh that
