@@ -37,6 +37,23 @@ pub(crate) enum Command {
     /// complete and check its keys.
     Schema,
 
+    /// Sign in at a server
+    ///
+    /// Opens the browser, prints the link, and waits until somebody has signed in there. Gateways that
+    /// keep what people sign in for in the same place use it from then on, without a restart.
+    #[command(after_help = LOGIN_EXAMPLES)]
+    Login(SignInArguments),
+
+    /// Sign out at a server
+    ///
+    /// Has the authorization server take back what it granted, and forgets it.
+    Logout(SignInArguments),
+
+    /// Print who is signed in where, and until when
+    ///
+    /// With a file, of its servers; without, of all servers that somebody signed in at.
+    Auth(AuthArguments),
+
     /// Print a new key that seals sessions
     ///
     /// Gateways that share a Redis need the same keys, because sessions lie there sealed.
@@ -53,6 +70,31 @@ pub(crate) struct ServeArguments {
     /// Write logs for people or for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
+}
+
+/// The options of `bowline login` and `bowline logout`.
+#[derive(Debug, Args)]
+pub(crate) struct SignInArguments {
+    /// The server, by its name in the configuration file or by its URL
+    // Read by `desk`, because clap shows bad values and a URL may hold a secret.
+    #[arg(value_name = "NAME|URL")]
+    pub(crate) server: String,
+
+    /// Read the configuration from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The options of `bowline auth`.
+#[derive(Debug, Args)]
+pub(crate) struct AuthArguments {
+    /// Read the configuration from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// How logs are written.
@@ -132,6 +174,11 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   bowline check --config bowline.toml
   bowline check --config ~/.cursor/mcp.json";
+
+const LOGIN_EXAMPLES: &str = "\
+Examples:
+  bowline login files --config bowline.toml
+  bowline login https://mcp.example.com/mcp";
 
 const KEYGEN_EXAMPLES: &str = "\
 The keys are in BOWLINE_SEAL_KEYS, or in the file that `seal_keys_file` names: newest first, separated

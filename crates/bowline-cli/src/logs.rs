@@ -12,10 +12,10 @@ use crate::args::LogFormat;
 use crate::colour;
 use crate::failure::Failure;
 
-/// Sends logs to stderr from now on.
-pub(crate) fn to_stderr(format: LogFormat) -> Result<(), Failure> {
+/// Sends logs to stderr from now on; those of this level, unless the environment says otherwise.
+pub(crate) fn to_stderr(format: LogFormat, level: LevelFilter) -> Result<(), Failure> {
     let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
+        .with_default_directive(level.into())
         .from_env()
         .map_err(|error| {
             let message = format!("the environment variable RUST_LOG cannot be used: {error}");

@@ -2,11 +2,14 @@
 //!
 //! The gateway itself is the library `bowline`. Here are only the command line ([`args`], made
 //! into a configuration by [`plan`]), what people read ([`greeting`], [`summary`], [`failure`]),
-//! what asks a running gateway to change ([`signals`], [`watch`]), and the [`demo`] server that
-//! answers when no other server was named.
+//! what asks a running gateway to change ([`signals`], [`watch`]), the [`desk`] where people sign in
+//! and out ([`browser`], [`standing`]), and the [`demo`] server that answers when no other server was
+//! named.
 
 mod args;
+mod browser;
 mod demo;
+mod desk;
 mod environment;
 mod failure;
 mod greeting;
@@ -14,6 +17,7 @@ mod logs;
 mod plan;
 mod serve;
 mod signals;
+mod standing;
 mod summary;
 mod watch;
 
@@ -24,8 +28,10 @@ use std::process::ExitCode;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
 use clap::Parser as _;
+use tokio::runtime::Runtime;
+use tracing_subscriber::filter::LevelFilter;
 
-use self::args::{Arguments, Command, ServeArguments};
+use self::args::{Arguments, Command, LogFormat, ServeArguments};
 use self::failure::Failure;
 use self::plan::Plan;
 use self::watch::Watch;
@@ -48,6 +54,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let plan = Plan::new(&arguments, &environment::variable)?;
             print(summary::Summary(&plan))
         }
+        Command::Login(arguments) => run_async(desk::login(&arguments)),
+        Command::Logout(arguments) => run_async(desk::logout(&arguments)),
+        Command::Auth(arguments) => run_async(desk::auth(&arguments)),
         Command::Schema => print(format_args!("{:#}\n", bowline::config::schema())),
         Command::Keygen => {
             let key = bowline::SealKeys::generate().context("cannot make a key")?;
@@ -57,18 +66,33 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
-    logs::to_stderr(arguments.log_format)?;
+    logs::to_stderr(arguments.log_format, LevelFilter::INFO)?;
     // Before the file is read, so that no change after that goes unnoticed.
     let watch = arguments.config.config.as_deref().map(Watch::new);
     let plan = Plan::new(&arguments.config, &environment::variable)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the threads of the gateway")?;
+    let runtime = runtime()?;
     let served = runtime.block_on(serve::serve(plan, &arguments.config, watch));
     // Dropping the runtime would wait for name lookups, which cannot be interrupted.
     runtime.shutdown_background();
     Ok(served?)
+}
+
+/// Runs a command that ends by itself, and speaks up in logs only when something is wrong.
+fn run_async(
+    command: impl Future<Output = Result<ExitCode, Failure>>,
+) -> Result<ExitCode, Failure> {
+    logs::to_stderr(LogFormat::Text, LevelFilter::WARN)?;
+    let runtime = runtime()?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_background();
+    ended
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")
 }
 
 /// Prints what was asked for; a reader that has left (`bowline schema | head`) is no failure.

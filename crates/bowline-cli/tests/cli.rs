@@ -20,5 +20,7 @@ mod reloading;
 mod running;
 #[path = "cli/serving.rs"]
 mod serving;
+#[path = "cli/signing_in.rs"]
+mod signing_in;
 #[path = "cli/storing.rs"]
 mod storing;

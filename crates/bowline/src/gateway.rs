@@ -21,7 +21,7 @@ use crate::front::guard::{Guard, is_loopback_address};
 use crate::leg::Leg;
 use crate::neighbours::{self, Neighbours};
 use crate::oauth::{
-    Authorities, FileVault, Grants, KeySource, MemoryVault, Pending, SharedVault, SignIns, Vault,
+    Authorities, FileVault, Grants, MemoryVault, Pending, SharedVault, SignIns, Vault,
 };
 use crate::route::Routes;
 use crate::session::{Departed, Keeper, Session, Table, Unsure};
@@ -35,8 +35,8 @@ use crate::{admin, front, leg, listener};
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
-/// Where the key of what people are granted lies, beside it.
-const GRANTS_KEY_FILE: &str = "grants.key";
+/// How often it is looked whether somebody signed out, or in, on the command line.
+const NOTICE_EVERY: Duration = Duration::from_secs(1);
 
 /// Often enough that a session which something uses all the time is seen in time.
 fn expiry_every(idle: Duration) -> Duration {
@@ -370,9 +370,8 @@ fn sign_ins(
         (StoreKind::File { path }, Some(_))
             if config.servers.values().any(|it| it.oauth.is_some()) =>
         {
-            let key = KeySource::KeyFile(path.join(GRANTS_KEY_FILE));
-            let vault = FileVault::open(path, key)?;
-            tracing::info!(directory = %path.display(), key = %vault.key_source(), "what people are granted is kept in a sealed file");
+            let vault = FileVault::at(path)?;
+            tracing::info!("what people are granted is kept in {vault}");
             Vault::File(vault)
         }
         _ => Vault::Memory(MemoryVault::default()),
@@ -391,7 +390,6 @@ fn sign_ins(
         config.oauth.clone(),
         &public_url,
         authorities,
-        tracker.clone(),
     ))
 }
 
@@ -577,6 +575,7 @@ impl Shared {
         self.tracker.spawn(self.drain.until_closed(async move {
             let mut tend = tokio::time::interval(TEND_EVERY);
             let mut expiry = tokio::time::interval(expiry_every(idle));
+            let mut notice = tokio::time::interval(NOTICE_EVERY);
             loop {
                 tokio::select! {
                     _ = tend.tick() => {
@@ -587,6 +586,7 @@ impl Shared {
                         shared.table.outlast_uses();
                         shared.expire(idle);
                     }
+                    _ = notice.tick() => shared.sign_ins.notice().await,
                 }
             }
         }));

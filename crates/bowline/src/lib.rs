@@ -5,6 +5,7 @@
 //! `docs/architecture.md` draws the way.
 
 pub mod config;
+pub mod sign_in;
 
 mod admin;
 mod body;

@@ -6,7 +6,8 @@
 //! [`vault`] is where grants lie; [`grants`] are those that this gateway uses. An [`account`] is one
 //! caller at one server, which a leg asks for a bearer; where there is none, [`sign_ins`] begin a
 //! [`flow`] that a person finishes: what it [begins with](first_step), who was [`asked`], and what a
-//! client [`handed`] over itself have files of their own.
+//! client [`handed`] over itself have files of their own. [`crate::sign_in`] does the same without a
+//! gateway.
 
 mod account;
 mod asked;
@@ -28,14 +29,16 @@ mod vault;
 pub(crate) use self::account::{Account, Verdict, Wanted};
 pub(crate) use self::asked::Asking;
 pub(crate) use self::authorities::Authorities;
+pub(crate) use self::authority::{AuthorityError, Probed, TokenKind};
 pub(crate) use self::bearer::Bearer;
 pub(crate) use self::challenge::Challenge;
 pub(crate) use self::flow::{Asks, End, Flow, FlowId};
+pub(crate) use self::grant::Grant;
 pub(crate) use self::grants::{GrantError, Grants};
 pub(crate) use self::handed::HandedTokens;
 pub(crate) use self::pending::Pending;
 pub(crate) use self::secret::Secret;
 pub(crate) use self::sign_ins::{Delivery, NotDelivered, SignInError, SignIns, Via};
 pub(crate) use self::vault::{
-    File as FileVault, KeySource, Memory as MemoryVault, Shared as SharedVault, Vault,
+    File as FileVault, Memory as MemoryVault, Shared as SharedVault, Vault,
 };

@@ -159,7 +159,7 @@ impl Upstream {
         let server = self.server();
         server.oauth.as_ref()?;
         let url = server.way.urls().first()?;
-        let account = Account::new(&self.sign_ins, caller, &self.name, url);
+        let account = Account::new(&self.sign_ins, caller, self.name.as_ref(), url);
         Some(Arc::new(account))
     }
 

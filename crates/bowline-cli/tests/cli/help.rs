@@ -21,6 +21,9 @@ Commands:
   serve   Run the gateway
   check   Check the configuration and print what was understood
   schema  Print the JSON Schema of the configuration file
+  login   Sign in at a server
+  logout  Sign out at a server
+  auth    Print who is signed in where, and until when
   keygen  Print a new key that seals sessions
   help    Print this message or the help of the given subcommand(s)
 

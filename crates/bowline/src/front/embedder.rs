@@ -92,6 +92,7 @@ pub(super) async fn answer(
         Err(NotDelivered::Unknown) => return Err(Fault::NoSuchQuestion),
         Err(NotDelivered::Issuer) => return Err(Fault::WrongIssuer),
         Err(NotDelivered::Pending(error)) => return Err(store(&error)),
+        Err(NotDelivered::GivenUp) => return Err(Fault::Stopping),
     };
     let told = json!({"result": result}).to_string();
     Ok(no_store(reply::json(StatusCode::OK, told)))

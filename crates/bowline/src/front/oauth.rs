@@ -234,7 +234,9 @@ async fn came_back(
             "Not a sign-in",
             "<p>This answer is not from the authorization server that was asked.</p>",
         ),
-        Err(NotDelivered::Pending(error)) => return Err(Fault::Store(error.to_string().into())),
+        Err(error @ (NotDelivered::Pending(_) | NotDelivered::GivenUp)) => {
+            return Err(Fault::Store(error.to_string().into()));
+        }
     })
 }
 
@@ -261,7 +263,9 @@ async fn passed_on(
         ))),
         Err(NotDelivered::Unknown) => Err(Fault::NoSuchFlow),
         Err(NotDelivered::Issuer) => Err(Fault::WrongIssuer),
-        Err(NotDelivered::Pending(error)) => Err(Fault::Store(error.to_string().into())),
+        Err(error @ (NotDelivered::Pending(_) | NotDelivered::GivenUp)) => {
+            Err(Fault::Store(error.to_string().into()))
+        }
     }
 }
 
@@ -293,10 +297,10 @@ async fn pending(shared: &Shared, headers: &HeaderMap) -> Result<Response<ReplyB
 // === Query ===
 
 /// What a query says, each name once.
-struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    fn of(uri: &Uri) -> Result<Self, Fault> {
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Fault> {
         let query = uri.query().unwrap_or_default();
         if query.len() > MAX_QUERY {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });
@@ -318,7 +322,7 @@ impl Query {
     }
 
     /// The state, and what came with it.
-    fn into_delivery(self) -> Result<(String, Delivery), Fault> {
+    pub(crate) fn into_delivery(self) -> Result<(String, Delivery), Fault> {
         let text = |name| self.get(name).map(str::to_owned);
         let state = text("state").ok_or(Fault::NoState)?;
         let iss = text("iss");
@@ -347,7 +351,8 @@ fn gone() -> Response<ReplyBody> {
     )
 }
 
-fn page(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
+/// A page for a person's browser. `text` is HTML.
+pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title} - Bowline</title>\
@@ -372,7 +377,7 @@ pub(super) fn no_store(mut response: Response<ReplyBody>) -> Response<ReplyBody>
     response
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

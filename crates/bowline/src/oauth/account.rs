@@ -12,14 +12,14 @@ use super::flow::Flow;
 use super::grants::{AtHand, GrantError};
 use super::pending::PendingError;
 use super::sign_ins::SignIns;
-use crate::config::ServerName;
 use crate::session::Caller;
 
 /// One caller at one server.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) sign_ins: Arc<SignIns>,
-    pub(super) server: ServerName,
+    /// The server's name, for people.
+    pub(super) server: Box<str>,
     caller: Box<str>,
     server_url: Box<str>,
     /// The number of the sign-in whose token was sent last; 0 for none.
@@ -52,12 +52,12 @@ impl Account {
     pub(crate) fn new(
         sign_ins: &Arc<SignIns>,
         caller: &Caller,
-        server: &ServerName,
+        server: &str,
         server_url: &http::Uri,
     ) -> Self {
         Self {
             sign_ins: Arc::clone(sign_ins),
-            server: server.clone(),
+            server: server.into(),
             caller: caller.name().unwrap_or_default().into(),
             server_url: server_url.to_string().into(),
             sent: AtomicU64::new(0),

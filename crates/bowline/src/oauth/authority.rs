@@ -13,7 +13,8 @@ mod courier;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use bowline_wire::media;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Request, StatusCode, Uri};
 use oauth2::basic::BasicTokenType;
 use oauth2::{AccessToken, CsrfToken, PkceCodeVerifier, RefreshToken, TokenResponse as _};
@@ -38,6 +39,9 @@ use crate::egress::{Fetch, FetchError, Redirects};
 /// What Bowline is called where it registers.
 const CLIENT_NAME: &str = "Bowline";
 
+/// What begins no session at a server that wants nobody signed in.
+const PING: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The authorization server of one server.
@@ -58,8 +62,16 @@ pub(crate) struct Begun {
     pub(crate) scopes: Vec<String>,
 }
 
+/// What a server thinks of somebody who is not signed in.
+#[derive(Debug)]
+pub(crate) enum Probed {
+    /// It wants a sign-in, and maybe says how.
+    SignIn(Option<Challenge>),
+    /// It did not mind, at least not yet.
+    Open,
+}
+
 /// Which token is taken back.
-#[cfg_attr(not(test), expect(dead_code, reason = "nobody signs out yet"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     Access,
@@ -70,10 +82,10 @@ pub(crate) enum TokenKind {
 /// but a code that the standards know: an answer can hold secrets.
 #[derive(Debug, Error)]
 pub(crate) enum AuthorityError {
-    #[error("cannot be reached: {0}")]
+    #[error("the authorization server cannot be reached: {0}")]
     Unreachable(#[from] FetchError),
     /// For now.
-    #[error("answered {0}")]
+    #[error("the authorization server answered {0}")]
     Unavailable(StatusCode),
     #[error("the server publishes nothing about how to sign in")]
     NoSupport,
@@ -131,6 +143,21 @@ impl Authority {
         let server = Url::parse(&self.server.to_string());
         let server = server.map_err(|_| AuthorityError::Malformed("server URL"))?;
         discovery::discover(&server, &self.fetch, challenge).await
+    }
+
+    /// What the server thinks of somebody who is not signed in.
+    pub(crate) async fn probe(&self) -> Result<Probed, AuthorityError> {
+        let request = Request::post(self.server.clone())
+            .header(CONTENT_TYPE, media::JSON)
+            .header(ACCEPT, format!("{}, {}", media::JSON, media::EVENT_STREAM))
+            .body(PING.to_vec())
+            .map_err(|_| AuthorityError::Malformed("server URL"))?;
+        let answer = self.fetch.send(request, Redirects::Follow).await?;
+        match answer.status() {
+            StatusCode::UNAUTHORIZED => Ok(Probed::SignIn(Challenge::in_headers(answer.headers()))),
+            status if discovery::is_trouble(status) => Err(AuthorityError::Unavailable(status)),
+            _ => Ok(Probed::Open),
+        }
     }
 
     /// Registers Bowline as a client (RFC 7591).
@@ -268,7 +295,6 @@ impl Authority {
     }
 
     /// Takes a token back (RFC 7009), if the authorization server can; says whether it can.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nobody signs out yet"))]
     pub(crate) async fn revoke(
         &self,
         found: &Discovered,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use http::HeaderValue;
 
 use super::grant::Grant;
@@ -78,6 +80,13 @@ impl Bearer {
     /// What goes into `Authorization`.
     pub(crate) fn header(&self) -> &HeaderValue {
         &self.header
+    }
+
+    /// Whether it came from the same sign-in as another.
+    pub(crate) fn is_of_the_same(&self, other: &Option<Arc<Self>>) -> bool {
+        other
+            .as_ref()
+            .is_some_and(|other| other.sign_in == self.sign_in)
     }
 
     /// Whether it is the same token as another.

@@ -8,7 +8,6 @@ use super::account::Whose;
 use super::authority::Begun;
 use super::grant::{ClientIdentity, Discovered};
 use super::secret::Secret;
-use crate::config::ServerName;
 use crate::store::sealed::NoRandomness;
 
 /// A sign-in that waits for a person.
@@ -94,7 +93,7 @@ impl Flow {
     /// A flow of this caller at this server, which waits until `ends`.
     pub(super) fn new(
         (caller, server_url): &Whose,
-        server: &ServerName,
+        server: &str,
         found: Discovered,
         asks: Asks,
         ends: i64,

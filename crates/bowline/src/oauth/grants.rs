@@ -3,7 +3,8 @@
 //! What a request needs is one look-up away ([`Grants::at_hand`]); only what is unknown, over or
 //! refused is waited for. A token is renewed ahead of its end when somebody uses it, by one task per
 //! grant in this gateway and, by the vault's turn, by one gateway at a time. What another gateway did
-//! is found in the vault when the token at hand is near its end or was refused; nothing is polled.
+//! is found in the vault when the token at hand is near its end or was refused, every half a minute
+//! while it is used and, in a file, soon after it was written ([`Grants::notice`]).
 //!
 //! Nothing that was granted is lost on the way: a refresh that was begun goes on when whoever asked
 //! for it leaves; its answer is used at once and written until the vault takes it; a refresh that
@@ -111,6 +112,32 @@ impl Grants {
         })
     }
 
+    /// Where work goes on when whoever asked for it leaves.
+    pub(crate) fn tracker(&self) -> &TaskTracker {
+        &self.tracker
+    }
+
+    /// Looks after what is at hand if another process wrote to the vault since this was called last:
+    /// somebody may have signed out, or in as somebody else, on the command line.
+    pub(crate) async fn notice(self: &Arc<Self>) {
+        if !self.vault.was_written_to().await {
+            return;
+        }
+        let live: Vec<_> = self
+            .live
+            .read()
+            .values()
+            .flat_map(HashMap::values)
+            .cloned()
+            .collect();
+        for live in live.iter().filter(|live| live.holding().is_some()) {
+            // Whoever improves on it right now looks into the vault anyway.
+            if let Ok(flight) = live.flight.clone().try_lock_owned() {
+                drop(self.improve(live, Want::Ahead, flight));
+            }
+        }
+    }
+
     /// What a request of this caller to this server carries, as far as it is known.
     pub(crate) fn at_hand(self: &Arc<Self>, caller: &str, server_url: &str) -> AtHand {
         let live = {
@@ -214,7 +241,6 @@ impl Grants {
 
     /// Ends what a caller was granted here. Returns it, so that it can be revoked; `None`: the caller
     /// was not signed in.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nobody signs out yet"))]
     pub(crate) async fn sign_out(
         self: &Arc<Self>,
         caller: &str,

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use super::account::{Account, Wanted, Whose};
 use super::asked::Asked;
@@ -55,7 +54,6 @@ pub(crate) struct SignIns {
     steps: Mutex<HashMap<Whose, Steps>>,
     pub(super) asked: Asked,
     ended: Notify,
-    tracker: TaskTracker,
 }
 
 /// A few tries at something that may be away for a moment.
@@ -93,6 +91,8 @@ pub(crate) enum Via<'a> {
     Browser(Option<&'a str>),
     /// Whoever was trusted to pass it on, and who may not know of `iss`.
     Courier,
+    /// The browser of whoever began the flow, which came back to a listener of that flow's own.
+    Loopback,
 }
 
 /// Why an answer was not taken. The flow, if there is one, goes on.
@@ -105,6 +105,8 @@ pub(crate) enum NotDelivered {
     Issuer,
     #[error(transparent)]
     Pending(#[from] PendingError),
+    #[error("the sign-in was given up")]
+    GivenUp,
 }
 
 /// Why there is no sign-in to wait for.
@@ -114,7 +116,7 @@ pub(crate) enum SignInError {
     Declined,
     #[error("the server wants more scopes again and again")]
     TooManySteps,
-    #[error("the authorization server {0}")]
+    #[error(transparent)]
     Authority(#[from] AuthorityError),
     #[error(transparent)]
     Pending(#[from] PendingError),
@@ -133,7 +135,6 @@ impl SignIns {
         settings: config::OAuth,
         public_url: &str,
         authorities: Arc<Authorities>,
-        tracker: TaskTracker,
     ) -> Arc<Self> {
         Arc::new(Self {
             grants,
@@ -146,12 +147,16 @@ impl SignIns {
             steps: Mutex::default(),
             asked: Asked::default(),
             ended: Notify::new(),
-            tracker,
         })
     }
 
     pub(crate) fn settings(&self) -> &config::OAuth {
         &self.settings
+    }
+
+    /// Takes note of what other processes did.
+    pub(crate) async fn notice(&self) {
+        self.grants.notice().await;
     }
 
     /// Whether people reach this gateway's pages by https.
@@ -289,6 +294,7 @@ impl SignIns {
         let flow = self.pending.flow(&id).await?.ok_or(NotDelivered::Unknown)?;
         let way = flow.authorization().ok_or(NotDelivered::Unknown)?;
         let may_deliver = match via {
+            Via::Loopback => true,
             // What comes back to a page of ours comes by the browser that left from there.
             Via::Courier => !self.comes_back_here(way),
             Via::Browser(shown) => match (&way.browser, shown) {
@@ -306,25 +312,37 @@ impl SignIns {
             (iss, _) => iss.clone(),
         };
         check_issuer(&flow.found, iss.as_deref()).map_err(|_| NotDelivered::Issuer)?;
-        let (this, iss) = (Arc::clone(self), iss.clone());
-        // Seen through even if whoever brought the answer leaves: a code is good once.
-        let finishing = self.tracker.spawn(async move {
-            let flow = this.pending.take(&id).await?.ok_or(NotDelivered::Unknown)?;
-            let end = match delivery {
-                Delivery::Code { code, .. } => match flow.authorization() {
-                    Some(way) => this.exchange(&flow, way, (&code, iss.as_deref())).await,
-                    None => return Err(NotDelivered::Unknown),
-                },
-                Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
-                Delivery::Error { error, .. } => End::Failed(format!(
-                    "the authorization server answered {}",
-                    code_of(&error)
-                )),
-            };
-            this.end(&flow, end.clone()).await;
-            Ok(end)
-        });
-        finishing.await.unwrap_or(Err(NotDelivered::Unknown))
+        // A flow that was taken is finished even if whoever brought the answer leaves: a code is good
+        // once.
+        let sign_ins = Arc::clone(self);
+        let finishing = async move { sign_ins.finish(&id, delivery, iss.as_deref()).await };
+        match self.grants.tracker().spawn(finishing).await {
+            Ok(finished) => finished,
+            Err(_) => Err(NotDelivered::GivenUp),
+        }
+    }
+
+    /// Takes a flow, for one delivery alone, and ends it.
+    async fn finish(
+        &self,
+        id: &FlowId,
+        delivery: Delivery,
+        iss: Option<&str>,
+    ) -> Result<End, NotDelivered> {
+        let flow = self.pending.take(id).await?.ok_or(NotDelivered::Unknown)?;
+        let end = match delivery {
+            Delivery::Code { code, .. } => match flow.authorization() {
+                Some(way) => self.exchange(&flow, way, (&code, iss)).await,
+                None => return Err(NotDelivered::Unknown),
+            },
+            Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
+            Delivery::Error { error, .. } => End::Failed(format!(
+                "the authorization server answered {}",
+                code_of(&error)
+            )),
+        };
+        self.end(&flow, end.clone()).await;
+        Ok(end)
     }
 
     async fn exchange(
@@ -523,21 +541,14 @@ impl SignIns {
             Arc::new(Authorities::new(tls)),
         );
         let renew: Arc<Authorities> = Arc::clone(&authorities);
-        let tracker = TaskTracker::new();
-        let grants = Grants::new(Arc::clone(&vault), renew, tracker.clone());
+        let tracker = tokio_util::task::TaskTracker::new();
+        let grants = Grants::new(Arc::clone(&vault), renew, tracker);
         let keys = SealKeys::parse(&SealKeys::generate().unwrap()).unwrap();
         let store = Arc::new(Store::Memory(Memory::new()));
         let settings = config::OAuth::default();
         let pending = Pending::new(store, keys, settings.deadline);
         let url = "http://127.0.0.1:9";
-        Self::new(
-            (grants, vault),
-            pending,
-            settings,
-            url,
-            authorities,
-            tracker,
-        )
+        Self::new((grants, vault), pending, settings, url, authorities)
     }
 }
 

@@ -30,7 +30,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::DropGuard;
 
-pub(crate) use self::file::{File, KeySource};
+pub(crate) use self::file::File;
+#[cfg(test)]
+pub(crate) use self::file::KeySource;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::shared::Shared;
 use self::slot::{Slot, Stored};
@@ -47,6 +49,9 @@ const TURN_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often a write is tried that meets another's.
 const MAX_CONFLICTS: usize = 16;
+
+/// What the slots of sign-ins are called.
+const SIGN_IN: &str = "sign-in";
 
 /// A vault. Every kind obeys the laws above.
 #[derive(Debug)]
@@ -255,6 +260,31 @@ impl Vault {
         }
     }
 
+    /// Everybody who is signed in, where this can be told without asking for each.
+    pub(crate) async fn all_signed_in(&self) -> Result<Vec<SignIn>, VaultError> {
+        let slots = match self {
+            Self::File(file) => file.all(SIGN_IN).await?,
+            Self::Memory(_) | Self::Shared(_) => Vec::new(),
+        };
+        let sign_ins = slots.iter().map(|slot| Ok(Stored::read(slot)?.value));
+        let sign_ins: Result<Vec<Option<SignIn>>, VaultError> = sign_ins.collect();
+        let is_signed_in = |sign_in: &SignIn| sign_in.grant.is_some();
+        Ok(sign_ins?
+            .into_iter()
+            .flatten()
+            .filter(is_signed_in)
+            .collect())
+    }
+
+    /// Whether somebody wrote to it since this was asked last, where that costs next to nothing to
+    /// know.
+    pub(crate) async fn was_written_to(&self) -> bool {
+        match self {
+            Self::File(file) => file.was_written_to().await,
+            Self::Memory(_) | Self::Shared(_) => false,
+        }
+    }
+
     async fn load(&self, key: &Key) -> Result<Slot, VaultError> {
         match self {
             Self::Memory(memory) => Ok(memory.load(key)),
@@ -308,7 +338,7 @@ impl GrantKey {
 }
 
 fn sign_in_slot(caller: &str, server_url: &str) -> Key {
-    Key::named("sign-in", &[caller, server_url])
+    Key::named(SIGN_IN, &[caller, server_url])
 }
 
 fn registration_slot(issuer: &str, redirect_uri: &str) -> Key {

@@ -147,6 +147,12 @@ impl Upstream {
                         let judging =
                             account.judge(status, challenge, bearer.as_ref(), may_go_again);
                         match Box::pin(judging).await? {
+                            // Another sign-in may be another account's, and the session is not.
+                            Verdict::Again(other)
+                                if link.session_id.is_some() && !other.is_of_the_same(&bearer) =>
+                            {
+                                return Err(UpstreamError::SessionLost);
+                            }
                             Verdict::Again(other) => {
                                 // Refused before it ran, so the message may go again; once.
                                 (bearer, may_go_again) = (Some(other), false);

@@ -17,6 +17,8 @@ use crate::upstream::jittered;
 const REST: Duration = Duration::from_secs(30);
 /// How often a vault hears that something is in use: it keeps what is not for ninety days.
 const TOLD_EVERY: Duration = Duration::from_secs(9 * 24 * 60 * 60);
+/// How often it is looked what is in the vault, when somebody uses a grant: others may have signed out.
+const LOOKED_EVERY: Duration = Duration::from_secs(30);
 /// What nothing could be done about is not tried for every request.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
@@ -177,7 +179,7 @@ impl Live {
         let next = match self.holding() {
             None => u64::MAX,
             Some(holding) if !holding.is_saved => now + millis(REST),
-            Some(holding) => holding.bearer.due.min(now + millis(TOLD_EVERY)),
+            Some(holding) => holding.bearer.due.min(now + millis(LOOKED_EVERY)),
         };
         let earliest = (now + millis(AT_MOST_EVERY)).max(self.rests_until.load(Ordering::Relaxed));
         self.attend.store(next.max(earliest), Ordering::Relaxed);

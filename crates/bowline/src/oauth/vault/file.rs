@@ -6,13 +6,16 @@
 //! stays.
 
 mod key_source;
+#[cfg(feature = "keychain")]
+mod keychain;
 
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 pub(crate) use self::key_source::KeySource;
@@ -23,6 +26,8 @@ use crate::store::{Key, Version, private};
 
 /// The sealed file's name.
 const GRANTS_FILE: &str = "grants.sealed";
+/// Where its key is, if it is in a file.
+const KEY_FILE: &str = "grants.key";
 /// Its lock's name. The file itself cannot be locked, because it is replaced.
 const LOCK_FILE: &str = "grants.lock";
 /// How long a write waits for another process's, which takes milliseconds.
@@ -35,7 +40,12 @@ pub(crate) struct File {
     directory: PathBuf,
     keys: SealKeys,
     key_source: KeySource,
+    /// What the file was when it was looked at last.
+    seen: Mutex<Option<Stamp>>,
 }
+
+/// When the file was written, and how long it is. Every write makes another file.
+type Stamp = (SystemTime, u64);
 
 // === impl File ===
 
@@ -51,12 +61,21 @@ impl File {
             directory: directory.to_owned(),
             keys,
             key_source,
+            seen: Mutex::default(),
         })
     }
 
-    /// Where its key lies, for whoever wants to know how safe the file is.
-    pub(crate) fn key_source(&self) -> &KeySource {
-        &self.key_source
+    /// The vault in this directory, with its key where it can be kept best.
+    pub(crate) fn at(directory: &Path) -> Result<Self, VaultError> {
+        let key = directory.join(KEY_FILE);
+        Self::open(
+            directory,
+            KeySource::best(&directory.join(GRANTS_FILE), &key),
+        )
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(GRANTS_FILE)
     }
 
     pub(super) async fn load(&self, key: &Key) -> Result<Slot, VaultError> {
@@ -99,8 +118,44 @@ impl File {
         locked(self.directory.join(format!("{name}.lock"))).await
     }
 
-    fn path(&self) -> PathBuf {
-        self.directory.join(GRANTS_FILE)
+    /// The slots of one kind.
+    pub(super) async fn all(&self, kind: &'static str) -> Result<Vec<Slot>, VaultError> {
+        let (path, keys) = (self.path(), self.keys.clone());
+        blocking(move || {
+            let slots = read(&path, &keys)?.into_iter();
+            let is_kind = |key: &str| key.split_once('/').is_some_and(|(name, _)| name == kind);
+            Ok(slots
+                .filter(|(key, _)| is_kind(key))
+                .map(|(_, slot)| slot)
+                .collect())
+        })
+        .await
+    }
+
+    /// Whether it was written to since this was asked last, by whomever. The first time it was.
+    pub(super) async fn was_written_to(&self) -> bool {
+        let path = self.path();
+        let stamp = blocking(move || {
+            let metadata = fs::metadata(&path).ok();
+            Ok(metadata.and_then(|it| Some((it.modified().ok()?, it.len()))))
+        });
+        let stamp = stamp.await.ok().flatten();
+        let mut seen = self.seen.lock();
+        let is_other = *seen != stamp;
+        *seen = stamp;
+        is_other
+    }
+}
+
+/// Where it is, and where its key is, as the operator is told.
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, sealed with {}",
+            self.path().display(),
+            self.key_source
+        )
     }
 }
 

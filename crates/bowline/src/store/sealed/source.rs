@@ -47,6 +47,14 @@ pub enum SealKeysError {
         /// What it seals.
         sealed: PathBuf,
     },
+    /// What is sealed may be so with a key in the keychain, which could not be asked for it.
+    #[error("{} may be sealed with a key in the keychain, and that {reason}", sealed.display())]
+    Keychain {
+        /// What it seals.
+        sealed: PathBuf,
+        /// What is wrong with the keychain.
+        reason: String,
+    },
     /// No key could be made.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),

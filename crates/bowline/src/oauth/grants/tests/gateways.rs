@@ -228,3 +228,46 @@ async fn a_store_that_is_away_is_not_a_sign_out() {
     assert!(at_hand(&a).is(&sent));
     assert_eq!(authority.calls(), 0);
 }
+
+/// A token can be good for long after a sign-out: the gateway beside has to notice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_out_by_another_process_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Scripted::new();
+    let [gateway, command] = [(); 2].map(|()| gateway(&file(directory.path()), &authority));
+    sign_in(&command).await;
+    gateway.notice().await;
+    gateway.bearer("alice", URL).await.unwrap().unwrap();
+    // Nothing was written since.
+    gateway.notice().await;
+    assert!(matches!(gateway.at_hand("alice", URL), AtHand::Bearer(_)));
+    command.sign_out("alice", URL).await.unwrap().unwrap();
+    until("the sign-out is noticed", || {
+        let noticing = Arc::clone(&gateway);
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(noticing.notice());
+        });
+        matches!(gateway.at_hand("alice", URL), AtHand::SignedOut)
+    })
+    .await;
+    assert_eq!(authority.calls(), 0);
+}
+
+/// Whoever shares a store hears of it within half a minute of use.
+#[tokio::test(start_paused = true)]
+async fn a_sign_out_at_another_gateway_is_noticed_in_time() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let [one, other] = [(); 2].map(|()| gateway(&vault, &authority));
+    sign_in(&one).await;
+    one.bearer("alice", URL).await.unwrap().unwrap();
+    other.sign_out("alice", URL).await.unwrap().unwrap();
+    tokio::time::advance(Duration::from_secs(25)).await;
+    assert!(matches!(one.at_hand("alice", URL), AtHand::Bearer(_)));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    // This one still goes, and somebody looks.
+    assert!(matches!(one.at_hand("alice", URL), AtHand::Bearer(_)));
+    until("the sign-out is noticed", || {
+        matches!(one.at_hand("alice", URL), AtHand::SignedOut)
+    })
+    .await;
+}

@@ -112,7 +112,7 @@ async fn a_lost_key_is_not_made_anew() {
     fs::write(&key_file, key).unwrap();
     let again = open(directory.path()).unwrap();
     let said = format!("the key file {}", key_file.display());
-    assert_eq!(again.key_source().to_string(), said);
+    assert!(again.to_string().ends_with(&said), "{again}");
 }
 
 #[tokio::test]
