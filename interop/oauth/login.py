@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -221,9 +222,35 @@ def no_registration(authority, server):
             check(code == 0 and "Signed in" in said, said)
 
 
+def shared(authority, server):
+    """With a Redis in the file, a gateway on it uses the grant; nothing is written on this machine."""
+    home = Home(server)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home.text += f'[store]\nkind = "redis"\nurl = "redis://127.0.0.1:{port}"\n'
+    home.file.write_text(home.text)
+    home.env["BOWLINE_SEAL_KEYS"] = home.run("keygen")[1]
+    command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", home.path]
+    with harness.Process("redis", command) as redis:
+        redis.wait_for_line("Ready to accept connections")
+        process, url = home.serve()
+        with process:
+            code, said, _, _ = home.login("files", "-c", home.file)
+            check(code == 0 and "the store that gateways share" in said, said)
+            client = Client(url)
+            client.open()
+            check("alice" in json.dumps(client.call("whoami")["result"]), "the gateway asks")
+            check(home.auth("-c", home.file)[0]["signed_in"], "not signed in")
+            code, said = home.run("logout", "files", "-c", home.file)
+            check(code == 0 and "took back" in said, said)
+            check(not home.auth("-c", home.file)[0]["signed_in"], "still signed in")
+    check(not home.state.exists(), "something was written")
+
+
 TESTS = {
     test.__name__: test
-    for test in [in_and_out, revoked, declined, wrong_answers, given_up, no_registration]
+    for test in [in_and_out, revoked, declined, wrong_answers, given_up, no_registration, shared]
 }
 
 LOGS = Path(tempfile.mkdtemp())
