@@ -83,6 +83,11 @@ def start_gateways(stack, redis, server):
     return processes, urls, env["BOWLINE_SEAL_KEYS"]
 
 
+def withdrawn(messages):
+    """A question that nobody answered is taken back once its sign-in is done elsewhere."""
+    check(next(messages)["method"] == "notifications/cancelled", "not taken back")
+
+
 def text(answer):
     check("result" in answer, answer)
     return answer["result"]["content"][0]["text"]
@@ -96,6 +101,7 @@ def comes_back_elsewhere(urls):
     link = next(messages)["params"]["url"]
     check(link.startswith(urls[1].split("/mcp/")[0]), "the link leads elsewhere:", link)
     check("You are signed in" in parts.browse(link, account="ann")["text"], "not signed in")
+    withdrawn(messages)
     check(text(next(messages)) == "ann", "not ann")
 
 
@@ -123,6 +129,7 @@ def passed_on_elsewhere(urls):
     callback = urls[2].split("/mcp/")[0] + "/api/mcp-oauth/callback?" + end.query
     with urllib.request.urlopen(urllib.request.Request(callback, method="POST")) as answer:
         check(json.load(answer) == {"result": "signed_in"}, "not signed in")
+    withdrawn(messages)
     check(text(next(messages)) == "dan", "not dan")
 
 

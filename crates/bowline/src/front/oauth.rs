@@ -101,6 +101,8 @@ async fn start(
     if let Ok(policy) = HeaderValue::try_from(policy) {
         let headers = response.headers_mut();
         headers.insert(CONTENT_SECURITY_POLICY, policy);
+        // Without any, a browser would not say either that the form is ours.
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     }
     Ok(response)
 }

@@ -375,7 +375,8 @@ async fn the_start_page_says_who_asks_for_what() {
     for part in ["HttpOnly", "SameSite=Lax", "Path=/oauth"] {
         assert!(cookie.contains(part), "{cookie}");
     }
-    assert_eq!(page.headers["referrer-policy"], "no-referrer");
+    assert_eq!(page.headers["referrer-policy"], "same-origin");
+    assert_eq!(set_out.headers["referrer-policy"], "no-referrer");
     assert_eq!(page.headers["cache-control"], "no-store");
 }
 
