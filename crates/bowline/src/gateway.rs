@@ -190,6 +190,10 @@ impl Gateway {
         {
             tracing::warn!(%admin, "anybody who can reach this address can list sessions: set BOWLINE_API_TOKEN, or listen on 127.0.0.1");
         }
+        let has_sign_ins = config.servers.values().any(|it| it.oauth.is_some());
+        if has_sign_ins && config.api_token.is_none() && !is_loopback_address(listen.ip()) {
+            tracing::warn!(%listen, "anybody who can reach this address and knows a sign-in's state can deliver its answer: set BOWLINE_API_TOKEN");
+        }
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);

@@ -46,6 +46,7 @@ use parking_lot::Mutex;
 use crate::egress::Jar;
 use crate::fault::Fault;
 use crate::oauth::Account;
+use crate::session::Lacks;
 use crate::upstream::{Carried, Link, Pin, Upstream, UpstreamError};
 
 /// One session's conversation with one upstream.
@@ -61,6 +62,8 @@ pub(crate) struct Leg {
     /// that the upstream's session belongs to.
     account: Option<Arc<Account>>,
     sign_in: u64,
+    /// Lists that the client was shown before anybody could ask, and the upstream does not have.
+    lacks: Lacks,
     /// The upstream no longer knows its session: nothing more is sent on it.
     lost: AtomicBool,
     /// For whoever waits for the end of this generation, if it was left for another.
@@ -75,6 +78,7 @@ pub(crate) struct Life {
     pub(crate) version: HeaderValue,
     /// The number of the sign-in that it belongs to; 0 for none.
     pub(crate) sign_in: u64,
+    pub(crate) lacks: Lacks,
 }
 
 /// Which leg of a session, and which life of it: what marks carry.
@@ -104,6 +108,7 @@ impl Leg {
             jar: Mutex::new(jar),
             account,
             sign_in: life.sign_in,
+            lacks: life.lacks,
             lost: (is_lost || life.at == LegRef::UNOPENED).into(),
             farewell: Mutex::default(),
         }
@@ -176,6 +181,11 @@ impl Leg {
         self.account.as_ref()
     }
 
+    /// What the client was shown and the upstream does not have.
+    pub(crate) fn lacks(&self) -> Lacks {
+        self.lacks
+    }
+
     /// The number of the sign-in that the upstream's session belongs to.
     pub(crate) fn sign_in(&self) -> u64 {
         self.sign_in
@@ -197,6 +207,7 @@ impl Leg {
             jar: Mutex::new(self.jar.lock().clone()),
             account: self.account.clone(),
             sign_in: self.sign_in,
+            lacks: self.lacks,
             lost: AtomicBool::new(false),
             farewell: Mutex::default(),
         }
@@ -254,6 +265,7 @@ impl Leg {
             jar: Mutex::default(),
             account: None,
             sign_in: 0,
+            lacks: Lacks::default(),
             lost: AtomicBool::new(false),
             farewell: Mutex::default(),
         }

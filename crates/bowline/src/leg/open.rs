@@ -16,7 +16,7 @@ use super::{Leg, LegRef};
 use crate::body::{Sent, read_limited};
 use crate::egress::Jar;
 use crate::oauth::Account;
-use crate::session::{Born, Offered, Seal};
+use crate::session::{Born, Lacks, Offered, Seal};
 use crate::upstream::{Answer, Carried, Link, Upstream, UpstreamError};
 
 /// What came of `initialize`.
@@ -76,6 +76,9 @@ pub(crate) async fn open(
         // Not one that Bowline knows: what it means is between client and server.
         None => HeaderValue::from_str(&result.version).map_err(|_| UpstreamError::BadInitialize)?,
     };
+    if let (Some(account), Some(result)) = (&account, answer.result()) {
+        account.remember_initialized(result);
+    }
     let leg = Leg {
         session_id: issued?,
         upstream,
@@ -85,6 +88,7 @@ pub(crate) async fn open(
         jar,
         sign_in: account.as_ref().map_or(0, |account| account.sent()),
         account,
+        lacks: Lacks::default(),
         lost: false.into(),
         farewell: Mutex::default(),
     };

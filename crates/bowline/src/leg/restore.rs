@@ -71,6 +71,10 @@ pub(super) async fn restore(
     }
     let session_id = issued_id(&answer.headers).map_err(for_now)?;
     let result = initialized(answer, INITIALIZE_ID).await.map_err(for_now)?;
+    let offered = result
+        .initialized()
+        .map(|result| Offered::of(result.capabilities()))
+        .unwrap_or_default();
     let leg = Leg {
         upstream: Arc::clone(&session.upstream),
         endpoint,
@@ -83,17 +87,20 @@ pub(super) async fn restore(
         jar,
         sign_in: account.as_ref().map_or(0, |account| account.sent()),
         account,
+        lacks: session.believed.offered.missing_in(offered),
         lost: false.into(),
         farewell: Mutex::default(),
     };
     // A server that is not what it was is the client's to judge.
     let is_as_before = result.initialized().is_some_and(|result| {
-        let offered = Offered::of(result.capabilities());
         result.version == old.version() && offered.covers(session.believed.offered)
     });
     if !is_as_before {
         discard(&Arc::new(leg));
         return Err(Failed::ForGood(NotMended::TellClient));
+    }
+    if let (Some(account), Some(result)) = (&leg.account, result.result()) {
+        account.remember_initialized(result);
     }
     if let Err(failed) = say_again(session, &leg).await {
         discard(&Arc::new(leg));

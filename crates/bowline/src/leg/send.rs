@@ -105,6 +105,9 @@ async fn send_until_answered(
         leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent))).await?;
     }
     loop {
+        if let Some(result) = leg.lacks.empty_list(message.method()) {
+            return Ok(Reply::result(&message, result));
+        }
         let answering = answer(session, &leg, &asked, carried, sent.clone());
         let answered = match &mut overtime {
             None => answering.await,
@@ -475,6 +478,17 @@ impl Reply {
                 body: relay.into_held(),
             },
             whole => whole,
+        }
+    }
+
+    /// A result (JSON text) of our own.
+    pub(crate) fn result(request: &Message, result: &str) -> Self {
+        let id = request.id().unwrap_or("null");
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        Self::Whole {
+            status: StatusCode::OK,
+            content_type: Some(HeaderValue::from_static(media::JSON)),
+            body: body.into(),
         }
     }
 

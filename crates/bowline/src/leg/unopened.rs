@@ -6,22 +6,23 @@
 
 use std::sync::Arc;
 
-use bowline_wire::message::Message;
-use bowline_wire::{media, version};
-use http::{HeaderValue, StatusCode};
+use bowline_wire::message::{Initialized, Message};
+use bowline_wire::version;
+use http::HeaderValue;
 use parking_lot::Mutex;
 
 use super::open::First;
 use super::send::Reply;
 use super::{Leg, LegRef};
 use crate::oauth::Account;
-use crate::session::Offered;
+use crate::session::{Lacks, Offered};
 use crate::upstream::{Upstream, UpstreamError};
 
 /// What a client is told that the server has, so that it asks for it later.
 const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
 
-/// Answers the client's `initialize` in the server's place.
+/// Answers the client's `initialize` in the server's place: as the server last answered this caller, if
+/// that is known.
 pub(crate) async fn unopened(
     upstream: Arc<Upstream>,
     account: Arc<Account>,
@@ -36,13 +37,18 @@ pub(crate) async fn unopened(
         .into_iter()
         .find(|known| Some(*known) == wanted)
         .unwrap_or(newest);
-    let (id, name) = (message.id().unwrap_or("null"), &upstream.name);
-    let info = format!(
-        r#"{{"name":"{name}","version":"{}"}}"#,
-        env!("CARGO_PKG_VERSION")
-    );
-    let body = format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},"serverInfo":{info},"instructions":"The user has to sign in before anything here can be used."}}}}"#
+    let result = account.last_initialized(version).unwrap_or_else(|| {
+        let (name, own) = (&upstream.name, env!("CARGO_PKG_VERSION"));
+        let info = format!(r#"{{"name":"{name}","version":"{own}"}}"#);
+        format!(
+            r#"{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},"serverInfo":{info},"instructions":"The user has to sign in before anything here can be used."}}"#
+        )
+    });
+    let reply = Reply::result(message, &result);
+    let said: Option<Initialized<'_>> = serde_json::from_str(&result).ok();
+    let offered = Offered::guessed(
+        said.as_ref()
+            .map_or(CAPABILITIES, Initialized::capabilities),
     );
     let leg = Leg {
         upstream,
@@ -53,16 +59,13 @@ pub(crate) async fn unopened(
         jar: Mutex::default(),
         account: Some(account),
         sign_in: 0,
+        lacks: Lacks::default(),
         lost: true.into(),
         farewell: Mutex::default(),
     };
     Ok(First {
         leg: Some(leg),
-        offered: Offered::guessed(CAPABILITIES),
-        reply: Reply::Whole {
-            status: StatusCode::OK,
-            content_type: Some(HeaderValue::from_static(media::JSON)),
-            body: body.into(),
-        },
+        offered,
+        reply,
     })
 }

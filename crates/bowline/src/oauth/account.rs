@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bowline_wire::message::Initialized;
 use http::StatusCode;
 
 use super::bearer::Bearer;
@@ -13,6 +14,9 @@ use super::grants::{AtHand, GrantError};
 use super::pending::PendingError;
 use super::sign_ins::SignIns;
 use crate::session::Caller;
+
+/// The largest answer to `initialize` that is remembered.
+const MAX_REMEMBERED: usize = 64 * 1024;
 
 /// One caller at one server.
 #[derive(Debug)]
@@ -80,6 +84,21 @@ impl Account {
         };
         self.note(bearer.as_deref());
         Ok(bearer)
+    }
+
+    /// Remembers what the server said of itself in answer to this caller's `initialize`.
+    pub(crate) fn remember_initialized(&self, result: &str) {
+        if result.len() <= MAX_REMEMBERED {
+            let mut last = self.sign_ins.initialized.lock();
+            last.insert(self.key(), result.into());
+        }
+    }
+
+    /// What it said last, if that was of this revision.
+    pub(crate) fn last_initialized(&self, version: &str) -> Option<String> {
+        let last = self.sign_ins.initialized.lock().get(&self.key()).cloned()?;
+        let said: Initialized<'_> = serde_json::from_str(&last).ok()?;
+        (said.version == version).then(|| last.to_string())
     }
 
     /// The flow that waits for the caller, if one does.

@@ -53,6 +53,8 @@ pub(crate) struct SignIns {
     beginning: Mutex<HashMap<Whose, Arc<tokio::sync::Mutex<()>>>>,
     steps: Mutex<HashMap<Whose, Steps>>,
     pub(super) asked: Asked,
+    /// What servers last said of themselves to a caller.
+    pub(super) initialized: Mutex<HashMap<Whose, Box<str>>>,
     ended: Notify,
 }
 
@@ -146,6 +148,7 @@ impl SignIns {
             beginning: Mutex::default(),
             steps: Mutex::default(),
             asked: Asked::default(),
+            initialized: Mutex::default(),
             ended: Notify::new(),
         })
     }

@@ -38,6 +38,11 @@ pub(crate) struct Said {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offered(u16);
 
+/// Lists that a client was shown on a guess and its server does not have; a bit for each of
+/// [`LISTS`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lacks(u8);
+
 /// Lists whose changes are announced, with the bit that stands for each.
 const LISTS: [(&str, u8); 3] = [("tools", 1), ("prompts", 2), ("resources", 4)];
 
@@ -143,6 +148,8 @@ impl Believed {
 
 impl Offered {
     const GUESSED: u16 = 1 << 15;
+    /// The bit for the first of [`LISTS`] being there at all.
+    const FIRST_LIST: u16 = LISTS.len() as u16;
 
     /// Reads the capabilities in the result of `initialize`.
     pub(crate) fn of(capabilities: &str) -> Self {
@@ -194,9 +201,39 @@ impl Offered {
         shown.0 & Self::GUESSED != 0 || self.0 & shown.0 == shown.0
     }
 
+    /// What was shown on a guess and is not in `real`.
+    pub(crate) fn missing_in(self, real: Self) -> Lacks {
+        let is_guess = self.0 & Self::GUESSED != 0;
+        let missing = (self.0 & !real.0) >> Self::FIRST_LIST & 0b111;
+        Lacks(if is_guess { missing as u8 } else { 0 })
+    }
+
     /// The lists that can change.
     fn changing(self) -> u8 {
         (self.0 & 0b111) as u8
+    }
+}
+
+// === impl Lacks ===
+
+impl Lacks {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// The result of a request for a list that the server does not have.
+    pub(crate) fn empty_list(self, method: Option<&str>) -> Option<&'static str> {
+        let (list, result) = match method? {
+            "tools/list" => ("tools", r#"{"tools":[]}"#),
+            "prompts/list" => ("prompts", r#"{"prompts":[]}"#),
+            "resources/list" => ("resources", r#"{"resources":[]}"#),
+            "resources/templates/list" => ("resources", r#"{"resourceTemplates":[]}"#),
+            _ => return None,
+        };
+        let is_lacking = LISTS
+            .iter()
+            .any(|(name, bit)| *name == list && self.0 & bit != 0);
+        is_lacking.then_some(result)
     }
 }
 
@@ -232,6 +269,21 @@ mod tests {
         let shown = Offered::guessed(r#"{"tools":{"listChanged":true},"prompts":{}}"#);
         assert!(Offered::of("{}").covers(shown));
         assert_eq!(shown.changing(), 1);
+    }
+
+    #[test]
+    fn lists_that_were_guessed_are_empty_where_the_server_has_none() {
+        let shown = Offered::guessed(r#"{"tools":{},"prompts":{},"resources":{}}"#);
+        let lacks = shown.missing_in(Offered::of(r#"{"tools":{},"logging":{}}"#));
+        assert_eq!(lacks.empty_list(Some("tools/list")), None);
+        assert_eq!(
+            lacks.empty_list(Some("prompts/list")),
+            Some(r#"{"prompts":[]}"#)
+        );
+        assert!(lacks.empty_list(Some("resources/templates/list")).is_some());
+        assert_eq!(lacks.empty_list(Some("prompts/get")), None);
+        let asked = Offered::of(r#"{"tools":{},"prompts":{}}"#);
+        assert!(asked.missing_in(Offered::of("{}")).is_nothing());
     }
 
     #[test]

@@ -252,6 +252,7 @@ impl Kept {
             session_id: written.upstream_session()?,
             version: written.version()?,
             sign_in: written.sign_in,
+            lacks: written.lacks,
         };
         let account = upstream.account(&written.caller()?);
         Ok(Leg::revived(

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use super::believed::{Offered, Said};
+use super::believed::{Lacks, Offered, Said};
 use super::{Believed, Caller, Seal, Session};
 use crate::leg::{Leg, LegRef};
 
@@ -33,6 +33,9 @@ pub(crate) struct Written {
     /// The number of the sign-in that the server's session belongs to; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) sign_in: u64,
+    /// Lists that the client was shown on a guess and the server does not have.
+    #[serde(default, skip_serializing_if = "Lacks::is_nothing")]
+    pub(super) lacks: Lacks,
     offered: Offered,
     initialized: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,7 @@ impl Written {
                 .and_then(|id| Some(id.to_header().to_str().ok()?.to_owned())),
             version: leg.version().to_owned(),
             sign_in: leg.sign_in(),
+            lacks: leg.lacks(),
             offered: session.believed.offered,
             initialized: session.believed.is_initialized(),
             level: said.level.map(raw).transpose()?,

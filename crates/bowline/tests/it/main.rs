@@ -53,4 +53,5 @@ mod sticky;
 mod store_away;
 mod store_metrics;
 mod streams;
+mod unopened;
 mod verbatim;

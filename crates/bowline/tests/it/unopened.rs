@@ -1,0 +1,56 @@
+//! A session that begins before anybody has signed in: what its client is told meanwhile, and what it
+//! finds afterwards.
+
+use bowline_testbed::scripted::initialize_result;
+use serde_json::json;
+
+use crate::client::Client;
+use crate::oauth_stage::{OAuthStage, token_of};
+
+#[tokio::test]
+async fn a_client_is_told_what_the_server_last_said_to_this_caller() {
+    let stage = OAuthStage::set().await;
+    let mut client = Client::new(&stage.gateway);
+    let told = client.initialize().await.json();
+    assert_eq!(told["result"]["serverInfo"]["name"], "s", "{told}");
+    stage.sign_in(&client, "one").await;
+    assert_eq!(token_of(&client).await, "token-one");
+    stage.words.lock().only_token = Some("token-two".to_owned());
+    let mut next = Client::new(&stage.gateway);
+    let told = next.initialize().await.json();
+    assert_eq!(told["result"], initialize_result(), "{told}");
+    stage.sign_in(&next, "two").await;
+    assert_eq!(token_of(&next).await, "token-two");
+}
+
+#[tokio::test]
+async fn lists_that_the_server_does_not_have_are_empty() {
+    let stage = OAuthStage::set().await;
+    let client = stage.client(None).await;
+    stage.sign_in(&client, "one").await;
+    let ask = |method: &str| json!({"jsonrpc": "2.0", "id": 7, "method": method});
+    for (method, list) in [
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
+        let answer = client.send(&ask(method)).await.json();
+        assert_eq!(
+            answer,
+            json!({"jsonrpc": "2.0", "id": 7, "result": {list: []}})
+        );
+    }
+    client.send(&ask("tools/list")).await;
+    let seen = stage.server.seen_at("/mcp");
+    let lists: Vec<_> = seen
+        .iter()
+        .map(|seen| {
+            seen.json()["method"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .filter(|method| method.ends_with("/list"))
+        .collect();
+    assert_eq!(lists, ["tools/list"]);
+}
