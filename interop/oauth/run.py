@@ -111,6 +111,10 @@ def check(condition, *why):
 
 def in_words(authority, server):
     """A client that cannot be asked: the sign_in tool, the link in words, the next call works."""
+    in_words_at(server, "alice")
+
+
+def in_words_at(server, name):
     process, url = bowline(config(server))
     with process:
         client = Client(url)
@@ -125,7 +129,7 @@ def in_words(authority, server):
         page = parts.browse(link, account="alice")
         check("You are signed in" in page["text"], page)
         who = client.call("whoami")
-        check("alice" in json.dumps(who["result"]), who)
+        check(name in json.dumps(who["result"]), who)
         names = [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
         check("whoami" in names and "sign_in" not in names, names)
 
@@ -197,7 +201,14 @@ def driven(authority, server):
             check("carol" in json.dumps(next(messages)["result"]), "not carol")
 
 
-TESTS = {test.__name__: test for test in [in_words, by_link, declined, driven]}
+def before_rmcp(authority, server):
+    """The same before a server of the official Rust SDK, which a guard protects."""
+    with harness.fixture_server("rusty") as fixture:
+        with parts.guard(authority, harness.url_of(fixture, "/mcp")) as guard:
+            in_words_at(parts.said(guard)["url"], "rusty")
+
+
+TESTS = {test.__name__: test for test in [in_words, by_link, declined, driven, before_rmcp]}
 
 
 

@@ -54,3 +54,21 @@ async fn lists_that_the_server_does_not_have_are_empty() {
         .collect();
     assert_eq!(lists, ["tools/list"]);
 }
+
+#[tokio::test]
+async fn a_refusal_without_a_challenge_costs_nothing() {
+    let stage = OAuthStage::set().await;
+    let client = stage.client(None).await;
+    stage.sign_in(&client, "one").await;
+    assert_eq!(token_of(&client).await, "token-one");
+    let challenge = std::mem::take(&mut stage.words.lock().challenge);
+    stage.words.lock().only_token = Some("none".to_owned());
+    let refused = client.send(&crate::client::call(1)).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (502, -31003));
+    assert_eq!(stage.token_requests(), 1);
+    // The server has come to its senses: the grant is still there.
+    stage.words.lock().only_token = None;
+    stage.words.lock().challenge = challenge;
+    assert_eq!(token_of(&client).await, "token-one");
+    assert_eq!(stage.token_requests(), 1);
+}
