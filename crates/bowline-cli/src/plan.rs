@@ -3,6 +3,7 @@
 //! Flags win over the file. All bad flags with a URL are reported at once, and none with its URL.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::str::FromStr as _;
 
@@ -25,6 +26,7 @@ pub(crate) struct Plan {
 
 /// The environment variable with the token that the operator's API asks for.
 const API_TOKEN: &str = "BOWLINE_API_TOKEN";
+const API_TOKEN_FILE: &str = "BOWLINE_API_TOKEN_FILE";
 
 /// The environment variable with the keys that seal what is stored.
 const SEAL_KEYS: &str = "BOWLINE_SEAL_KEYS";
@@ -56,8 +58,7 @@ impl Plan {
                 })?
             }
         };
-        let token = environment(API_TOKEN).filter(|token| !token.is_empty());
-        config.api_token = token.map(|token| KeyHash::of(token.as_bytes()));
+        config.api_token = api_token(environment)?;
         config.store.seal_keys = seal_keys(&config.store, environment)?;
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
@@ -102,6 +103,35 @@ impl Plan {
 }
 
 /// The seal keys of the environment; a store that is shared needs keys from somewhere.
+/// What the API asks for, from the environment or from the file that it names.
+fn api_token(environment: &Environment<'_>) -> Result<Option<KeyHash>, Failure> {
+    let given = |name| environment(name).filter(|text| !text.is_empty());
+    let token = match (given(API_TOKEN), given(API_TOKEN_FILE)) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(
+                format!("both {API_TOKEN} and {API_TOKEN_FILE} are set"),
+                "set one of the two",
+            ));
+        }
+        (token, None) => token,
+        (None, Some(path)) => {
+            let text = fs::read_to_string(&path).map_err(|error| {
+                let message = format!("cannot read {path} ({API_TOKEN_FILE}): {error}");
+                Failure::usage(message, read_help(error.kind()))
+            })?;
+            let token = text.trim_end_matches(['\r', '\n']).to_owned();
+            if token.is_empty() {
+                return Err(Failure::usage(
+                    format!("{path} ({API_TOKEN_FILE}) is empty"),
+                    "write the token into it",
+                ));
+            }
+            Some(token)
+        }
+    };
+    Ok(token.map(|token| KeyHash::of(token.as_bytes())))
+}
+
 fn seal_keys(store: &Store, environment: &Environment<'_>) -> Result<Option<SealKeys>, Failure> {
     let text = environment(SEAL_KEYS).filter(|text| !text.trim().is_empty());
     if let Some(text) = text {

@@ -197,3 +197,29 @@ fn no_complaint_shows_a_url() {
         assert!(!said.contains("s3cret"), "{said}");
     }
 }
+
+#[test]
+fn the_api_token_may_lie_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (full, empty) = (folder.path().join("token"), folder.path().join("empty"));
+    std::fs::write(&full, "let-me-in\n").unwrap();
+    std::fs::write(&empty, "\n").unwrap();
+    let planned = |token: Option<&str>, file: &std::path::Path| {
+        let environment = |name: &str| match name {
+            "BOWLINE_API_TOKEN" => token.map(str::to_owned),
+            "BOWLINE_API_TOKEN_FILE" => Some(file.display().to_string()),
+            _ => None,
+        };
+        Plan::new(&ConfigArguments::default(), &environment)
+    };
+    let plan = planned(None, &full).unwrap();
+    assert!(plan.config.api_token.unwrap().is_of(b"let-me-in"));
+    for (failed, why) in [
+        (planned(Some("x"), &full), "set one of the two"),
+        (planned(None, &empty), "is empty"),
+        (planned(None, &folder.path().join("none")), "cannot read"),
+    ] {
+        let said = complaints(failed);
+        assert!(said.contains(why), "{said}");
+    }
+}
