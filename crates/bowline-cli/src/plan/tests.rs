@@ -18,7 +18,7 @@ fn servers_of(flags: &[&str]) -> ConfigArguments {
 fn with_file(text: &str, mut arguments: ConfigArguments) -> Result<Plan, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bowline.toml");
-    std::fs::write(&path, text).unwrap();
+    fs::write(&path, text).unwrap();
     arguments.config = Some(path);
     Plan::new(&arguments, &variable)
 }
@@ -202,8 +202,8 @@ fn no_complaint_shows_a_url() {
 fn the_api_token_may_lie_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let (full, empty) = (folder.path().join("token"), folder.path().join("empty"));
-    std::fs::write(&full, "let-me-in\n").unwrap();
-    std::fs::write(&empty, "\n").unwrap();
+    fs::write(&full, "let-me-in\n").unwrap();
+    fs::write(&empty, "\n").unwrap();
     let planned = |token: Option<&str>, file: &std::path::Path| {
         let environment = |name: &str| match name {
             "BOWLINE_API_TOKEN" => token.map(str::to_owned),
