@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import sys
+import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import mcp_types as types
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from run import bowline, check, config
+from run import STARTED, bowline, check, config
 
 API_TOKEN = "the api token of the couriers"
 SECONDS = 90
@@ -140,7 +141,8 @@ TESTS = {
 
 def main():
     names = sys.argv[1:] or [test.__name__ for test in TESTS]
-    with parts.authority() as authority:
+    logs = parts.log_in(tempfile.mkdtemp())
+    with parts.authority(**logs) as authority:
         issuer = parts.said(authority)["issuer"]
         with parts.protected_server(issuer) as protected:
             server = parts.said(protected)["url"]
@@ -151,6 +153,7 @@ def main():
                 with process:
                     asyncio.run(asyncio.wait_for(test(url), SECONDS))
                 print(f"  {test.__name__}: {test.__doc__.splitlines()[0]}", flush=True)
+    parts.check_logs(STARTED, logs["SECRETS_LOG"], API_TOKEN)
     print(f"{len(names)} passed, 0 failed")
     return 0
 

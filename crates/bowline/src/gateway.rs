@@ -364,6 +364,7 @@ fn sign_ins(
             (Arc::new(store::Store::Memory(store::Memory::new())), keys)
         }
     };
+    let has_sign_ins = config.servers.values().any(|it| it.oauth.is_some());
     let vault = match (&config.store.kind, keeper) {
         (StoreKind::Redis(_), Some(keeper)) => Vault::Shared(SharedVault::new(
             Arc::clone(&store),
@@ -371,15 +372,12 @@ fn sign_ins(
             keeper.me.clone(),
             tracker.clone(),
         )),
-        (StoreKind::File { path }, Some(_))
-            if config.servers.values().any(|it| it.oauth.is_some()) =>
-        {
-            let vault = FileVault::at(path)?;
-            tracing::info!("what people are granted is kept in {vault}");
-            Vault::File(vault)
-        }
+        (StoreKind::File { path }, Some(_)) if has_sign_ins => Vault::File(FileVault::at(path)?),
         _ => Vault::Memory(MemoryVault::default()),
     };
+    if has_sign_ins {
+        tracing::info!("what people are granted is kept in {vault}");
+    }
     let public_url = match &config.oauth.public_url {
         Some(url) => url.to_string(),
         None => format!("http://{listen}"),

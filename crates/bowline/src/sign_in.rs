@@ -163,11 +163,7 @@ impl Desk {
 
     /// Where grants are kept and, if they are in a file, where its key is; for people.
     pub fn place(&self) -> String {
-        match &*self.vault {
-            Vault::Memory(_) => "memory".to_owned(),
-            Vault::File(file) => file.to_string(),
-            Vault::Shared(_) => "the store that gateways share".to_owned(),
-        }
+        self.vault.to_string()
     }
 
     /// Begins to sign the local caller in at a server. `name` is what people call the server.

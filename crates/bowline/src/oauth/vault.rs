@@ -22,6 +22,7 @@ mod slot;
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -120,6 +121,17 @@ pub(crate) enum VaultError {
 }
 
 // === impl Vault ===
+
+impl fmt::Display for Vault {
+    /// Where it is, for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(_) => f.write_str("memory"),
+            Self::File(file) => file.fmt(f),
+            Self::Shared(_) => f.write_str("the store that gateways share"),
+        }
+    }
+}
 
 impl Vault {
     /// A caller's grant. The value is `None` where there is none, or none any more.
