@@ -39,9 +39,8 @@ fn theirs(value: &HeaderValue) {
     match UpstreamSessionId::issued(value) {
         Ok(id) => {
             assert!(visible && (1..=UpstreamSessionId::MAX_LEN).contains(&bytes.len()));
-            assert_eq!(id.to_header(), value);
+            assert_eq!(id.as_str(), value);
             assert_eq!(format!("{id:?}"), "UpstreamSessionId(…)");
-            assert!(id.to_header().is_sensitive());
         }
         Err(BadUpstreamSessionId::Empty) => assert!(bytes.is_empty()),
         Err(BadUpstreamSessionId::TooLong) => assert!(bytes.len() > UpstreamSessionId::MAX_LEN),

@@ -530,14 +530,14 @@ impl Shared {
 
     /// The same where gateways share them: only the store knows whether another has used one since.
     async fn expire_shared(&self, unused_after: Duration) {
-        for (id, session) in self.table.unused(unused_after) {
+        for session in self.table.unused(unused_after) {
             match session.expire_for_all().await {
                 Ok(Some(leg)) => {
-                    self.table.end(&id);
+                    self.table.end(&session.id);
                     self.tell_end(&session, Ending::Idle);
                     self.delete_upstream(leg, Carried::default());
                 }
-                Ok(None) => self.table.let_go(&id),
+                Ok(None) => self.table.let_go(&session.id),
                 Err(error) => {
                     // It is tried again until the store itself lets it go.
                     tracing::debug!(%error, "whether a session is used is not known");

@@ -36,11 +36,11 @@ pub(crate) use restore::{discard, end};
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 pub(crate) use unopened::unopened;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bowline_wire::id::UpstreamSessionId;
-use http::HeaderValue;
+use bowline_wire::version::Agreed;
 use parking_lot::Mutex;
 
 use crate::egress::Jar;
@@ -49,14 +49,17 @@ use crate::oauth::Account;
 use crate::session::Lacks;
 use crate::upstream::{Carried, Link, Pin, Upstream, UpstreamError};
 
-/// One session's conversation with one upstream.
+/// One session's conversation with one upstream. Small, and in the order of use: see [`Session`].
+///
+/// [`Session`]: crate::session::Session
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Leg {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) endpoint: Pin,
     pub(crate) at: LegRef,
     session_id: Option<UpstreamSessionId>,
-    version: HeaderValue,
+    version: Agreed,
     jar: Mutex<Jar>,
     /// The caller, where the upstream wants its callers signed in, and the number of the sign-in
     /// that the upstream's session belongs to.
@@ -67,7 +70,7 @@ pub(crate) struct Leg {
     /// The upstream no longer knows its session: nothing more is sent on it.
     lost: AtomicBool,
     /// For whoever waits for the end of this generation, if it was left for another.
-    farewell: Mutex<Option<part::Farewell>>,
+    farewell: OnceLock<part::Farewell>,
 }
 
 /// What a leg has at its upstream.
@@ -75,7 +78,7 @@ pub(crate) struct Leg {
 pub(crate) struct Life {
     pub(crate) at: LegRef,
     pub(crate) session_id: Option<UpstreamSessionId>,
-    pub(crate) version: HeaderValue,
+    pub(crate) version: Agreed,
     /// The number of the sign-in that it belongs to; 0 for none.
     pub(crate) sign_in: u64,
     pub(crate) lacks: Lacks,
@@ -110,7 +113,7 @@ impl Leg {
             sign_in: life.sign_in,
             lacks: life.lacks,
             lost: (is_lost || life.at == LegRef::UNOPENED).into(),
-            farewell: Mutex::default(),
+            farewell: OnceLock::new(),
         }
     }
 
@@ -152,7 +155,7 @@ impl Leg {
 
     /// The protocol revision that client and upstream agreed on.
     pub(crate) fn version(&self) -> &str {
-        self.version.to_str().unwrap_or_default()
+        self.version.as_str()
     }
 
     /// The upstream no longer knows the session.
@@ -174,11 +177,6 @@ impl Leg {
     /// Whether a new generation is no loss: the client has lost nothing.
     fn is_to_be_opened(&self) -> bool {
         self.at == LegRef::UNOPENED || self.is_somebody_elses()
-    }
-
-    /// The caller, where the upstream wants its callers signed in.
-    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
-        self.account.as_ref()
     }
 
     /// What the client was shown and the upstream does not have.
@@ -209,7 +207,7 @@ impl Leg {
             sign_in: self.sign_in,
             lacks: self.lacks,
             lost: AtomicBool::new(false),
-            farewell: Mutex::default(),
+            farewell: OnceLock::new(),
         }
     }
 
@@ -261,13 +259,13 @@ impl Leg {
             upstream: Arc::new(upstream),
             at: LegRef::FIRST,
             session_id: None,
-            version: HeaderValue::from_static("2025-11-25"),
+            version: Agreed::on("2025-11-25").unwrap(),
             jar: Mutex::default(),
             account: None,
             sign_in: 0,
             lacks: Lacks::default(),
             lost: AtomicBool::new(false),
-            farewell: Mutex::default(),
+            farewell: OnceLock::new(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
@@ -15,9 +16,13 @@ use thiserror::Error;
 
 use crate::batch::is_batch;
 
-/// A message as it came, with its envelope peeked.
+/// A message as it came, with its envelope peeked. A clone is the same one: it is handed through many
+/// hands, each of which would copy it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct Message(Arc<Peeked>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Peeked {
     raw: Bytes,
     kind: Kind,
     id: Option<Span>,
@@ -112,7 +117,7 @@ impl Message {
         let (id, params) = (span(fields.id), span(fields.params));
         let (result, error) = (span(fields.result), span(fields.error));
         let method = method.transpose()?;
-        Ok(Self {
+        Ok(Self(Arc::new(Peeked {
             kind,
             id,
             method,
@@ -120,29 +125,30 @@ impl Message {
             result,
             error,
             raw,
-        })
+        })))
     }
 
     /// What the message is.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.0.kind
     }
 
     /// The bytes, as they came.
     pub fn raw(&self) -> &Bytes {
-        &self.raw
+        &self.0.raw
     }
 
     /// The id as JSON text, quotes included; `None` where there is none or it is `null`.
     pub fn id(&self) -> Option<&str> {
-        self.id
+        self.0
+            .id
             .map(|span| self.text(span))
             .filter(|id| *id != "null")
     }
 
     /// The method's name.
     pub fn method(&self) -> Option<&str> {
-        match self.method.as_ref()? {
+        match self.0.method.as_ref()? {
             Method::Plain(span) => Some(self.text(span.unquoted())),
             Method::Escaped(name) => Some(name),
         }
@@ -150,27 +156,27 @@ impl Message {
 
     /// The result of `initialize`.
     pub fn initialized(&self) -> Option<Initialized<'_>> {
-        serde_json::from_str(self.object(self.result?)?).ok()
+        serde_json::from_str(self.object(self.0.result?)?).ok()
     }
 
     /// Where a value stands in the params, by its name. Reads them all: not for every message.
     pub fn param(&self, name: &str) -> Option<Span> {
-        member(&self.raw, self.object(self.params?)?, name)
+        member(&self.0.raw, self.object(self.0.params?)?, name)
     }
 
     /// Where a value stands in the result, by its name.
     pub fn result_member(&self, name: &str) -> Option<Span> {
-        member(&self.raw, self.object(self.result?)?, name)
+        member(&self.0.raw, self.object(self.0.result?)?, name)
     }
 
     /// The result as JSON text.
     pub fn result(&self) -> Option<&str> {
-        self.result.map(|span| self.text(span))
+        self.0.result.map(|span| self.text(span))
     }
 
     /// The error object as JSON text.
     pub fn error(&self) -> Option<&str> {
-        self.error.map(|span| self.text(span))
+        self.0.error.map(|span| self.text(span))
     }
 
     /// The code of an error response.
@@ -179,7 +185,7 @@ impl Message {
         struct ErrorObject {
             code: i64,
         }
-        let error: ErrorObject = serde_json::from_str(self.object(self.error?)?).ok()?;
+        let error: ErrorObject = serde_json::from_str(self.object(self.0.error?)?).ok()?;
         Some(error.code)
     }
 
@@ -193,13 +199,13 @@ impl Message {
         if self.method()? != "notifications/cancelled" {
             return None;
         }
-        let params: Cancelled<'_> = serde_json::from_str(self.object(self.params?)?).ok()?;
-        Some(Span::of(&self.raw, params.request_id))
+        let params: Cancelled<'_> = serde_json::from_str(self.object(self.0.params?)?).ok()?;
+        Some(Span::of(&self.0.raw, params.request_id))
     }
 
     /// Where the id stands.
     pub fn id_span(&self) -> Option<Span> {
-        self.id
+        self.0.id
     }
 
     /// The same if it is an object: serde would read the fields of one from an array, too.
@@ -210,16 +216,16 @@ impl Message {
     /// The JSON text of a value of this message.
     pub fn text(&self, span: Span) -> &str {
         // A span is a `RawValue`, which the parser has validated as UTF-8.
-        std::str::from_utf8(&self.raw[span.start..span.end]).unwrap_or_default()
+        std::str::from_utf8(&self.0.raw[span.start..span.end]).unwrap_or_default()
     }
 
     /// The same bytes with one value replaced.
     pub fn splice(&self, span: Span, value: &str) -> Bytes {
         let mut bytes =
-            BytesMut::with_capacity(self.raw.len() - (span.end - span.start) + value.len());
-        bytes.extend_from_slice(&self.raw[..span.start]);
+            BytesMut::with_capacity(self.0.raw.len() - (span.end - span.start) + value.len());
+        bytes.extend_from_slice(&self.0.raw[..span.start]);
         bytes.extend_from_slice(value.as_bytes());
-        bytes.extend_from_slice(&self.raw[span.end..]);
+        bytes.extend_from_slice(&self.0.raw[span.end..]);
         bytes.freeze()
     }
 }

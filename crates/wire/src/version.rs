@@ -1,7 +1,18 @@
 //! Protocol revisions that have sessions.
 
+use std::sync::{Arc, LazyLock};
+
+use http::HeaderValue;
+
 /// The revisions of the session era that Bowline carries, oldest first.
 pub const SUPPORTED: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
+
+static KNOWN: LazyLock<[Agreed; SUPPORTED.len()]> =
+    LazyLock::new(|| SUPPORTED.map(|known| Agreed(Arc::new(HeaderValue::from_static(known)))));
+
+/// The revision that a client and a server agreed on. There are few, and sessions share them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed(Arc<HeaderValue>);
 
 /// Whether clients may name this revision in `MCP-Protocol-Version`.
 pub fn is_supported(version: &str) -> bool {
@@ -18,4 +29,50 @@ pub fn has_batches(version: &str) -> bool {
 /// The header came with 2025-06-18. Revisions are dates, so they compare as text.
 pub fn wants_header(version: &str) -> bool {
     version >= "2025-06-18"
+}
+
+// === impl Agreed ===
+
+impl Agreed {
+    /// The revision of this name, also one that Bowline does not know: what it means is between
+    /// client and server. `None` for what cannot stand in a header.
+    pub fn on(version: &str) -> Option<Self> {
+        let mut known = KNOWN.iter();
+        if let Some(known) = known.find(|known| known.as_str() == version) {
+            return Some(known.clone());
+        }
+        let header = HeaderValue::from_str(version).ok()?;
+        header.to_str().is_ok().then(|| Self(Arc::new(header)))
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+
+    /// Its name as a header's value.
+    pub fn as_header(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_that_is_not_known_is_agreed_on_all_the_same() {
+        for version in ["2025-11-25", "2031-01-01"] {
+            let agreed = Agreed::on(version).unwrap();
+            assert_eq!(agreed.as_str(), version);
+            assert_eq!(agreed.as_header(), version);
+        }
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_header_is_no_revision() {
+        for version in ["2025\n11", "2025–11–25"] {
+            assert_eq!(Agreed::on(version), None, "{version:?}");
+        }
+    }
 }

@@ -41,7 +41,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Idle {
-    wire: Wire,
+    wire: Box<Wire>,
     since: Instant,
     until: Instant,
 }
@@ -56,7 +56,7 @@ pub(crate) struct UpstreamBody {
 /// A connection in use.
 #[derive(Debug)]
 struct Lease {
-    wire: Wire,
+    wire: Box<Wire>,
     pool: Pool,
     /// How long it may rest afterwards; `None` if it is to be closed.
     max_idle: Option<Duration>,
@@ -82,7 +82,10 @@ impl Pool {
         request: &Request,
         connect_timeout: Duration,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        while let Some(mut wire) = self.reuse() {
+        loop {
+            let Some(mut wire) = self.reuse() else {
+                break;
+            };
             match wire.send(request).await {
                 Ok(head) => return Ok(self.lease(wire, head)),
                 Err(failed) if failed.was_sent => return Err(EgressError::Broken(failed.error)),
@@ -91,7 +94,7 @@ impl Pool {
         }
         // Boxed, because it is rare and large.
         let dialled = Box::pin(self.0.origin.dial(&self.0.tls, connect_timeout)).await?;
-        let mut wire = Wire::new(dialled);
+        let mut wire = Box::new(Wire::new(dialled));
         match wire.send(request).await {
             Ok(head) => Ok(self.lease(wire, head)),
             Err(failed) if failed.was_sent => Err(EgressError::Broken(failed.error)),
@@ -113,7 +116,7 @@ impl Pool {
     }
 
     /// The connection that was used last, if it is still good.
-    fn reuse(&self) -> Option<Wire> {
+    fn reuse(&self) -> Option<Box<Wire>> {
         loop {
             let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
             let now = Instant::now();
@@ -123,7 +126,7 @@ impl Pool {
         }
     }
 
-    fn lease(&self, wire: Wire, head: Head) -> Response<UpstreamBody> {
+    fn lease(&self, wire: Box<Wire>, head: Head) -> Response<UpstreamBody> {
         let max_idle = head.keeps_alive.then(|| max_idle(&head.headers));
         let mut body = UpstreamBody {
             framing: head.body,

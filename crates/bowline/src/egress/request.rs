@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use bowline_wire::header::SESSION_ID;
+use bowline_wire::id::UpstreamSessionId;
 use bytes::{Bytes, BytesMut};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method};
@@ -37,31 +39,37 @@ impl Head {
 
     /// Adds a header. Names and values of these types cannot break out of their line.
     pub(crate) fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.line(name, value.as_bytes());
+    }
+
+    /// Names the upstream's session. Ids are visible ASCII.
+    pub(crate) fn add_session(&mut self, id: &UpstreamSessionId) {
+        self.line(&SESSION_ID, id.as_str().as_bytes());
+    }
+
+    fn line(&mut self, name: &HeaderName, value: &[u8]) {
         self.0.extend_from_slice(name.as_str().as_bytes());
         self.0.extend_from_slice(b": ");
-        self.0.extend_from_slice(value.as_bytes());
+        self.0.extend_from_slice(value);
         self.0.extend_from_slice(b"\r\n");
     }
 
     /// The request without a body.
-    pub(crate) fn alone(mut self) -> Request {
-        self.0.extend_from_slice(b"\r\n");
-        Request {
-            head: self,
-            body: Bytes::new(),
-            sent: Sent::default(),
-        }
+    pub(crate) fn alone(self) -> Request {
+        self.ended(Bytes::new(), Sent::default())
     }
 
     /// The request with this body.
     pub(crate) fn with(mut self, body: Bytes, sent: Sent) -> Request {
         // Writing to memory cannot fail.
         _ = write!(self.0, "content-length: {}\r\n", body.len());
-        Request {
-            body,
-            sent,
-            ..self.alone()
-        }
+        self.ended(body, sent)
+    }
+
+    fn ended(mut self, body: Bytes, sent: Sent) -> Request {
+        self.0.extend_from_slice(b"\r\n");
+        let head = self;
+        Request { head, body, sent }
     }
 }
 

@@ -109,7 +109,7 @@ impl Wire {
                 Ok(head)
             }
             Err(error) => Err(SendError {
-                was_sent: written > 0 && !self.was_closed_before(&error).await,
+                was_sent: written > 0 && !Box::pin(self.was_closed_before(&error)).await,
                 error,
             }),
         }

@@ -7,6 +7,7 @@ use bowline_wire::{header as mcp, version};
 use http::HeaderMap;
 use http::request::Parts;
 
+use super::exchange::Exchange;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::session::{Caller, InUse, Session};
@@ -46,6 +47,18 @@ impl Arrival {
             upstream,
             headers: head.headers,
             carried,
+        })
+    }
+
+    /// The session that the request names, and what its messages are sent with. The rest is let go:
+    /// headers are parts of the connection's read buffer, and would keep it as long as the answer takes.
+    pub(super) async fn into_exchange(self) -> Result<Exchange, Fault> {
+        let (id, in_use) = self.find().await?;
+        Ok(Exchange {
+            shared: self.shared,
+            id,
+            in_use,
+            carried: self.carried,
         })
     }
 

@@ -46,21 +46,15 @@ pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<Rep
         // Not even an `initialize` in it could be served.
         return Err(Malformed::Batch.into());
     }
-    let (id, in_use) = arrival.find().await?;
-    if !version::has_batches(in_use.session().leg().version()) {
+    let exchange = arrival.into_exchange().await?;
+    if !version::has_batches(exchange.in_use.session().leg().version()) {
         return Err(Malformed::Batch.into());
     }
     let members = read(&array)?;
-    let shared = arrival.shared;
-    let exchange = Exchange {
-        shared: Arc::clone(&shared),
-        id,
-        in_use,
-        carried: arrival.carried,
-    };
+    let tracker = exchange.shared.tracker.clone();
     // One at a time: a client that does not read holds the servers back, not memory.
     let (parts, mut answers) = mpsc::channel(1);
-    shared.tracker.spawn(send(exchange, members, parts));
+    tracker.spawn(send(exchange, members, parts));
     let (mut held, mut failed) = (Vec::new(), None);
     while let Some(part) = answers.recv().await {
         match part {

@@ -32,55 +32,40 @@ pub(super) struct Exchange {
 impl Exchange {
     /// Sends one message and makes a response of what comes back. Dropping that response, as
     /// happens when the client left meanwhile, is the same as the client's leaving later.
-    pub(super) async fn serve(self, message: Message) -> Result<Response<ReplyBody>, Fault> {
+    pub(super) fn serve(
+        self,
+        message: Message,
+    ) -> impl Future<Output = Result<Response<ReplyBody>, Fault>> {
         let (sent, abandoned) = (Sent::default(), self.shared.abandoned());
-        see_through(self.converse(message, sent.clone()), sent, abandoned).await
+        see_through(self.converse(message, sent.clone()), sent, abandoned)
     }
 
     async fn converse(self, message: Message, sent: Sent) -> Result<Response<ReplyBody>, Fault> {
-        let Self {
-            shared,
-            id,
-            in_use,
-            carried,
-        } = self;
-        let session = in_use.session();
-        let key = stream_key(&message);
-        let mut permit = None;
-        let own = Arc::clone(session);
-        let reply = match message.kind() {
-            Kind::Request => {
-                permit = stream_permit(&shared)?;
-                let again = own.leg().account().map(|_| message.clone());
-                let reply = leg::request(own, message, &carried, sent).await;
-                if let (Some(message), Err(UpstreamError::SignIn(wanted))) = (again, &reply) {
-                    let wanted = Arc::clone(wanted);
-                    let exchange = Self {
-                        shared,
-                        id,
-                        in_use,
-                        carried,
-                    };
-                    return Box::pin(sign_in::ask(exchange, message, wanted)).await;
+        let (session, carried) = (self.in_use.session(), &self.carried);
+        // Within a block, so that a request's future does not keep what the block is done with.
+        let wanted = {
+            let mut permit = None;
+            let reply = match message.kind() {
+                Kind::Request => {
+                    permit = stream_permit(&self.shared)?;
+                    leg::request(session, message.clone(), carried, sent).await
                 }
-                reply
+                Kind::Notification => {
+                    let body = message.raw().clone();
+                    Box::pin(leg::notify(session, &message, body, carried, sent)).await
+                }
+                Kind::Response => {
+                    let answer = restore(session, &message)?;
+                    Box::pin(hand_back(answer, session, &message, carried, sent)).await
+                }
+            };
+            match reply {
+                Ok(reply) => return Ok(respond(&self.shared, session, &message, reply, permit)),
+                Err(UpstreamError::SignIn(wanted)) if message.kind() == Kind::Request => wanted,
+                Err(error) => return Err(failed(&self.shared, &self.id, session, error)),
             }
-            Kind::Notification => {
-                leg::notify(own, &message, message.raw().clone(), &carried, sent).await
-            }
-            Kind::Response => match restore(session, &message)? {
-                Restored::Own(question) => {
-                    Box::pin(sign_in::answered(session, &question, &message)).await;
-                    return Ok(reply::empty(StatusCode::ACCEPTED));
-                }
-                Restored::Server(answer) => {
-                    leg::notify(own, &message, answer, &carried, sent).await
-                }
-                Restored::TooLate => return Ok(reply::empty(StatusCode::ACCEPTED)),
-            },
         };
-        let reply = reply.map_err(|error| failed(&shared, &id, session, error))?;
-        Ok(respond(&shared, session, key, reply, permit))
+        Box::pin(sign_in::ask(self, message, wanted)).await
     }
 }
 
@@ -108,6 +93,24 @@ fn restore(session: &Session, answer: &Message) -> Result<Restored, Fault> {
     })
 }
 
+/// Gives a client's answer to whoever asked.
+async fn hand_back(
+    answer: Restored,
+    session: &Arc<Session>,
+    message: &Message,
+    carried: &Carried,
+    sent: Sent,
+) -> Result<Reply, UpstreamError> {
+    match answer {
+        Restored::Server(answer) => leg::notify(session, message, answer, carried, sent).await,
+        Restored::Own(question) => {
+            sign_in::answered(session, &question, message).await;
+            Ok(Reply::Accepted)
+        }
+        Restored::TooLate => Ok(Reply::Accepted),
+    }
+}
+
 /// A place among the streams: whether an answer will stream is known only after the request ran.
 pub(super) fn stream_permit(shared: &Shared) -> Result<Option<OwnedSemaphorePermit>, Fault> {
     let permit = Arc::clone(&shared.streams).try_acquire_owned();
@@ -131,11 +134,11 @@ pub(super) fn failed(
     session.leg().fault(error)
 }
 
-/// A reply as a response.
+/// A reply to this message as a response.
 pub(super) fn respond(
     shared: &Shared,
     session: &Arc<Session>,
-    key: StreamKey,
+    message: &Message,
     reply: Reply,
     permit: Option<OwnedSemaphorePermit>,
 ) -> Response<ReplyBody> {
@@ -155,7 +158,7 @@ pub(super) fn respond(
             let is_events = matches!(relay, Relay::Events(_));
             let stream = Arc::new(LiveStream::new(Source::Relay(relay), rescue));
             // If the session ended meanwhile the answer is still the answer: the request ran.
-            session.attach(key, Arc::clone(&stream));
+            session.attach(stream_key(message), Arc::clone(&stream));
             let mut body = StreamBody::new(stream, session.begin_use(), shared.abandoned(), permit);
             if is_events {
                 body = body.with_heartbeat();

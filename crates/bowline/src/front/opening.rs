@@ -11,7 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::arrival::Arrival;
 use super::embedder;
-use super::exchange::{respond, stream_key, stream_permit};
+use super::exchange::{respond, stream_permit};
 use super::reply::{self, ReplyBody};
 use crate::body::Sent;
 use crate::detach::see_through;
@@ -55,12 +55,12 @@ pub(super) async fn initialize(
     let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
     let permit = stream_permit(&shared)?;
     let wants_hash = embedder::wants_hash(&arrival.headers);
-    let (key, sent) = (stream_key(&message), Sent::default());
-    let opening = open(arrival, message, vacancy, sent.clone());
+    let sent = Sent::default();
+    let opening = open(arrival, message.clone(), vacancy, sent.clone());
     match see_through(opening, sent, shared.abandoned()).await? {
         Opening::Declined(reply) => Ok(declined(reply)),
         Opening::Opened(newborn, reply) => {
-            let mut response = respond(&shared, &newborn.session, key, reply, permit);
+            let mut response = respond(&shared, &newborn.session, &message, reply, permit);
             let leg = newborn.session.leg();
             let (session, server) = (newborn.session.hash, &leg.upstream.name);
             leg.upstream.answered.sessions_opened.inc();
@@ -116,7 +116,7 @@ async fn open(
     };
     let believed = Believed::new(&initialize, offered);
     let session = Session::new(&id, arrival.caller, seal, leg, believed);
-    let session = match vacancy.fill(id, session).await {
+    let session = match vacancy.fill(session).await {
         Ok(session) => session,
         Err((unsure, session)) => {
             // Nobody will ever hear of it.

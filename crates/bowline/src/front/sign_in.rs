@@ -26,7 +26,7 @@ use crate::fault::{Fault, codes};
 use crate::gateway::Shared;
 use crate::leg::{self, LegRef, MAX_HELD_ANSWER, Relay, Reply, StreamError};
 use crate::oauth::{Account, Asking, Asks, End, Flow, FlowId, SignInError, SignIns, Wanted};
-use crate::session::{LiveStream, Session, Source};
+use crate::session::{Call, LiveStream, Session, Source};
 use crate::upstream::{Carried, UpstreamError};
 
 /// The tool of a server whose caller cannot be asked otherwise.
@@ -169,7 +169,7 @@ impl Wait {
     ) -> Result<Source, UpstreamError> {
         let sign_ins = Arc::clone(&self.account.sign_ins);
         let id = self.message.id().unwrap_or_default().to_owned();
-        let call = self.session.calls.begin(&id);
+        let call = Call::begin(&self.session, &id);
         let needed = |why: &str| {
             let told = error(&id, codes::SIGN_IN_NEEDED, why, None);
             Source::Last(event_of(told.as_bytes()))
@@ -227,7 +227,7 @@ impl Wait {
         }
         let (own, sent) = (Arc::clone(&session), Sent::default());
         let leaves = sent.clone();
-        let asking = async move { leg::request(own, message, &carried, leaves).await };
+        let asking = async move { leg::request(&own, message, &carried, leaves).await };
         let reply = see_through(asking, sent, shared.abandoned()).await;
         match reply {
             Ok(Reply::Stream {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::arrival::Arrival;
 use super::batch;
 use super::embedder;
-use super::exchange::{Exchange, failed, stream_permit};
+use super::exchange::{failed, stream_permit};
 use super::oauth;
 use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
@@ -28,6 +28,9 @@ use crate::session::{Born, LiveStream, Session, Source};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bodies up to this are copied rather than held where they were read to.
+const SMALL_BODY: usize = 4 * 1024;
 
 /// How long a GET waits for the upstream before its own headers go out: long enough to tell the
 /// client of a lost session by a status, short enough for servers that answer with their first
@@ -106,20 +109,12 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
     let answered = if message.kind() == Kind::Request && message.method() == Some("initialize") {
         Box::pin(initialize(arrival, message)).await
     } else {
-        exchange(arrival, message).await
+        match arrival.into_exchange().await {
+            Ok(exchange) => exchange.serve(message).await,
+            Err(fault) => Err(fault),
+        }
     };
     answered.map_err(|fault| (fault, echo))
-}
-
-async fn exchange(arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
-    let (id, in_use) = arrival.find().await?;
-    let exchange = Exchange {
-        shared: arrival.shared,
-        id,
-        in_use,
-        carried: arrival.carried,
-    };
-    exchange.serve(message).await
 }
 
 async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
@@ -136,11 +131,18 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
 /// A body of at most `limit` bytes, if it comes in time.
 pub(super) async fn whole_body(body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(body, limit)).await;
-    read.map_err(|_| Fault::BodyTimeout)?
+    let body = read
+        .map_err(|_| Fault::BodyTimeout)?
         .map_err(|error| match error {
             ReadError::TooLarge(limit) => Fault::BodyTooLarge { limit },
             ReadError::Broken(_) => Fault::BodyBroken,
-        })
+        })?;
+    Ok(match body.len() {
+        // It is a part of the connection's read buffer, whose 8 KiB it would keep for as long as
+        // the answer takes.
+        0..=SMALL_BODY => Bytes::copy_from_slice(&body),
+        _ => body,
+    })
 }
 
 // === GET ===

@@ -1,12 +1,13 @@
 //! Opening a leg: the client's `initialize`, sent as it came, without any session id.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::message::Message;
-use bowline_wire::{header, media, version};
+use bowline_wire::version::Agreed;
+use bowline_wire::{header, media};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
 use super::relay::EventRelay;
@@ -70,12 +71,7 @@ pub(crate) async fn open(
     let Some(result) = answer.initialized() else {
         return Ok(First::declined(reply.into_held()));
     };
-    let mut known = version::SUPPORTED.iter();
-    let version = match known.find(|known| **known == result.version) {
-        Some(known) => HeaderValue::from_static(known),
-        // Not one that Bowline knows: what it means is between client and server.
-        None => HeaderValue::from_str(&result.version).map_err(|_| UpstreamError::BadInitialize)?,
-    };
+    let version = Agreed::on(&result.version).ok_or(UpstreamError::BadInitialize)?;
     if let (Some(account), Some(result)) = (&account, answer.result()) {
         account.remember_initialized(result);
     }
@@ -90,7 +86,7 @@ pub(crate) async fn open(
         account,
         lacks: Lacks::default(),
         lost: false.into(),
-        farewell: Mutex::default(),
+        farewell: OnceLock::new(),
     };
     Ok(First {
         leg: Some(leg),
@@ -143,7 +139,7 @@ async fn read_answer(
     if answer.is(media::EVENT_STREAM) {
         let born = Born::Request(id.into());
         let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
-        let mut events = EventRelay::new(answer.body, rewrite);
+        let mut events = Box::new(EventRelay::new(answer.body, rewrite));
         let message = events.until_answer(id).await?;
         return Ok((message, Reply::events(events, || None).await));
     }

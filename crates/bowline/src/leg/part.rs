@@ -18,7 +18,10 @@ pub(super) fn part(left: &Arc<Leg>) {
         return;
     }
     let (farewell, last_exchange) = oneshot::channel();
-    *left.farewell.lock() = Some(farewell);
+    if left.farewell.set(farewell).is_err() {
+        // It was left before.
+        return;
+    }
     let twin = Arc::new(left.twin());
     let limit = left.upstream.server().recovery.drain_timeout;
     left.upstream.tracker().clone().spawn(async move {

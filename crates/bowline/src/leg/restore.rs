@@ -1,6 +1,6 @@
 //! A new generation of a leg, opened and restored to what the client believes it has.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline_wire::message::Message;
@@ -89,7 +89,7 @@ pub(super) async fn restore(
         account,
         lacks: session.believed.offered.missing_in(offered),
         lost: false.into(),
-        farewell: Mutex::default(),
+        farewell: OnceLock::new(),
     };
     // A server that is not what it was is the client's to judge.
     let is_as_before = result.initialized().is_some_and(|result| {

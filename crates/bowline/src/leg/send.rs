@@ -53,23 +53,16 @@ pub(crate) enum Reply {
 
 /// Sends a request over the session's leg; where that breaks, the session is mended, and the
 /// request goes again if it may.
-pub(crate) async fn request(
-    session: Arc<Session>,
+pub(crate) fn request(
+    session: &Arc<Session>,
     message: Message,
     carried: &Carried,
     sent: Sent,
-) -> Result<Reply, UpstreamError> {
-    let call = session.calls.begin(message.id().unwrap_or_default());
+) -> impl Future<Output = Result<Reply, UpstreamError>> {
+    let call = Call::begin(session, message.id().unwrap_or_default());
     let asked = Asked::first(&message);
-    send_until_answered(
-        &session,
-        session.leg(),
-        (message, call),
-        asked,
-        carried,
-        sent,
-    )
-    .await
+    let leg = session.leg();
+    send_until_answered(session, leg, (message, call), asked, carried, sent)
 }
 
 /// Sends a request again whose answer broke off on the leg `old`.
@@ -104,36 +97,24 @@ async fn send_until_answered(
     if leg.is_lost() {
         leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent))).await?;
     }
-    loop {
+    let finished = loop {
         if let Some(result) = leg.lacks.empty_list(message.method()) {
             return Ok(Reply::result(&message, result));
         }
-        let answering = answer(session, &leg, &asked, carried, sent.clone());
-        let answered = match &mut overtime {
-            None => answering.await,
-            Some(patience) => tokio::select! {
-                biased;
-                answered = answering => answered,
-                error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
-            },
+        let finished = {
+            let answering = answer(session, &leg, &asked, carried, sent.clone());
+            let answered = match &mut overtime {
+                None => answering.await,
+                Some(patience) => tokio::select! {
+                    biased;
+                    answered = answering => answered,
+                    error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
+                },
+            };
+            answered.map(|answered| finish(session, &leg, &asked, answered, overtime.take()))
         };
-        let error = match answered {
-            Ok(answered) => {
-                if answered.is_own_404() {
-                    // The application's own, or a server's that has lost the session and says it
-                    // badly: only asking can tell.
-                    mend_behind(session, &leg, Cause::Unproven);
-                }
-                if let Some(newer) = session.remember(&message).await
-                    && newer.at != leg.at
-                {
-                    // Another gateway has opened the session again: what was set is set there, too.
-                    Box::pin(say_again_on(&newer, &message)).await;
-                }
-                let rescue =
-                    || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
-                return finish(session, &leg, &asked, answered, overtime, rescue).await;
-            }
+        let error = match finished {
+            Ok(finished) => break finished?,
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
@@ -144,7 +125,19 @@ async fn send_until_answered(
             asked = asked.again(&message, &call);
         }
         leg = next;
+    };
+    if let Some(newer) = session.remember(&message).await
+        && newer.at != leg.at
+    {
+        // Another gateway has opened the session again: what was set is set there, too.
+        Box::pin(say_again_on(&newer, &message)).await;
     }
+    let rescue = || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
+    Ok(match finished {
+        Finished::Reply(reply) => reply,
+        Finished::Events(events) if asked.goes_on => Reply::stream(events, Some(rescue())),
+        Finished::Events(events) => Reply::events(events, || Some(rescue())).await,
+    })
 }
 
 /// A request as it is sent.
@@ -204,13 +197,6 @@ pub(super) enum Answered {
     Arriving(Answer, Option<Bytes>),
 }
 
-impl Answered {
-    /// Whether a 404 was held to be the application's own answer.
-    fn is_own_404(&self) -> bool {
-        matches!(self, Self::Read(Reply::Whole { status, .. }) if *status == StatusCode::NOT_FOUND)
-    }
-}
-
 async fn answer(
     session: &Session,
     leg: &Leg,
@@ -241,7 +227,7 @@ async fn answer(
         return Box::pin(array::look_into(answer, first, &rewrite)).await;
     }
     if is_json && (is_small || asked.is_renamed) {
-        let reply = Reply::whole_after(first, answer).await?;
+        let reply = Reply::whole_after(first, &mut answer).await?;
         return Ok(Answered::Read(reply));
     }
     Ok(Answered::Arriving(answer, first))
@@ -256,14 +242,21 @@ fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
     Rewrite::new(session.seal.clone(), leg.at, born)
 }
 
-async fn finish(
+/// What the client gets: a reply, or events of which nothing has been read.
+enum Finished {
+    Reply(Reply),
+    Events(Box<EventRelay>),
+}
+
+/// Makes of what came back what the client gets. It waits for nothing, so that a request's future does
+/// not hold the answer, which is large.
+fn finish(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
     asked: &Asked,
     answered: Answered,
     overtime: Option<Overtime>,
-    rescue: impl FnOnce() -> Box<Rescue>,
-) -> Result<Reply, UpstreamError> {
+) -> Result<Finished, UpstreamError> {
     let lists_tools = asked.message.method() == Some("tools/list");
     let (answer, first) = match answered {
         Answered::Read(Reply::Whole {
@@ -271,21 +264,26 @@ async fn finish(
             content_type,
             body,
         }) => {
+            if status == StatusCode::NOT_FOUND {
+                // The application's own, or a server's that has lost the session and says it
+                // badly: only asking can tell.
+                mend_behind(session, leg, Cause::Unproven);
+            }
             let body = asked.restore(body);
             if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
                 learn(session, &listing);
             }
-            return Ok(Reply::Whole {
+            return Ok(Finished::Reply(Reply::Whole {
                 status,
                 content_type,
                 body,
-            });
+            }));
         }
-        Answered::Read(reply) => return Ok(reply),
+        Answered::Read(reply) => return Ok(Finished::Reply(reply)),
         Answered::Arriving(answer, first) => (answer, first),
     };
     if answer.status == StatusCode::ACCEPTED {
-        return Ok(Reply::Accepted);
+        return Ok(Finished::Reply(Reply::Accepted));
     }
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
@@ -294,21 +292,18 @@ async fn finish(
             .answering(lists_tools)
             .suspecting(leg.upstream.server())
             .with_overtime(overtime);
-        if asked.goes_on {
-            return Ok(Reply::stream(Box::new(events), Some(rescue())));
-        }
-        return Ok(Reply::events(events, || Some(rescue())).await);
+        return Ok(Finished::Events(Box::new(events)));
     }
     if !answer.is(media::JSON) {
         return Err(UpstreamError::NotMcp(answer.status));
     }
-    Ok(Reply::Stream {
+    Ok(Finished::Reply(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
         relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime, leg))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
-    })
+    }))
 }
 
 /// Takes what a listing says of the server's tools.
@@ -321,7 +316,7 @@ pub(super) fn learn(session: &Session, listing: &Message) {
 /// Sends what nobody answers: a notification, or the client's answer to a server's request. One
 /// that meets a loss is taken all the same; what it was about is gone, or is said again by mending.
 pub(crate) async fn notify(
-    session: Arc<Session>,
+    session: &Arc<Session>,
     message: &Message,
     body: Bytes,
     carried: &Carried,
@@ -358,16 +353,16 @@ pub(crate) async fn notify(
     match message.method() {
         Some("notifications/initialized") => {
             session.remember(message).await;
-            let mended = Box::pin(mend(&session, &leg, cause)).await?;
+            let mended = Box::pin(mend(session, &leg, cause)).await?;
             if mended.at == leg.at && ran == Ran::No {
                 return tell(&mended, body, carried, sent).await;
             }
         }
         Some("notifications/roots/list_changed") => {
-            let mended = Box::pin(mend(&session, &leg, cause)).await?;
+            let mended = Box::pin(mend(session, &leg, cause)).await?;
             return tell(&mended, body, carried, sent).await;
         }
-        _ => mend_behind(&session, &leg, cause),
+        _ => mend_behind(session, &leg, cause),
     }
     Ok(Reply::Accepted)
 }
@@ -443,20 +438,19 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
 
 impl Reply {
     /// An upstream's answer read to its end, if it is one that a client can read.
-    pub(crate) async fn whole(answer: Answer) -> Result<Self, UpstreamError> {
-        Self::whole_after(None, answer).await
+    pub(crate) async fn whole(mut answer: Answer) -> Result<Self, UpstreamError> {
+        Self::whole_after(None, &mut answer).await
     }
 
     /// The same where the first part has been read.
-    async fn whole_after(first: Option<Bytes>, answer: Answer) -> Result<Self, UpstreamError> {
+    async fn whole_after(first: Option<Bytes>, answer: &mut Answer) -> Result<Self, UpstreamError> {
         if !answer.is(media::JSON) {
             return Err(UpstreamError::NotMcp(answer.status));
         }
-        let (status, content_type) = (answer.status, answer.content_type().cloned());
-        let rest = read_limited(answer.body, MAX_HELD_ANSWER).await?;
+        let rest = read_limited(&mut answer.body, MAX_HELD_ANSWER).await?;
         Ok(Self::Whole {
-            status,
-            content_type,
+            status: answer.status,
+            content_type: answer.content_type().cloned(),
             body: match first {
                 Some(first) => [first, rest].concat().into(),
                 None => rest,
@@ -494,10 +488,9 @@ impl Reply {
 
     /// A stream of events, or one body of them if all have arrived.
     pub(crate) async fn events(
-        events: EventRelay,
+        mut events: Box<EventRelay>,
         rescue: impl FnOnce() -> Option<Box<Rescue>>,
     ) -> Self {
-        let mut events = Box::new(events);
         match events.at_once().await {
             Some(body) => Self::Whole {
                 status: StatusCode::OK,

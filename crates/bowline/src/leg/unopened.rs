@@ -4,11 +4,10 @@
 //! leg is opened as one is that was lost: with the client's own `initialize`, by the first request
 //! after somebody has signed in, and the client then hears that its lists have changed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bowline_wire::message::{Initialized, Message};
-use bowline_wire::version;
-use http::HeaderValue;
+use bowline_wire::version::{self, Agreed};
 use parking_lot::Mutex;
 
 use super::open::First;
@@ -55,13 +54,13 @@ pub(crate) async fn unopened(
         endpoint,
         at: LegRef::UNOPENED,
         session_id: None,
-        version: HeaderValue::from_static(version),
+        version: Agreed::on(version).ok_or(UpstreamError::BadInitialize)?,
         jar: Mutex::default(),
         account: Some(account),
         sign_in: 0,
         lacks: Lacks::default(),
         lost: true.into(),
-        farewell: Mutex::default(),
+        farewell: OnceLock::new(),
     };
     Ok(First {
         leg: Some(leg),

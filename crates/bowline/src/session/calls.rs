@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::Session;
+
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
@@ -24,23 +26,10 @@ pub(crate) struct Call {
     sent_as: Mutex<Option<Box<str>>>,
     cancelled: AtomicBool,
     notify: Notify,
-    calls: Arc<Calls>,
+    session: Arc<Session>,
 }
 
 impl Calls {
-    /// Puts a request on the list.
-    pub(crate) fn begin(self: &Arc<Self>, id: &str) -> Arc<Call> {
-        let call = Arc::new(Call {
-            id: id.into(),
-            sent_as: Mutex::default(),
-            cancelled: AtomicBool::new(false),
-            notify: Notify::new(),
-            calls: Arc::clone(self),
-        });
-        self.under_way.lock().push(Arc::downgrade(&call));
-        call
-    }
-
     /// The client has cancelled the request with this id.
     pub(crate) fn cancel(&self, id: &str) {
         for call in self.with_id(id) {
@@ -66,9 +55,22 @@ impl Calls {
 }
 
 impl Call {
+    /// Puts a request on its session's list.
+    pub(crate) fn begin(session: &Arc<Session>, id: &str) -> Arc<Self> {
+        let call = Arc::new(Self {
+            id: id.into(),
+            sent_as: Mutex::default(),
+            cancelled: AtomicBool::new(false),
+            notify: Notify::new(),
+            session: Arc::clone(session),
+        });
+        session.calls.under_way.lock().push(Arc::downgrade(&call));
+        call
+    }
+
     /// A number that no other repeat in the session has.
     pub(crate) fn next_repeat(&self) -> u64 {
-        self.calls.repeats.fetch_add(1, Ordering::Relaxed)
+        self.session.calls.repeats.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The request goes again under another id (JSON text).
@@ -94,7 +96,11 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let mut under_way = self.calls.under_way.lock();
+        let mut under_way = self.session.calls.under_way.lock();
         under_way.retain(|call| call.strong_count() > 0);
+        if under_way.is_empty() {
+            // An idle session holds no list.
+            *under_way = Vec::new();
+        }
     }
 }

@@ -36,7 +36,6 @@ const RENEWALS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(super) keeper: Arc<Keeper>,
-    pub(super) id: SessionId,
     key: Key,
     /// When it was opened, in seconds since 1970.
     pub(super) opened: i64,
@@ -95,12 +94,11 @@ pub(crate) struct Held(#[expect(dead_code, reason = "ends it when dropped")] Dro
 
 impl Kept {
     /// How a new session is kept; nothing is written yet.
-    pub(super) fn new(keeper: &Arc<Keeper>, id: SessionId, server: &str) -> Box<Self> {
+    pub(super) fn new(keeper: &Arc<Keeper>, id: &SessionId, server: &str) -> Box<Self> {
         let now = keeper.now();
         Box::new(Self {
             keeper: Arc::clone(keeper),
-            id,
-            key: Key::of(server, &id),
+            key: Key::of(server, id),
             opened: clock::unix_seconds(),
             before: Duration::ZERO,
             place: Mutex::new(Place {
@@ -126,7 +124,7 @@ impl Kept {
             return Ok(None);
         }
         keeper.counts.loads.inc();
-        let mut kept = Self::new(keeper, *id, upstream.name.as_ref());
+        let mut kept = Self::new(keeper, id, upstream.name.as_ref());
         let live = match keeper
             .ask(Operation::Load, keeper.store.load(&kept.key))
             .await?
@@ -355,7 +353,7 @@ impl Kept {
                     }
                     drop(place);
                     self.was_seen(self.keeper.now());
-                    self.keeper.announce(News::Changed(self.id));
+                    self.keeper.announce(News::Changed(session.id));
                     return Ok(Published::Done);
                 }
                 Updated::Gone => return Ok(Published::Ended),
@@ -391,7 +389,7 @@ impl Kept {
                         place.version = place.version.max(version);
                     }
                     self.was_seen(self.keeper.now());
-                    self.keeper.announce(News::Changed(self.id));
+                    self.keeper.announce(News::Changed(session.id));
                     return Ok(leg);
                 }
                 // Its end is found by whoever asks next.
@@ -454,8 +452,8 @@ impl Kept {
     pub(super) async fn end(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
         let ending = self.keeper.store.end(&self.key, REMEMBERED);
         let replaced = self.keeper.ask(Operation::End, ending).await?;
-        self.keeper.remember_end(&self.id);
-        self.keeper.announce(News::Ended(self.id));
+        self.keeper.remember_end(&session.id);
+        self.keeper.announce(News::Ended(session.id));
         self.last_leg(session, replaced).await
     }
 
@@ -466,8 +464,8 @@ impl Kept {
         let expired = keeper.store.expire(&self.key, keeper.left_of_unused());
         let replaced = keeper.ask(Operation::Expire, expired).await?;
         if replaced.is_some() {
-            keeper.remember_end(&self.id);
-            keeper.announce(News::Ended(self.id));
+            keeper.remember_end(&session.id);
+            keeper.announce(News::Ended(session.id));
         }
         self.last_leg(session, replaced).await
     }
@@ -594,7 +592,7 @@ impl Kept {
                     self.has_old_seal.store(false, Ordering::Relaxed);
                 }
             }
-            self.keeper.announce(News::Changed(self.id));
+            self.keeper.announce(News::Changed(session.id));
         }
         Ok(())
     }

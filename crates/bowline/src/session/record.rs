@@ -27,19 +27,21 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Session {
+    /// The client's name for it.
+    pub(crate) id: SessionId,
+    /// Requests and streams that are under way.
+    uses: AtomicU32,
     leg: RwLock<Current>,
     /// The server, whichever of its endpoints the leg is on.
     pub(crate) upstream: Arc<Upstream>,
     /// The only one who may use it.
     pub(crate) caller: Caller,
-    pub(crate) calls: Arc<Calls>,
+    /// How it is kept beyond this process, if it is.
+    pub(super) kept: Option<Box<Kept>>,
+    pub(crate) calls: Calls,
     opened: Instant,
     /// Milliseconds after `opened`.
     last_used: AtomicU64,
-    /// How it is kept beyond this process, if it is.
-    pub(super) kept: Option<Box<Kept>>,
-    /// Requests and streams that are under way.
-    uses: AtomicU32,
     streams: Mutex<Streams>,
     pub(crate) believed: Believed,
     pub(crate) seal: Seal,
@@ -100,13 +102,14 @@ impl Session {
         believed: Believed,
     ) -> Self {
         Self {
+            id: *id,
             hash: SessionHash::of(id),
             caller,
             seal,
             upstream: Arc::clone(&leg.upstream),
             believed,
             mending: Mending::default(),
-            calls: Arc::default(),
+            calls: Calls::default(),
             questions: Questions::default(),
             timeline: Timeline::default(),
             leg: RwLock::new(Current {
@@ -207,7 +210,7 @@ impl Session {
     /// Tells other gateways something of this session.
     pub(crate) fn announce(&self, news: impl FnOnce(SessionId) -> News) {
         if let Some(kept) = &self.kept {
-            kept.keeper.announce(news(kept.id));
+            kept.keeper.announce(news(self.id));
         }
     }
 

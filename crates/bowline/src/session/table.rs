@@ -5,7 +5,9 @@
 //! takes the entry out first, so nothing that is still under way for the session can bring it back:
 //! ids are never used twice.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,13 +31,20 @@ const GIVES_WAY: usize = 8;
 /// The sessions of one gateway.
 #[derive(Debug)]
 pub(crate) struct Table {
-    shards: [Mutex<HashMap<SessionId, Arc<Session>>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     taken: AtomicUsize,
     limit: usize,
     keeper: Option<Arc<Keeper>>,
     /// How many sessions that are in the store are kept at hand as well.
     cache: usize,
 }
+
+/// Sessions by their ids, which they have with them: so the table itself is small enough to stay in a
+/// cache that they do not fit in.
+type Shard = HashSet<Entry>;
+
+#[derive(Debug)]
+struct Entry(Arc<Session>);
 
 /// A place for one more session, held while its leg opens.
 #[derive(Debug)]
@@ -97,7 +106,7 @@ impl Table {
     }
 
     fn at_hand(&self, id: &SessionId) -> Option<InUse> {
-        self.shard(id).lock().get(id).map(Session::begin_use)
+        self.shard(id).lock().get(id).map(Entry::begin_use)
     }
 
     async fn look_up(
@@ -117,7 +126,7 @@ impl Table {
             return Ok(is_there.then_some(in_use));
         }
         let loaded = Kept::load(keeper, id, upstream).await?;
-        let found = loaded.and_then(|session| self.insert(id, Arc::new(session)));
+        let found = loaded.and_then(|session| self.insert(Arc::new(session)));
         if let Some(in_use) = &found {
             in_use.session().outlast_use();
         }
@@ -125,7 +134,8 @@ impl Table {
     }
 
     /// Puts a session that was found in the store at hand, unless somebody was faster.
-    fn insert(&self, id: &SessionId, session: Arc<Session>) -> Option<InUse> {
+    fn insert(&self, session: Arc<Session>) -> Option<InUse> {
+        let id = &session.id;
         let mut shard = self.shard(id).lock();
         if let Some(known) = shard.get(id) {
             return Some(known.begin_use());
@@ -139,7 +149,7 @@ impl Table {
             return None;
         }
         let in_use = session.begin_use();
-        shard.insert(*id, session);
+        shard.insert(Entry(session));
         self.taken.fetch_add(1, Ordering::AcqRel);
         let room = self.cache.div_ceil(SHARDS);
         if shard.len() > room {
@@ -149,11 +159,15 @@ impl Table {
     }
 
     /// Lets the sessions go that were used least lately; the store has them.
-    fn make_room(&self, shard: &mut HashMap<SessionId, Arc<Session>>, room: usize) {
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "the id of a session does not change"
+    )]
+    fn make_room(&self, shard: &mut Shard, room: usize) {
         let mut idle: Vec<(Duration, SessionId)> = shard
             .iter()
-            .filter(|(_, session)| session.is_at_rest())
-            .map(|(id, session)| (session.idle_for(), *id))
+            .filter(|Entry(session)| session.is_at_rest())
+            .map(|Entry(session)| (session.idle_for(), session.id))
             .collect();
         let too_many = shard.len().saturating_sub(room - room / GIVES_WAY);
         let going = too_many.min(idle.len());
@@ -171,7 +185,7 @@ impl Table {
     ///
     /// Returns the session to the one caller that ended it.
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
-        let session = self.shard(id).lock().remove(id)?;
+        let Entry(session) = self.shard(id).lock().take(id)?;
         self.taken.fetch_sub(1, Ordering::AcqRel);
         session.end();
         Some(session)
@@ -186,7 +200,7 @@ impl Table {
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let shards = self.shards.iter();
         shards
-            .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
+            .flat_map(|shard| shard.lock().iter().map(Entry::session).collect::<Vec<_>>())
             .collect()
     }
 
@@ -194,7 +208,9 @@ impl Table {
     pub(crate) fn outlast_uses(&self) {
         for shard in &self.shards {
             let shard = shard.lock();
-            shard.values().for_each(|session| session.outlast_use());
+            shard
+                .iter()
+                .for_each(|Entry(session)| session.outlast_use());
         }
     }
 
@@ -202,13 +218,9 @@ impl Table {
     pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
         for shard in &self.shards {
-            let is_stale = |_: &SessionId, session: &mut Arc<Session>| session.idle_for() >= idle;
-            expired.extend(
-                shard
-                    .lock()
-                    .extract_if(is_stale)
-                    .map(|(_, session)| session),
-            );
+            let mut shard = shard.lock();
+            let stale = shard.extract_if(|Entry(session)| session.idle_for() >= idle);
+            expired.extend(stale.map(|Entry(session)| session));
         }
         self.taken.fetch_sub(expired.len(), Ordering::AcqRel);
         expired.iter().for_each(|session| session.end());
@@ -216,12 +228,12 @@ impl Table {
     }
 
     /// The sessions at hand of which nothing was used here for `idle`.
-    pub(crate) fn unused(&self, idle: Duration) -> Vec<(SessionId, Arc<Session>)> {
+    pub(crate) fn unused(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut unused = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
-            let stale = shard.iter().filter(|(_, one)| one.idle_for() >= idle);
-            unused.extend(stale.map(|(id, session)| (*id, Arc::clone(session))));
+            let stale = shard.iter().filter(|Entry(one)| one.idle_for() >= idle);
+            unused.extend(stale.map(Entry::session));
         }
         unused
     }
@@ -229,7 +241,10 @@ impl Table {
     /// Lets a session go that is not used here; if it lives, the store has it.
     pub(crate) fn let_go(&self, id: &SessionId) {
         let mut shard = self.shard(id).lock();
-        if shard.get(id).is_some_and(|session| session.is_at_rest()) {
+        if shard
+            .get(id)
+            .is_some_and(|Entry(session)| session.is_at_rest())
+        {
             shard.remove(id);
             self.taken.fetch_sub(1, Ordering::AcqRel);
         }
@@ -270,11 +285,43 @@ impl Table {
         }
     }
 
-    fn shard(&self, id: &SessionId) -> &Mutex<HashMap<SessionId, Arc<Session>>> {
+    fn shard(&self, id: &SessionId) -> &Mutex<Shard> {
         // Ids are random, so any of their bytes spreads them evenly.
         &self.shards[usize::from(id.as_bytes()[0]) % SHARDS]
     }
 }
+
+// === impl Entry ===
+
+impl Entry {
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.0)
+    }
+
+    fn begin_use(&self) -> InUse {
+        self.0.begin_use()
+    }
+}
+
+impl Borrow<SessionId> for Entry {
+    fn borrow(&self) -> &SessionId {
+        &self.0.id
+    }
+}
+
+impl Hash for Entry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Entry {}
 
 // === impl Vacancy ===
 
@@ -283,13 +330,12 @@ impl Vacancy {
     /// before anybody can hear of it; if that fails the session comes back.
     pub(crate) async fn fill(
         self,
-        id: SessionId,
         session: Session,
     ) -> Result<Arc<Session>, (Unsure, Arc<Session>)> {
         let session = match &self.table.keeper {
             None => Arc::new(session),
             Some(keeper) => {
-                let kept = Kept::new(keeper, id, session.upstream.name.as_ref());
+                let kept = Kept::new(keeper, &session.id, session.upstream.name.as_ref());
                 let session = Arc::new(session.kept_by(kept));
                 Box::pin(session.create())
                     .await
@@ -297,8 +343,8 @@ impl Vacancy {
                 session
             }
         };
-        let mut shard = self.table.shard(&id).lock();
-        shard.insert(id, Arc::clone(&session));
+        let mut shard = self.table.shard(&session.id).lock();
+        shard.insert(Entry(Arc::clone(&session)));
         // The place now belongs to the entry.
         self.table.taken.fetch_add(1, Ordering::AcqRel);
         let room = self.table.cache.div_ceil(SHARDS);

@@ -2,6 +2,7 @@
 //! to go on with it. Nothing that is live is in it, and no address: endpoints are named by id.
 
 use bowline_wire::id::UpstreamSessionId;
+use bowline_wire::version::Agreed;
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
@@ -72,9 +73,7 @@ impl Written {
             opened,
             generation: leg.at.generation,
             endpoint: leg.endpoint.id.to_string(),
-            upstream: leg
-                .upstream_session()
-                .and_then(|id| Some(id.to_header().to_str().ok()?.to_owned())),
+            upstream: leg.upstream_session().map(|id| id.as_str().to_owned()),
             version: leg.version().to_owned(),
             sign_in: leg.sign_in(),
             lacks: leg.lacks(),
@@ -161,8 +160,8 @@ impl Written {
             .ok_or(BadRecord::Impossible("upstream session"))
     }
 
-    pub(super) fn version(&self) -> Result<HeaderValue, BadRecord> {
-        HeaderValue::from_str(&self.version).map_err(|_| BadRecord::Impossible("version"))
+    pub(super) fn version(&self) -> Result<Agreed, BadRecord> {
+        Agreed::on(&self.version).ok_or(BadRecord::Impossible("version"))
     }
 }
 

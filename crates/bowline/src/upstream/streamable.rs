@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use bowline_wire::id::UpstreamSessionId;
-use bowline_wire::{header, media, version};
+use bowline_wire::version::{Agreed, wants_header};
+use bowline_wire::{header, media};
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST,
@@ -42,7 +43,7 @@ const MAX_REDIRECTS: usize = 5;
 pub(crate) struct Link<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) session_id: Option<&'a UpstreamSessionId>,
-    pub(crate) version: Option<&'a HeaderValue>,
+    pub(crate) version: Option<&'a Agreed>,
     pub(crate) jar: &'a Mutex<Jar>,
     /// What of the client's request goes along.
     pub(crate) carried: &'a Carried,
@@ -85,7 +86,8 @@ impl Upstream {
             last_event_id: None,
             message: Some((message, sent)),
         };
-        self.send(link, asking).await
+        // Boxed: what sends a message is then small enough to come from the allocator's own cache.
+        Box::pin(self.send(link, &asking)).await
     }
 
     /// Opens a stream.
@@ -101,7 +103,7 @@ impl Upstream {
             last_event_id,
             message: None,
         };
-        self.send(link, asking).await
+        self.send(link, &asking).await
     }
 
     /// Ends the upstream's session.
@@ -112,12 +114,12 @@ impl Upstream {
             last_event_id: None,
             message: None,
         };
-        self.send(link, asking).await
+        self.send(link, &asking).await
     }
 
     /// Sends a request and takes the cookies of its answer, following redirects that stay within
     /// the endpoint's own origin. A redirect says that nothing ran, so the message may go again.
-    async fn send(&self, link: Link<'_>, asking: Asking<'_>) -> Result<Answer, UpstreamError> {
+    async fn send(&self, link: Link<'_>, asking: &Asking<'_>) -> Result<Answer, UpstreamError> {
         let endpoint = link.endpoint;
         let server = self.server();
         let mut target = link.carried.target(&endpoint.target);
@@ -280,12 +282,12 @@ impl Asking<'_> {
             head.add(&ACCEPT, accept);
         }
         if let Some(id) = link.session_id {
-            head.add(&header::SESSION_ID, &id.to_header());
+            head.add_session(id);
         }
         if let Some(negotiated) = link.version
-            && negotiated.to_str().is_ok_and(version::wants_header)
+            && wants_header(negotiated.as_str())
         {
-            head.add(&header::PROTOCOL_VERSION, negotiated);
+            head.add(&header::PROTOCOL_VERSION, negotiated.as_header());
         }
         if let Some(id) = self.last_event_id {
             head.add(&header::LAST_EVENT_ID, id);
@@ -323,7 +325,7 @@ impl Answer {
     pub(crate) async fn read_out(self) {
         if !self.body.is_end_stream() {
             let rest = read_limited(self.body, MAX_READ_OUT);
-            drop(tokio::time::timeout(READ_OUT_TIMEOUT, rest).await);
+            drop(Box::pin(tokio::time::timeout(READ_OUT_TIMEOUT, rest)).await);
         }
     }
 
