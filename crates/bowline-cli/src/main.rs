@@ -38,7 +38,7 @@ use self::watch::Watch;
 
 /// Every request takes and gives back a few buffers of some KiB. glibc hands out others each time, which
 /// are then in nobody's cache: with thousands of sessions that is a tenth of what a call costs.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
