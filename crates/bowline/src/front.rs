@@ -17,7 +17,7 @@ mod sign_in;
 mod streamable;
 mod visits;
 
-pub(crate) use oauth::{Query, escaped, page};
+pub(crate) use oauth::{Query, end_page, page};
 pub(crate) use reply::{ReplyBody, json, refuse, whole};
 pub(crate) use streamable::serve;
 pub(crate) use visits::Visits;

@@ -215,21 +215,7 @@ async fn came_back(
         .deliver(&state, delivery, Via::Browser(shown.as_deref()))
         .await;
     Ok(match delivered {
-        Ok(End::SignedIn) => page(
-            StatusCode::OK,
-            "Signed in",
-            "<p id=\"done\">You are signed in. You can close this page.</p>",
-        ),
-        Ok(End::Declined) => page(
-            StatusCode::OK,
-            "Not signed in",
-            "<p id=\"done\">You declined. You can close this page.</p>",
-        ),
-        Ok(End::Failed(why)) => page(
-            StatusCode::BAD_GATEWAY,
-            "Not signed in",
-            &format!("<p id=\"done\">It did not work: {}.</p>", escaped(&why)),
-        ),
+        Ok(end) => end_page(&end),
         Err(NotDelivered::Unknown) => gone(),
         Err(NotDelivered::Issuer) => page(
             StatusCode::BAD_REQUEST,
@@ -240,6 +226,27 @@ async fn came_back(
             return Err(Fault::Store(error.to_string().into()));
         }
     })
+}
+
+/// How a sign-in ended, for the person who made it.
+pub(crate) fn end_page(end: &End) -> Response<ReplyBody> {
+    match end {
+        End::SignedIn => page(
+            StatusCode::OK,
+            "Signed in",
+            "<p id=\"done\">You are signed in. You can close this page.</p>",
+        ),
+        End::Declined => page(
+            StatusCode::OK,
+            "Not signed in",
+            "<p id=\"done\">You declined. You can close this page.</p>",
+        ),
+        End::Failed(why) => page(
+            StatusCode::BAD_GATEWAY,
+            "Not signed in",
+            &format!("<p id=\"done\">It did not work: {}.</p>", escaped(why)),
+        ),
+    }
 }
 
 /// A host passes an authorization server's answer on.
@@ -379,7 +386,7 @@ pub(super) fn no_store(mut response: Response<ReplyBody>) -> Response<ReplyBody>
     response
 }
 
-pub(crate) fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

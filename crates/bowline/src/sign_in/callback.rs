@@ -18,9 +18,9 @@ use crate::config::RedirectUri;
 use crate::drain::Drain;
 use crate::fault::Fault;
 use crate::front::guard::Guard;
-use crate::front::{Query, ReplyBody, escaped, page, refuse};
+use crate::front::{Query, ReplyBody, end_page, page, refuse};
 use crate::listener;
-use crate::oauth::{End, Flow, FlowId, NotDelivered, SignIns, Via};
+use crate::oauth::{Flow, FlowId, NotDelivered, SignIns, Via};
 
 const PATH: &str = "/callback";
 
@@ -121,21 +121,7 @@ impl Door {
         }
         let delivered = self.sign_ins.deliver(&state, delivery, Via::Loopback).await;
         Ok(match delivered {
-            Ok(End::SignedIn) => page(
-                StatusCode::OK,
-                "Signed in",
-                "<p id=\"done\">You are signed in. You can close this page.</p>",
-            ),
-            Ok(End::Declined) => page(
-                StatusCode::BAD_REQUEST,
-                "Not signed in",
-                "<p id=\"done\">You declined. You can close this page.</p>",
-            ),
-            Ok(End::Failed(why)) => page(
-                StatusCode::BAD_REQUEST,
-                "Not signed in",
-                &format!("<p id=\"done\">It did not work: {}.</p>", escaped(&why)),
-            ),
+            Ok(end) => end_page(&end),
             // Its state is right, so it was taken already: a page that was loaded again.
             Err(NotDelivered::Unknown) => page(
                 StatusCode::CONFLICT,
