@@ -33,12 +33,21 @@ pub(crate) enum PendingError {
     Store(#[from] StoreError),
     #[error("a sign-in's record is {0}")]
     Sealed(#[from] OpenError),
-    #[error("a sign-in's record cannot be read: {0}")]
-    Malformed(#[from] serde_json::Error),
+    /// Where it stops making sense; what stands there is not told.
+    #[error("a sign-in's record cannot be read from byte {0} on")]
+    Malformed(usize),
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
     #[error("too many write to one sign-in at once")]
     Contended,
+}
+
+// === impl PendingError ===
+
+impl From<serde_json::Error> for PendingError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.column())
+    }
 }
 
 // === impl Pending ===

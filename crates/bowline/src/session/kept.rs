@@ -275,7 +275,7 @@ impl Kept {
         }
         let place = self.key.bound(Part::Jar, live.jar_since);
         let bytes = self.keeper.keys.open(&place, &live.jar)?;
-        Ok(Jar::from_bytes(&bytes).map_err(BadRecord::Malformed)?)
+        Ok(Jar::from_bytes(&bytes).map_err(BadRecord::from)?)
     }
 
     fn note_place(&self, live: &Live) {
@@ -303,7 +303,7 @@ impl Kept {
         leg.take_jar_change();
         match leg.jar_bytes() {
             None => Ok(Vec::new()),
-            Some(bytes) => self.sealed(Part::Jar, version, &bytes.map_err(BadRecord::Malformed)?),
+            Some(bytes) => self.sealed(Part::Jar, version, &bytes.map_err(BadRecord::from)?),
         }
     }
 

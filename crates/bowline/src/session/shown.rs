@@ -136,7 +136,7 @@ impl Shown {
                 return Ok((seen, after));
             }
             let next = seen.version.map_or(Version::FIRST, Version::next);
-            let bytes = after.to_bytes().map_err(BadRecord::Malformed)?;
+            let bytes = after.to_bytes().map_err(BadRecord::from)?;
             let sealed = self
                 .keeper
                 .keys
@@ -176,7 +176,7 @@ impl Shown {
             }) => {
                 let place = key.bound(Part::Record, version);
                 let bytes = self.keeper.keys.open(&place, &record)?;
-                let stored = Harmless::parse(&bytes).map_err(BadRecord::Malformed)?;
+                let stored = Harmless::parse(&bytes).map_err(BadRecord::from)?;
                 let version = Some(version);
                 Ok((Seen { version, at }, stored))
             }

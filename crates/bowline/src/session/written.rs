@@ -49,8 +49,9 @@ pub(crate) struct Written {
 /// Why a record cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum BadRecord {
-    #[error("a session's record cannot be read: {0}")]
-    Malformed(#[from] serde_json::Error),
+    /// Where it stops making sense; what stands there is not told.
+    #[error("a session's record cannot be read from byte {0} on")]
+    Malformed(usize),
     #[error("a session was written by a newer Bowline (layout {0}, and this one knows {LAYOUT})")]
     Newer(u8),
     #[error("a session's record has an impossible {0}")]
@@ -170,8 +171,32 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+// === impl BadRecord ===
+
+impl From<serde_json::Error> for BadRecord {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.column())
+    }
+}
+
 impl std::fmt::Debug for Written {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Written(generation {})", self.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_record_quotes_none_of_it() {
+        let secret = r#"{"layout":1,"caller":{"of":"secret-42"},"seal":"secret-43"}"#;
+        let bad = Written::parse(secret.as_bytes()).unwrap_err();
+        assert!(matches!(bad, BadRecord::Malformed(_)), "{bad:?}");
+        let odd = r#"{"layout":"secret-44"}"#;
+        let worse = Written::parse(odd.as_bytes()).unwrap_err();
+        let told = format!("{bad} {bad:?} {worse} {worse:?}");
+        assert!(!told.contains("secret"), "{told}");
     }
 }
