@@ -51,6 +51,23 @@ impl Overtime {
         Poll::Ready(UpstreamError::CallTimeout(self.limit))
     }
 
+    /// The same for an answer that has begun, whose status no longer tells: it is counted here.
+    pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
+        let error = std::task::ready!(self.poll(cx));
+        if let Some(session) = self.session.upgrade() {
+            let fault = session.leg().fault(UpstreamError::CallTimeout(self.limit));
+            let reason = fault.telling().reason;
+            session.upstream.metrics.refused(reason);
+            tracing::info!(
+                reason,
+                session = %session.hash,
+                server = %session.upstream.name,
+                "an answer was given up"
+            );
+        }
+        Poll::Ready(error)
+    }
+
     /// The event that tells the client, on a stream that has begun.
     pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
         let session = self.session.upgrade()?;

@@ -172,9 +172,9 @@ impl FrameRelay {
                 overtime.iter_mut().for_each(Overtime::put_off);
                 Poll::Ready(data.map(|data| Ok(data?)))
             }
-            (Poll::Pending, Some(overtime)) => {
-                overtime.poll(cx).map(|_| Some(Err(StreamError::Overtime)))
-            }
+            (Poll::Pending, Some(overtime)) => overtime
+                .poll_begun(cx)
+                .map(|_| Some(Err(StreamError::Overtime))),
             (Poll::Pending, None) => Poll::Pending,
         }
     }
@@ -449,7 +449,7 @@ impl EventRelay {
         let Some(overtime) = &mut self.overtime else {
             return Poll::Pending;
         };
-        let error = ready!(overtime.poll(cx));
+        let error = ready!(overtime.poll_begun(cx));
         let event = overtime.event(error);
         self.overtime = None;
         self.is_over = true;
