@@ -26,7 +26,8 @@ pub(crate) struct Call {
     sent_as: Mutex<Option<Box<str>>>,
     cancelled: AtomicBool,
     notify: Notify,
-    session: Arc<Session>,
+    /// Weak: a stream of the session may hold the call.
+    session: Weak<Session>,
 }
 
 impl Calls {
@@ -62,7 +63,7 @@ impl Call {
             sent_as: Mutex::default(),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
-            session: Arc::clone(session),
+            session: Arc::downgrade(session),
         });
         session.calls.under_way.lock().push(Arc::downgrade(&call));
         call
@@ -70,7 +71,10 @@ impl Call {
 
     /// A number that no other repeat in the session has.
     pub(crate) fn next_repeat(&self) -> u64 {
-        self.session.calls.repeats.fetch_add(1, Ordering::Relaxed)
+        let session = self.session.upgrade();
+        session.map_or(0, |session| {
+            session.calls.repeats.fetch_add(1, Ordering::Relaxed)
+        })
     }
 
     /// The request goes again under another id (JSON text).
@@ -96,7 +100,10 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let mut under_way = self.session.calls.under_way.lock();
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        let mut under_way = session.calls.under_way.lock();
         under_way.retain(|call| call.strong_count() > 0);
         if under_way.is_empty() {
             // An idle session holds no list.
