@@ -48,8 +48,8 @@ impl Gateways {
         if let Some(shared) = &shared {
             launch.share(shared.config(), &shared.seal_key);
         }
-        if arguments.replay_everything {
-            launch.replay_everything();
+        if let Some(bug) = &arguments.planted {
+            launch.plant(bug);
         }
         let mut all = Vec::new();
         for number in 0..arguments.gateways {

@@ -35,10 +35,9 @@ impl Launch {
             .push(("BOWLINE_SEAL_KEYS", seal_key.to_owned()));
     }
 
-    /// Has one that was built with planted bugs replay everything.
-    pub(super) fn replay_everything(&mut self) {
-        self.environment
-            .push(("BOWLINE_PLANTED", "replay_everything".to_owned()));
+    /// Has it begin with a planted bug.
+    pub(super) fn plant(&mut self, bug: &str) {
+        self.environment.push(("BOWLINE_PLANTED", bug.to_owned()));
     }
 
     /// Starts it there, and waits until it says what its server's URL is.
@@ -61,6 +60,8 @@ impl Launch {
                 return Ok((child, url.to_owned()));
             }
         }
-        bail!("the gateway did not start: see {}", log.display())
+        let said = std::fs::read_to_string(log)?;
+        let said = said.lines().last().unwrap_or_default();
+        bail!("the gateway did not start: {said} (see {})", log.display())
     }
 }

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use bowline::Gateway;
 use bowline::config::{Config, ServerName};
-use bowline::{Gateway, StartError};
 
 use crate::args::ConfigArguments;
 use crate::demo::Demo;
@@ -66,19 +66,15 @@ pub(crate) async fn serve(
     })
 }
 
-#[cfg(not(feature = "planted"))]
-async fn start(config: Config) -> Result<Gateway, StartError> {
-    Gateway::start(config).await
-}
-
-#[cfg(feature = "planted")]
-async fn start(config: Config) -> Result<Gateway, StartError> {
-    let wanted = environment::variable("BOWLINE_PLANTED").unwrap_or_default();
-    let planted = bowline::planted::Planted {
-        replay_everything: wanted == "replay_everything",
-        ..Default::default()
-    };
-    Gateway::start_planted(config, planted).await
+/// A promise is broken on purpose only where that was built in; elsewhere, wanting it is a mistake.
+async fn start(config: Config) -> anyhow::Result<Gateway> {
+    if let Some(name) = environment::variable("BOWLINE_PLANTED") {
+        #[cfg(feature = "planted")]
+        bowline::planted::plant(&name)?;
+        #[cfg(not(feature = "planted"))]
+        anyhow::bail!("BOWLINE_PLANTED is `{name}`, but this was built without planted bugs");
+    }
+    Ok(Gateway::start(config).await?)
 }
 
 /// Reads the configuration as at the start, and hands it to the gateway if nothing is wrong.

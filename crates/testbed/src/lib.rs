@@ -8,4 +8,7 @@ pub mod faulty;
 pub mod haproxy;
 pub mod redis;
 pub mod scripted;
+mod skipped;
 pub mod strict;
+
+pub use self::skipped::skip;

@@ -184,3 +184,19 @@ error: cannot listen on 127.0.0.1:[PORT] (listen): Address already in use (os er
 "#]]
     );
 }
+
+#[test]
+fn a_planted_bug_is_refused_where_none_was_built_in() {
+    let mut command = bowline();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "off"]);
+    command.env("BOWLINE_PLANTED", "replay_everything");
+    let (code, stdout, stderr) = run(&mut command);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    assert_data_eq!(
+        stderr,
+        str![[r#"
+error: BOWLINE_PLANTED is `replay_everything`, but this was built without planted bugs
+
+"#]]
+    );
+}
