@@ -109,11 +109,11 @@ def haproxy(servers, files):
     return Process("haproxy", make)
 
 
-def bowline(release, servers, copies=1, extra=()):
+def bowline(program, servers, copies=1, extra=()):
     """Bowline before one server of one or more replicas, configured `copies` times."""
     urls = ",".join(f"http://127.0.0.1:{server.port}/mcp" for server in servers)
     named = [word for number in range(copies) for word in ("--server", f"s{number}={urls}")]
-    make = lambda port: [release / "bowline", "serve", "--listen", f"127.0.0.1:{port}",
+    make = lambda port: [program, "serve", "--listen", f"127.0.0.1:{port}",
                          "--admin", "off", *named, *extra]
     return Process("bowline", make)
 

@@ -10,6 +10,7 @@ PATHS = {
     "haproxy": "HAProxy",
     "bowline": "Bowline",
     "bowline2": "Bowline, 2 replicas",
+    "before": "Bowline before",
 }
 
 
@@ -48,6 +49,12 @@ def against(other, field, combine, **labels):
     return compute
 
 
+def beside_before(field, **labels):
+    """This Bowline's set against that of the earlier one, in the same round."""
+    compute = against("before", field, ratio, **labels)
+    return lambda rows, path: compute(rows, path) if path == "bowline" else {}
+
+
 def growth(of):
     """CPU per call with many, relative to that with few in the same round."""
     def compute(rows, path):
@@ -82,10 +89,16 @@ def _lines():
         yield "… of direct", against("direct", "per_second", ratio, **closed), 2, None
         yield f"CPU µs per call, {shown}", plain(cpu, **closed), 1, None
         yield "… of HAProxy's", against("haproxy", cpu, ratio, **closed), 2, 1.7
+        yield "… of Bowline's before", beside_before(cpu, **closed), 2, 1.1
         yield f"p50 µs at 1000 calls/s, {shown}", plain("p50_us", **paced), 0, None
         yield "… added to direct", against("direct", "p50_us", difference, **paced), 0, None
         yield f"p99 µs at 1000 calls/s, {shown}", plain("p99_us", **paced), 0, None
         yield "… added to direct", against("direct", "p99_us", difference, **paced), 0, None
+    for size, shown in ((32 * 1024, "32 KiB"), (1024 * 1024, "1 MiB")):
+        labels = dict(measure="sizes", size=size)
+        yield f"CPU µs per call, {shown}", plain("cpu_us_per_call", **labels), 1, None
+        yield "… of HAProxy's", against("haproxy", "cpu_us_per_call", ratio, **labels), 2, None
+        yield "… of Bowline's before", beside_before("cpu_us_per_call", **labels), 2, 1.1
     last = _calls("sse", "open")
     opened = "cpu_us_per_open"
     yield "RSS after the calls, MiB", mib(plain("rss_kib", **last)), 1, None
@@ -146,12 +159,14 @@ def cell(compute, rows, path, digits):
 def render(measured, notes):
     """The table as Markdown. Lines without any number are left out."""
     rows = Rows(measured)
-    text = ["| | " + " | ".join(PATHS.values()) + " | Bowline's target |"]
-    text.append("|---" * (len(PATHS) + 2) + "|")
+    measured_paths = {row.get("path") for row in measured}
+    paths = [path for path in PATHS if path != "before" or path in measured_paths]
+    text = ["| | " + " | ".join(PATHS[path] for path in paths) + " | Bowline's target |"]
+    text.append("|---" * (len(paths) + 2) + "|")
     lines = [("bowline", *line) for line in _lines()]
     lines += [("bowline2", *line) for line in _recovery_lines()]
     for judged, title, compute, digits, target in lines:
-        cells = {path: cell(compute, rows, path, digits) for path in PATHS}
+        cells = {path: cell(compute, rows, path, digits) for path in paths}
         if not any(shown for shown, _ in cells.values()):
             continue
         verdict = ""

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{Connection, Session, Target};
-use crate::echo::Kind;
+use crate::echo::{Kind, Tool};
 use crate::open;
 use crate::pace::{self, Moments};
 use crate::process::Processes;
@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
     /// How the server answers
     #[arg(long, value_enum, default_value_t = Kind::Json)]
     answers: Kind,
+    /// How many bytes an answer has besides the echo
+    #[arg(long, default_value_t = 0)]
+    filling: usize,
     /// How long to measure
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
@@ -66,7 +69,7 @@ struct Tally {
 struct Caller {
     connection: Connection,
     sessions: Vec<Session>,
-    kind: Kind,
+    tool: Tool,
     calls: u64,
 }
 
@@ -79,7 +82,11 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<serde_json::Valu
         Some(path) => (connections, open::saved(path, targets)?),
         None => open::open(connections, targets, arguments.sessions).await?,
     };
-    let callers = deal(connections, &sessions, arguments.answers);
+    let tool = Tool {
+        kind: arguments.answers,
+        filling: arguments.filling,
+    };
+    let callers = deal(connections, &sessions, tool);
 
     let tally = Rc::new(Tally::default());
     let local = LocalSet::new();
@@ -188,7 +195,7 @@ fn start_all(
 }
 
 /// Gives every connection its share of the sessions.
-fn deal(connections: Vec<Connection>, sessions: &[Session], kind: Kind) -> Vec<Caller> {
+fn deal(connections: Vec<Connection>, sessions: &[Session], tool: Tool) -> Vec<Caller> {
     let count = connections.len();
     let share = |first| {
         sessions
@@ -202,7 +209,7 @@ fn deal(connections: Vec<Connection>, sessions: &[Session], kind: Kind) -> Vec<C
     each.map(|(first, connection)| Caller {
         connection,
         sessions: share(first),
-        kind,
+        tool,
         calls: 0,
     })
     .filter(|caller| !caller.sessions.is_empty())
@@ -241,7 +248,7 @@ impl Caller {
         self.calls += 1;
         let turn = self.calls as usize % self.sessions.len();
         let session = &self.sessions[turn];
-        match self.connection.call(session, self.kind, self.calls).await {
+        match self.connection.call(session, self.tool, self.calls).await {
             Ok(()) => {
                 tally.calls.set(tally.calls.get() + 1);
                 true

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
-use crate::echo::{self, Kind};
+use crate::echo::{self, Tool};
 
 /// The header that names a session.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -21,7 +21,7 @@ pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 pub(crate) const VERSION: &str = "2025-11-25";
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const MAX_ANSWER: usize = 64 * 1024;
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
 /// Where a server is: the address to dial and the path to ask for.
 #[derive(Clone, Debug)]
@@ -147,16 +147,16 @@ impl Connection {
     pub(crate) async fn call(
         &mut self,
         session: &Session,
-        kind: Kind,
+        tool: Tool,
         id: u64,
     ) -> anyhow::Result<()> {
         let text = echo::text(session.number, id);
-        let body = echo::request(kind, id, &text);
+        let body = echo::request(tool, id, &text);
         let request = request_of(Method::POST, session, session.headers.clone(), body);
         let response = self.send(request).await?;
         ensure_status(&response, StatusCode::OK)?;
         let answer = read(response.into_body(), MAX_ANSWER).await?;
-        if !echo::is_answer(kind, &answer, id, &text) {
+        if !echo::is_answer(tool, &answer, id, &text) {
             bail!("not the answer: {}", String::from_utf8_lossy(&answer));
         }
         Ok(())

@@ -17,8 +17,19 @@ pub(crate) enum Kind {
     Sse,
 }
 
+/// What is called, and how large the answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tool {
+    pub(crate) kind: Kind,
+    /// The bytes that the answer has besides the echo.
+    pub(crate) filling: usize,
+}
+
 /// Length of the text that is sent and echoed.
 pub(crate) const TEXT: usize = 64;
+
+/// What a large answer is filled with: JSON text with the escapes that a file's text has.
+const LINE: &str = r#"2026-11-16 09:30:00 worker=7 GET \"/orders/4711\" took 12 ms\n"#;
 
 impl Kind {
     /// The tool that answers so.
@@ -40,33 +51,45 @@ pub(crate) fn text(session: usize, call: u64) -> String {
 }
 
 /// A `tools/call` request.
-pub(crate) fn request(kind: Kind, id: u64, text: &str) -> String {
+pub(crate) fn request(tool: Tool, id: u64, text: &str) -> String {
     let mut body = String::with_capacity(256);
     // Writing to a String cannot fail.
     _ = write!(
         body,
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{}","arguments":{{"text":"{text}"}}}}}}"#,
-        kind.tool(),
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{}","arguments":{{"text":"{text}","filling":{}}}}}}}"#,
+        tool.kind.tool(),
+        tool.filling,
     );
     body
 }
 
 /// The answer to it. `id` and `text` are JSON, so the text comes with its quotes.
-pub(crate) fn answer(id: &str, text: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":{text}}}]}}}}"#
-    )
+pub(crate) fn answer(id: &str, text: &str, filling: usize) -> String {
+    let mut body = String::with_capacity(256 + filling);
+    _ = write!(
+        body,
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":{text}}}"#
+    );
+    if filling > 0 {
+        body.push_str(r#",{"type":"text","text":""#);
+        for _ in 0..filling / LINE.len() {
+            body.push_str(LINE);
+        }
+        body.push_str(r#""}"#);
+    }
+    body.push_str("]}}");
+    body
 }
 
 /// Whether `body` is the answer to this very call.
-pub(crate) fn is_answer(kind: Kind, body: &[u8], id: u64, text: &str) -> bool {
-    let message = match kind {
+pub(crate) fn is_answer(tool: Tool, body: &[u8], id: u64, text: &str) -> bool {
+    let message = match tool.kind {
         Kind::Json => Some(body),
         Kind::Sse => body
             .split(|byte| *byte == b'\n')
             .find_map(|line| line.strip_prefix(b"data: ")),
     };
-    let expected = answer(&id.to_string(), &format!("\"{text}\""));
+    let expected = answer(&id.to_string(), &format!("\"{text}\""), tool.filling);
     message == Some(expected.as_bytes())
 }
 
@@ -94,12 +117,23 @@ mod tests {
     fn answers_are_told_apart() {
         let text = text(3, 7);
         assert_eq!(text.len(), TEXT);
-        let body = answer("7", &format!("\"{text}\""));
-        assert!(is_answer(Kind::Json, body.as_bytes(), 7, &text));
-        assert!(!is_answer(Kind::Json, body.as_bytes(), 8, &text));
+        let body = answer("7", &format!("\"{text}\""), 0);
+        let tool = |kind| Tool { kind, filling: 0 };
+        let (json, sse) = (tool(Kind::Json), tool(Kind::Sse));
+        assert!(is_answer(json, body.as_bytes(), 7, &text));
+        assert!(!is_answer(json, body.as_bytes(), 8, &text));
         let event = format!("event: message\ndata: {body}\n\n");
-        assert!(is_answer(Kind::Sse, event.as_bytes(), 7, &text));
-        assert!(!is_answer(Kind::Sse, b": nothing\n\n", 7, &text));
+        assert!(is_answer(sse, event.as_bytes(), 7, &text));
+        assert!(!is_answer(sse, b": nothing\n\n", 7, &text));
+    }
+
+    #[test]
+    fn a_large_answer_is_json_of_about_that_size() {
+        let filling = 32 * 1024;
+        let body = answer("7", "\"x\"", filling);
+        assert!((filling - 100..filling + 200).contains(&body.len()));
+        let parsed: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(parsed["result"]["content"].as_array().unwrap().len(), 2);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{Connection, Session, Target};
-use crate::echo::Kind;
+use crate::echo::{Kind, Tool};
 
 /// The options of `bowline-bench recover`.
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,11 @@ async fn pin(
     let mut pinned = None;
     for number in 0..sessions {
         let session = connection.open_session(target, number).await?;
-        connection.call(&session, Kind::Json, 1).await?;
+        let tool = Tool {
+            kind: Kind::Json,
+            filling: 0,
+        };
+        connection.call(&session, tool, 1).await?;
         let by = connection.list_tools(&session, 2).await?;
         pinned = Some((session, by.context("a new session is unknown")?));
     }

@@ -64,6 +64,8 @@ struct Params<'a> {
 struct Echo<'a> {
     #[serde(borrow)]
     text: &'a RawValue,
+    #[serde(default)]
+    filling: usize,
 }
 
 /// A body that is there at once, or one that says one thing and then stays open.
@@ -76,6 +78,7 @@ struct Reply {
 }
 
 const MAX_BODY: usize = 64 * 1024;
+const MAX_FILLING: usize = 16 * 1024 * 1024;
 
 /// Serves until killed.
 pub(crate) async fn serve(arguments: &Arguments) -> anyhow::Result<serde_json::Value> {
@@ -168,11 +171,11 @@ fn post(sessions: &RefCell<Sessions>, known: bool, body: &[u8]) -> Response<Repl
     }
     let called = message
         .params
-        .and_then(|params| Some((params.name?, params.arguments?.text)));
-    let Some((tool, text)) = called else {
+        .and_then(|params| Some((params.name?, params.arguments?)));
+    let Some((tool, echo)) = called else {
         return reply(StatusCode::BAD_REQUEST, Reply::empty());
     };
-    let result = echo::answer(id.get(), text.get());
+    let result = echo::answer(id.get(), echo.text.get(), echo.filling.min(MAX_FILLING));
     if tool == Kind::Sse.tool() {
         let event = format!("event: message\ndata: {result}\n\n");
         return events(Reply {
