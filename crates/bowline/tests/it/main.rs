@@ -31,6 +31,7 @@ mod kept;
 mod lifetime;
 mod limits;
 mod log;
+mod modern_clients;
 mod oauth_attacks;
 mod oauth_scopes;
 mod oauth_stage;
