@@ -66,7 +66,7 @@ pub(super) async fn answer(
     if !bearer_key(&head.headers).is_some_and(|shown| token.is_of(shown)) {
         return Err(Fault::ApiToken);
     }
-    let body = whole_body(body, MAX_ANSWER).await?;
+    let body = whole_body(body, MAX_ANSWER, false).await?;
     let Answer {
         elicited,
         elicitation_id,

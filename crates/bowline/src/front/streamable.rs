@@ -7,9 +7,10 @@ use bowline_wire::batch::is_batch;
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::Instant;
 
 use super::arrival::Arrival;
@@ -28,6 +29,11 @@ use crate::session::{Born, LiveStream, Session, Source};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How much of a body that is too large is read on and thrown away, and for how long. Clients that
+/// write all of it before they read would otherwise see the connection reset instead of the 413.
+const MAX_DISCARDED: u64 = 64 * 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bodies up to this are copied rather than held where they were read to.
 const SMALL_BODY: usize = 4 * 1024;
@@ -125,24 +131,46 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
     if !media::accepts_both(&headers.get_all(ACCEPT)) {
         return Err(Fault::AcceptForPost);
     }
-    whole_body(body, arrival.shared.limits.body_bytes).await
+    let is_held_back = headers.contains_key(EXPECT);
+    whole_body(body, arrival.shared.limits.body_bytes, is_held_back).await
 }
 
-/// A body of at most `limit` bytes, if it comes in time.
-pub(super) async fn whole_body(body: Incoming, limit: usize) -> Result<Bytes, Fault> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(body, limit)).await;
-    let body = read
-        .map_err(|_| Fault::BodyTimeout)?
-        .map_err(|error| match error {
-            ReadError::TooLarge(limit) => Fault::BodyTooLarge { limit },
-            ReadError::Broken(_) => Fault::BodyBroken,
-        })?;
+/// A body of at most `limit` bytes, if it comes in time. One that its client holds back (`Expect`) is
+/// sent when the client is told to go on, which reading does.
+pub(super) async fn whole_body(
+    mut body: Incoming,
+    limit: usize,
+    is_held_back: bool,
+) -> Result<Bytes, Fault> {
+    let is_unasked = is_held_back && body.size_hint().lower() > limit as u64;
+    let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(&mut body, limit)).await;
+    let body = match read.map_err(|_| Fault::BodyTimeout)? {
+        Ok(body) => body,
+        Err(ReadError::TooLarge(limit)) => {
+            if !is_unasked {
+                let discarding = Box::pin(tokio::time::timeout(DISCARD_TIMEOUT, discard(body)));
+                drop(discarding.await);
+            }
+            return Err(Fault::BodyTooLarge { limit });
+        }
+        Err(ReadError::Broken(_)) => return Err(Fault::BodyBroken),
+    };
     Ok(match body.len() {
         // It is a part of the connection's read buffer, whose 8 KiB it would keep for as long as
         // the answer takes.
         0..=SMALL_BODY => Bytes::copy_from_slice(&body),
         _ => body,
     })
+}
+
+/// Reads what is left of a body, up to a bound, and throws it away.
+async fn discard(mut body: Incoming) {
+    let mut discarded = 0;
+    while discarded <= MAX_DISCARDED
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        discarded += frame.data_ref().map_or(0, |data| data.len() as u64);
+    }
 }
 
 // === GET ===

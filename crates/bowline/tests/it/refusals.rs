@@ -173,6 +173,31 @@ async fn a_body_over_the_limit_is_413_whether_announced_or_not() {
     server.finish();
 }
 
+/// Most clients write all of a request before they read: while they do, the connection must not be
+/// reset, or they never see the answer.
+#[tokio::test]
+async fn a_body_far_over_the_limit_is_told_so_to_a_client_that_writes_before_it_reads() {
+    let server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.body_bytes = 4 << 20;
+    let gateway = Gateway::start(config).await.unwrap();
+    let large = "x".repeat(3 * (4 << 20));
+    let head = "POST /mcp/s HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\ncontent-type: application/json\r\n";
+    let announced = format!("{head}content-length: {}\r\n\r\n{large}", large.len());
+    let chunk = &large[..64 * 1024];
+    let chunks = format!("{:x}\r\n{chunk}\r\n", chunk.len()).repeat(large.len() / chunk.len());
+    let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    for request in [announced, chunked] {
+        let answer = raw(&gateway, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    }
+    // One that waits to be told to go on is told not to.
+    let held_back = format!("{head}content-length: 99999999\r\nexpect: 100-continue\r\n\r\n");
+    let answer = raw(&gateway, &held_back).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    server.finish();
+}
+
 /// Sends bytes as they are and returns the answer's head.
 async fn raw(gateway: &Gateway, request: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
