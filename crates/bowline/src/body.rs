@@ -13,10 +13,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum ReadError<E> {
     /// It is longer than allowed.
-    #[error("more than {0} bytes")]
+    #[error("is longer than {0} bytes")]
     TooLarge(usize),
     /// It broke off.
-    #[error("{0}")]
+    #[error("broke off: {0}")]
     Broken(E),
 }
 

@@ -27,19 +27,26 @@ use std::time::Duration;
 use bowline_wire::http1::Malformed;
 use thiserror::Error;
 
+/// What systems say when they have run out of something and the standard library has no name for it:
+/// ENFILE, EMFILE and ENOBUFS.
+const OWN_LIMITS: [i32; 3] = [23, 24, if cfg!(target_os = "linux") { 105 } else { 55 }];
+
 /// Why a request got no answer.
 #[derive(Debug, Error)]
 pub(crate) enum EgressError {
     /// The name has no address, or nobody there accepts connections.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    /// This machine has nothing left to connect with: nobody else's fault.
+    #[error("this gateway has no descriptors, ports or buffers left for a connection: {0}")]
+    OutOfSockets(io::Error),
     /// Neither accepted nor refused in time.
     #[error("no connection within {0:?}")]
     ConnectTimeout(Duration),
     /// The TLS handshake failed.
     #[error("TLS handshake failed: {0}")]
     Tls(io::Error),
-    /// The connection broke before the request began to leave.
+    /// The connection broke before any byte of the request was written.
     #[error("the connection closed before the request was sent: {0}")]
     NotSent(WireError),
     /// The connection broke after the request began to leave and before its answer came.
@@ -55,11 +62,29 @@ pub(crate) enum WireError {
     /// The server closed it before its answer had ended.
     #[error("the server closed the connection")]
     Closed,
+    /// It cannot have read the request.
+    #[error(
+        "the server speaks HTTP/2 only, and Bowline speaks HTTP/1.1 to servers: configure an address where it does, too"
+    )]
+    Http2,
     #[error("the server's answer is not HTTP: {0}")]
     Malformed(#[from] Malformed),
 }
 
 impl EgressError {
+    /// Why there is no connection: the server's doing, or that of this machine.
+    fn not_connected(error: io::Error) -> Self {
+        let is_own = matches!(
+            error.kind(),
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory
+        );
+        let code = error.raw_os_error();
+        match is_own || code.is_some_and(|code| OWN_LIMITS.contains(&code)) {
+            true => Self::OutOfSockets(error),
+            false => Self::Connect(error),
+        }
+    }
+
     /// Whether the server could not be reached at all.
     pub(crate) fn nobody_there(&self) -> bool {
         matches!(
@@ -68,11 +93,31 @@ impl EgressError {
         )
     }
 
-    /// Whether the server may have seen the request.
+    /// Whether the server may have run the request.
     pub(crate) fn may_have_run(&self) -> bool {
         match self {
+            Self::Broken(WireError::Http2) => false,
             Self::Broken(_) => true,
-            Self::Connect(_) | Self::ConnectTimeout(_) | Self::Tls(_) | Self::NotSent(_) => false,
+            Self::Connect(_)
+            | Self::OutOfSockets(_)
+            | Self::ConnectTimeout(_)
+            | Self::Tls(_)
+            | Self::NotSent(_) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_out_of_descriptors_or_ports_is_nobody_elses_fault() {
+        for code in [12, 23, 24, 99, 105] {
+            let error = EgressError::not_connected(io::Error::from_raw_os_error(code));
+            assert!(!error.nobody_there() && !error.may_have_run(), "{error}");
+        }
+        let refused = EgressError::not_connected(io::Error::from_raw_os_error(111));
+        assert!(refused.nobody_there());
     }
 }

@@ -11,6 +11,7 @@ use http::StatusCode;
 use thiserror::Error;
 
 use crate::config::ServerName;
+use crate::egress::{EgressError, WireError};
 use crate::session::Unsure;
 use crate::store::{Refusal, StoreError};
 use crate::upstream::UpstreamError;
@@ -311,6 +312,14 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
         retry_after: None,
     };
     match error {
+        UpstreamError::NoAnswer(EgressError::OutOfSockets(_)) => Telling {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(1),
+            ..bad_gateway(codes::OVERLOADED, "out_of_sockets")
+        },
+        UpstreamError::NoAnswer(EgressError::Broken(WireError::Http2)) => {
+            bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_http2")
+        }
         UpstreamError::NoAnswer(error) if error.may_have_run() => {
             bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
         }
@@ -329,9 +338,10 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             retry_after: Some(5),
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "not_recovered")
         },
-        UpstreamError::OutcomeUnknown(_) | UpstreamError::Fingerprint(_) => {
-            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
-        }
+        UpstreamError::OutcomeUnknown(_)
+        | UpstreamError::Fingerprint(_)
+        | UpstreamError::RedirectedAfter(_)
+        | UpstreamError::Compressed(..) => bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown"),
         UpstreamError::Cancelled => bad_gateway(codes::CANCELLED, "cancelled"),
         UpstreamError::SessionLost => Telling {
             status: StatusCode::NOT_FOUND,
@@ -361,7 +371,8 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
         }
         UpstreamError::NotMcp(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
-        UpstreamError::NotOpened(StatusCode::SERVICE_UNAVAILABLE) => Telling {
+        UpstreamError::NotOpenedInTime(_)
+        | UpstreamError::NotOpened(StatusCode::SERVICE_UNAVAILABLE) => Telling {
             status: StatusCode::SERVICE_UNAVAILABLE,
             retry_after: Some(5),
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")

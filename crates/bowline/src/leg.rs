@@ -47,7 +47,7 @@ use crate::egress::Jar;
 use crate::fault::Fault;
 use crate::oauth::Account;
 use crate::session::Lacks;
-use crate::upstream::{Carried, Link, Pin, Upstream, UpstreamError};
+use crate::upstream::{Carried, Link, Pin, Repeat, Upstream, UpstreamError};
 
 /// One session's conversation with one upstream. Small, and in the order of use: see [`Session`].
 ///
@@ -234,6 +234,7 @@ impl Leg {
             jar: &self.jar,
             carried,
             account: self.account.as_deref(),
+            repeat: Repeat::Unsafe,
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use carried::{Carried, MAX_QUERY};
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use fingerprint::{is_fingerprint, is_suspect};
 pub(crate) use health::{Ailment, jittered, random_fraction};
-pub(crate) use streamable::{Answer, Link};
+pub(crate) use streamable::{Answer, Link, Repeat};
 pub(crate) use tend::TEND_EVERY;
 pub(crate) use tools::{Changes, Harmless, Seen, Sharing};
 
@@ -87,12 +87,22 @@ pub(crate) enum UpstreamError {
         "the server answered {0}: only redirects within its own origin are followed; configure the address that it redirects to"
     )]
     Redirected(StatusCode),
+    #[error(
+        "the server answered {0} to a request that may not run twice, and that does not say whether it ran; configure the address that it redirects to"
+    )]
+    RedirectedAfter(StatusCode),
     #[error("the server redirected more than {0} times in a row")]
     TooManyRedirects(usize),
     #[error("the server answered {0} with something that is not MCP")]
     NotMcp(StatusCode),
+    #[error(
+        "the server's answer ({0}) is compressed ({1}), although Bowline asks for answers that are not: turn compression off for it"
+    )]
+    Compressed(StatusCode, Box<str>),
     #[error("the server answered {0} to `initialize`")]
     NotOpened(StatusCode),
+    #[error("no session could be opened in time: {0}")]
+    NotOpenedInTime(Arc<str>),
     #[error("the server neither answered nor made progress within {0:?}")]
     CallTimeout(Duration),
     #[error("the server did not answer `initialize` within {0:?}")]
@@ -103,7 +113,7 @@ pub(crate) enum UpstreamError {
     SeveralSessionIds,
     #[error("the server's answer to `initialize` is not a JSON-RPC answer to it")]
     BadInitialize,
-    #[error("the server's answer has {0}")]
+    #[error("the server's answer {0}")]
     BadBody(#[from] ReadError<WireError>),
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -150,6 +160,10 @@ impl Upstream {
         self.sign_ins.authorities.know(&server);
         *self.server.write() = Arc::new(server);
         self.retired.store(false, Ordering::Relaxed);
+        self.endpoints
+            .all()
+            .iter()
+            .for_each(|endpoint| endpoint.forget_move());
         self.place_endpoints();
         self.tending.look_now();
     }

@@ -1,4 +1,4 @@
-//! A real balancer: HAProxy, pinning clients to replicas by a cookie that it inserts.
+//! A real balancer: HAProxy, pinning clients to replicas by a cookie that it inserts, or passing bytes.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -48,22 +48,36 @@ impl Haproxy {
     ///
     /// As [`Haproxy::sticky`].
     pub async fn sticky_with(replicas: &[SocketAddr], affinity: Affinity) -> anyhow::Result<Self> {
+        Self::configured(|address| sticky(address, replicas, affinity)).await
+    }
+
+    /// Passes bytes to one server and knows nothing of HTTP. When the server resets a connection,
+    /// its client sees first an orderly end and then a reset (`option nolinger`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Haproxy::sticky`].
+    pub async fn passing(server: SocketAddr) -> anyhow::Result<Self> {
+        Self::configured(|address| passing(address, server)).await
+    }
+
+    async fn configured(text: impl Fn(SocketAddr) -> String) -> anyhow::Result<Self> {
         // The port is free until somebody else takes it, so a start may need another try.
-        let mut tried = Self::start(replicas, affinity).await;
+        let mut tried = Self::start(&text).await;
         for _ in 0..4 {
             if tried.is_ok() {
                 break;
             }
-            tried = Self::start(replicas, affinity).await;
+            tried = Self::start(&text).await;
         }
         tried
     }
 
-    async fn start(replicas: &[SocketAddr], affinity: Affinity) -> anyhow::Result<Self> {
+    async fn start(text: impl Fn(SocketAddr) -> String) -> anyhow::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("haproxy.cfg");
-        std::fs::write(&path, configuration(address, replicas, affinity))?;
+        std::fs::write(&path, text(address))?;
         let mut child = Command::new("haproxy")
             .arg("-db")
             .arg("-f")
@@ -106,7 +120,23 @@ async fn until_it_listens(address: SocketAddr, child: &mut Child) -> anyhow::Res
     Ok(())
 }
 
-fn configuration(address: SocketAddr, replicas: &[SocketAddr], affinity: Affinity) -> String {
+fn passing(address: SocketAddr, server: SocketAddr) -> String {
+    format!(
+        "defaults
+  mode tcp
+  option nolinger
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  retries 0
+listen passing
+  bind {address}
+  server only {server}
+"
+    )
+}
+
+fn sticky(address: SocketAddr, replicas: &[SocketAddr], affinity: Affinity) -> String {
     let (redispatch, check) = match affinity {
         Affinity::Moves => ("option redispatch", "check inter 50ms fall 1 rise 1"),
         Affinity::Insists => ("no option redispatch", ""),

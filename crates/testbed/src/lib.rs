@@ -3,6 +3,7 @@
 pub mod answering;
 pub mod client;
 pub mod counting;
+pub mod distant;
 pub mod everything;
 pub mod faulty;
 pub mod haproxy;

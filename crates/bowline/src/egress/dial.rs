@@ -110,7 +110,7 @@ impl Origin {
             Some(address) => TcpStream::connect(address).await,
             None => TcpStream::connect((&*self.host, self.port)).await,
         };
-        let tcp = connected.map_err(EgressError::Connect)?;
+        let tcp = connected.map_err(EgressError::not_connected)?;
         tcp.set_nodelay(true).map_err(EgressError::Connect)?;
         net::keep_alive(&tcp);
         if !self.https {
@@ -125,6 +125,16 @@ impl Origin {
 }
 
 // === impl Dialled ===
+
+impl Dialled {
+    /// The socket, to be asked about.
+    pub(super) fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
 
 impl AsyncRead for Dialled {
     fn poll_read(

@@ -1,8 +1,9 @@
 //! Connections to one endpoint, kept while they are surely alive.
 //!
 //! An idle connection is dropped after [`MAX_IDLE`], or before the time that the server announced
-//! in `Keep-Alive`, so that a server that closes an idle connection just as a request leaves (which
-//! would look like an unknown outcome) is rare rather than daily.
+//! in `Keep-Alive`, the one that was used last is used next, and the system is asked before each use,
+//! so that a server that closes an idle connection just as a request leaves (which is an unknown
+//! outcome) is rare rather than daily.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -42,7 +43,6 @@ struct Inner {
 #[derive(Debug)]
 struct Idle {
     wire: Box<Wire>,
-    since: Instant,
     until: Instant,
 }
 
@@ -75,8 +75,8 @@ impl Pool {
 
     /// Sends one request and waits for the head of its answer.
     ///
-    /// A request that nobody read, because the server had just closed the idle connection, is
-    /// written to another; nothing else is tried twice here.
+    /// A request of which no byte was written, because the server had just closed the idle
+    /// connection, goes to another; nothing else is tried twice here.
     pub(crate) async fn send(
         &self,
         request: &Request,
@@ -119,8 +119,7 @@ impl Pool {
     fn reuse(&self) -> Option<Box<Wire>> {
         loop {
             let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
-            let now = Instant::now();
-            if idle.until > now && idle.wire.is_ready(now - idle.since) {
+            if idle.until > Instant::now() && idle.wire.take_ready() {
                 return Some(idle.wire);
             }
         }
@@ -173,11 +172,9 @@ impl UpstreamBody {
             return;
         };
         if let Some(idle) = &mut *lease.pool.0.idle.lock() {
-            let since = Instant::now();
             idle.push_back(Idle {
                 wire: lease.wire,
-                since,
-                until: since + max_idle,
+                until: Instant::now() + max_idle,
             });
         }
     }

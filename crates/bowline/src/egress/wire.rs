@@ -10,25 +10,17 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use bowline_wire::http1::{Framing, Head, take_head};
 use bytes::{Buf as _, Bytes, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncRead as _, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWrite, ReadBuf};
 
 use super::dial::Dialled;
 use super::{Request, WireError};
 
 /// The most that is read at once. Every thread has one such buffer for all of its connections.
 const READ_BUFFER: usize = 64 * 1024;
-
-/// After a rest of this length the system is asked how a connection feels; after a shorter one the
-/// runtime's word will do, which costs nothing.
-const LONG_REST: Duration = Duration::from_millis(5);
-
-/// How long a refusal may come after the farewell that it follows.
-const LATE_REFUSAL: Duration = Duration::from_millis(20);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER]);
@@ -45,7 +37,7 @@ pub(super) struct Wire {
 
 /// Why a request got no answer on this connection.
 pub(super) struct SendError {
-    /// Whether any of the request had left.
+    /// Whether any of the request may have left.
     pub(super) was_sent: bool,
     pub(super) error: WireError,
 }
@@ -62,22 +54,26 @@ impl Wire {
     }
 
     /// Whether another request can be sent: the server neither closed the connection nor said
-    /// anything while it rested, for so long.
-    pub(super) fn is_ready(&mut self, rested: Duration) -> bool {
+    /// anything while it rested.
+    pub(super) fn take_ready(&mut self) -> bool {
         if !self.input.is_empty() || !self.unwritten.is_empty() {
             return false;
         }
-        match &mut self.stream {
-            // The system is asked, not the runtime, which may not know yet.
-            Dialled::Plain(stream) if rested >= LONG_REST => {
-                let peeked = SockRef::from(&*stream).peek(&mut [MaybeUninit::uninit()]);
-                peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            }
-            // What has arrived may be the business of TLS alone.
-            Dialled::Plain(_) | Dialled::Tls(_) => self
+        // What has arrived may be the business of TLS alone, which reading sees to.
+        let has_nothing_to_say = match self.stream {
+            Dialled::Plain(_) => true,
+            Dialled::Tls(_) => self
                 .poll_read(&mut Context::from_waker(Waker::noop()))
                 .is_pending(),
-        }
+        };
+        has_nothing_to_say && self.is_silent()
+    }
+
+    /// Whether nothing has arrived that is not read, nor the end. The system is asked, not the
+    /// runtime, which may not know yet.
+    fn is_silent(&self) -> bool {
+        let peeked = SockRef::from(self.stream.socket()).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -109,27 +105,11 @@ impl Wire {
                 Ok(head)
             }
             Err(error) => Err(SendError {
-                was_sent: written > 0 && !Box::pin(self.was_closed_before(&error)).await,
+                // TLS may have written some of its records when it reports that it wrote nothing.
+                was_sent: written > 0 || matches!(self.stream, Dialled::Tls(_)),
                 error,
             }),
         }
-    }
-
-    /// Whether the server had closed the connection before the request came there, so that nobody
-    /// read it. Then the server's system refuses what came after its farewell (RFC 9293, 3.10.7.4),
-    /// and ours tells that from a connection that was reset: only there it says "broken pipe". A
-    /// server that read the request and closed then has nothing left to refuse.
-    async fn was_closed_before(&self, error: &WireError) -> bool {
-        let (WireError::Closed, Dialled::Plain(stream)) = (error, &self.stream) else {
-            return false;
-        };
-        let refused = || matches!(stream.take_error(), Ok(Some(error)) if error.kind() == io::ErrorKind::BrokenPipe);
-        // The refusal of a server far away comes a moment after its farewell.
-        self.input.is_empty()
-            && (refused()
-                || tokio::time::timeout(LATE_REFUSAL, stream.ready(Interest::ERROR))
-                    .await
-                    .is_ok_and(|_| refused()))
     }
 
     /// Writes what is left of a request. Ready when all of it has left.
@@ -158,10 +138,13 @@ impl Wire {
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, WireError>> {
         loop {
-            if !self.input.is_empty()
-                && let Some(head) = take_head(&mut self.input)?
-            {
-                return Poll::Ready(Ok(head));
+            if !self.input.is_empty() {
+                if is_http2(&self.input) {
+                    return Poll::Ready(Err(WireError::Http2));
+                }
+                if let Some(head) = take_head(&mut self.input)? {
+                    return Poll::Ready(Ok(head));
+                }
             }
             if ready!(self.poll_read(cx))? == 0 {
                 return Poll::Ready(Err(WireError::Closed));
@@ -215,6 +198,12 @@ impl Wire {
             Poll::Ready(Ok(arrived.filled().len()))
         })
     }
+}
+
+/// Whether an answer begins with a frame of HTTP/2: SETTINGS or GOAWAY, on the connection itself.
+/// No answer of HTTP/1 begins with a zero.
+fn is_http2(input: &[u8]) -> bool {
+    matches!(input, [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..])
 }
 
 impl std::fmt::Debug for Wire {

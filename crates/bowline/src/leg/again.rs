@@ -85,7 +85,8 @@ pub(super) async fn mended(
     }
 }
 
-async fn is_safe(session: &Session, request: &Message) -> bool {
+/// Whether a request may run twice.
+pub(super) async fn is_safe(session: &Session, request: &Message) -> bool {
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::ReplayEverything) {
         return true;

@@ -5,7 +5,7 @@
 use bowline_wire::message::Message;
 use http::StatusCode;
 
-use crate::egress::EgressError;
+use crate::egress::{EgressError, WireError};
 use crate::fault::codes;
 use crate::upstream::UpstreamError;
 
@@ -32,7 +32,14 @@ pub(super) fn outcome(error: &UpstreamError) -> (Ran, Known) {
     match error {
         UpstreamError::SessionLost => (Ran::No, Known::Lost),
         UpstreamError::Fingerprint(_) => (Ran::Unknown, Known::Lost),
+        // Trying again at once would not help, and says nothing of the session.
+        UpstreamError::NoAnswer(
+            EgressError::OutOfSockets(_) | EgressError::Broken(WireError::Http2),
+        ) => (Ran::No, Known::Alive),
         UpstreamError::NoAnswer(EgressError::Broken(_)) => (Ran::Unknown, Known::Unproven),
+        UpstreamError::Compressed(status, _) if !status.is_success() => {
+            (Ran::Unknown, Known::Unproven)
+        }
         UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => (Ran::No, Known::Unproven),
         UpstreamError::NotMcp(
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,

@@ -14,13 +14,13 @@ use super::{Leg, LegRef};
 use crate::body::Sent;
 use crate::egress::Jar;
 use crate::session::{Offered, Session};
-use crate::upstream::{Carried, Link, Pin, UpstreamError};
+use crate::upstream::{Carried, Link, Pin, Repeat, UpstreamError};
 
 /// After so many failures the old cookies are held to lead nowhere.
 pub(super) const TRUSTED_FAILURES: u32 = 2;
 
 /// How long ending an upstream session that nobody needs may take.
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The ids of Bowline's own requests; a client's have no such name.
 const INITIALIZE_ID: &str = "\"bowline/initialize\"";
@@ -58,6 +58,7 @@ pub(super) async fn restore(
         jar: &jar,
         carried: &carried,
         account: account.as_deref(),
+        repeat: Repeat::Safe,
     };
     let initialize = initialize_of(session, old).ok_or(Failed::ForGood(NotMended::TellClient))?;
     let answer = session
@@ -170,7 +171,7 @@ async fn say(leg: &Leg, message: Bytes) -> Result<(), Failed> {
     let carried = Carried::default();
     let answer = leg
         .upstream
-        .post(leg.link(&carried), message, Sent::default())
+        .post(leg.link(&carried).safe(), message, Sent::default())
         .await;
     let answer = answer.map_err(for_now)?;
     if answer.denies_session() || answer.status.is_server_error() {

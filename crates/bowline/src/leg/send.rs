@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_wire::message::Message;
+use bowline_wire::message::{Kind, Message};
 use bowline_wire::{media, version};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::again::{Again, mended};
+use super::again::{Again, is_safe, mended};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
@@ -205,10 +205,14 @@ async fn answer(
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
     let message = &asked.message;
-    let mut answer = leg
-        .upstream
-        .post(leg.link(carried), message.raw().clone(), sent)
-        .await?;
+    let post = |link| leg.upstream.post(link, message.raw().clone(), sent.clone());
+    let mut answer = match post(leg.link(carried)).await {
+        // The redirect is met again, and followed.
+        Err(UpstreamError::RedirectedAfter(_)) if Box::pin(is_safe(session, message)).await => {
+            Box::pin(post(leg.link(carried).safe())).await?
+        }
+        posted => posted?,
+    };
     let recovery = &leg.upstream.server().recovery;
     if judge::wants_judging(&answer, recovery) {
         return Box::pin(judge::judge(answer, message, recovery))
@@ -405,7 +409,11 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
     };
     let posted = leg
         .upstream
-        .post(leg.link(carried), ping.raw().clone(), Sent::default())
+        .post(
+            leg.link(carried).safe(),
+            ping.raw().clone(),
+            Sent::default(),
+        )
         .await;
     let recovery = &leg.upstream.server().recovery;
     let mut asked_for = None;
@@ -456,6 +464,14 @@ impl Reply {
                 None => rest,
             },
         })
+    }
+
+    /// Whether it is one message, held whole, that answers something.
+    pub(super) fn is_message(&self) -> bool {
+        let Self::Whole { body, .. } = self else {
+            return false;
+        };
+        Message::parse(body.clone()).is_ok_and(|message| message.kind() == Kind::Response)
     }
 
     /// The reply as far as it was read: what else a stream would bring is given up.

@@ -80,6 +80,11 @@ impl Carried {
         }
     }
 
+    /// Whether nothing goes along.
+    pub(super) fn is_empty(&self) -> bool {
+        self.query.is_none() && self.headers.is_empty()
+    }
+
     /// The configured target with the client's query after its own, both byte for byte.
     pub(super) fn target(&self, configured: &PathAndQuery) -> PathAndQuery {
         let Some(query) = &self.query else {

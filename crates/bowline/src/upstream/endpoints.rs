@@ -5,6 +5,7 @@
 //! on it stays with it. What is no longer configured or resolved is draining: it keeps its sessions
 //! and takes no new ones.
 
+use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ pub(crate) struct Endpoint {
     pub(crate) pool: Pool,
     pub(crate) health: Health,
     pub(super) being_looked_at: AtomicBool,
+    /// Where the server says for good that it is, if elsewhere in its origin; and whether there is
+    /// anything, so that others need no lock.
+    moved_to: Mutex<Option<PathAndQuery>>,
+    has_moved: AtomicBool,
     sessions: AtomicUsize,
     draining_since: Mutex<Option<Instant>>,
 }
@@ -60,6 +65,8 @@ impl Endpoint {
             pool,
             health,
             being_looked_at: AtomicBool::new(false),
+            moved_to: Mutex::default(),
+            has_moved: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             draining_since: Mutex::default(),
         }
@@ -71,6 +78,27 @@ impl Endpoint {
             Some(address) => format!("{url}@{}", address.ip()).into(),
             None => url.to_string().into(),
         }
+    }
+
+    /// Where requests go: the configured target, or where the server says for good that it is.
+    pub(super) fn current_target(&self) -> Cow<'_, PathAndQuery> {
+        let moved_to = match self.has_moved.load(Ordering::Acquire) {
+            true => self.moved_to.lock().clone(),
+            false => None,
+        };
+        moved_to.map_or(Cow::Borrowed(&self.target), Cow::Owned)
+    }
+
+    /// The server says for good that it is elsewhere.
+    pub(super) fn move_to(&self, target: PathAndQuery) {
+        *self.moved_to.lock() = Some(target);
+        self.has_moved.store(true, Ordering::Release);
+    }
+
+    /// What is configured holds again.
+    pub(super) fn forget_move(&self) {
+        self.has_moved.store(false, Ordering::Release);
+        *self.moved_to.lock() = None;
     }
 
     /// How many sessions are pinned here.
@@ -157,8 +185,17 @@ impl Endpoints {
     /// Two choices spread nearly as evenly as looking at all of them, and several gateways that do
     /// not know of each other's choices do not all run to the same one.
     pub(crate) fn pick(&self) -> Result<Pin, Ailment> {
+        self.pick_but(None)
+    }
+
+    /// The same, and another than this if there is one.
+    pub(crate) fn pick_but(&self, this: Option<&Endpoint>) -> Result<Pin, Ailment> {
         let all = self.all();
-        let mut well = all.iter().filter(|endpoint| endpoint.takes_sessions());
+        let is_other = |one: &Endpoint| this.is_some_and(|this| this.id != one.id);
+        let has_other = all.iter().any(|one| is_other(one) && one.takes_sessions());
+        let mut well = all
+            .iter()
+            .filter(|one| one.takes_sessions() && (!has_other || is_other(one)));
         let count = well.clone().count();
         if count < 2 {
             return well

@@ -20,7 +20,8 @@ const FAILURES: u32 = 3;
 const FIRST_REST: Duration = Duration::from_millis(500);
 /// The longest ejection, before jitter.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// The same where nobody was there: a look shows when somebody is again, and costs one connection.
+/// The same where nobody was there or answered: a look shows when somebody does again, and costs one
+/// connection.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(2);
 /// How long an endpoint must be well for earlier ejections to be forgotten.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
@@ -32,6 +33,8 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
+    /// How often it answered, to tell whether it did meanwhile.
+    answers: u64,
     ailment: Option<Ailment>,
     /// Ejections so far, as far as they are remembered.
     ejections: u32,
@@ -48,6 +51,8 @@ pub(crate) struct Ailment {
     pub(crate) reason: Arc<str>,
     /// Whether nobody is there, so that trying is in vain.
     pub(crate) unreachable: bool,
+    /// Whether somebody is there who answers nothing: a connection is no sign of health.
+    pub(crate) silent: bool,
     /// When it is worth another look.
     pub(crate) until: Instant,
 }
@@ -64,22 +69,33 @@ impl Health {
     pub(crate) fn answered(&self) {
         let mut state = self.0.lock();
         state.failures = 0;
+        state.answers += 1;
         // An answer from an endpoint that was given up is as good as a probe.
         if state.ailment.take().is_some() {
             state.well_since = Some(Instant::now());
         }
     }
 
+    /// How often it has answered so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.0.lock().answers
+    }
+
     /// Nobody is there. Returns whether that is news.
     pub(crate) fn unreachable(&self, reason: impl Into<Arc<str>>) -> bool {
-        self.0.lock().eject(reason.into(), true)
+        self.0.lock().eject(reason.into(), Sort::Absent)
+    }
+
+    /// It takes connections and answers nothing. Returns whether that is news.
+    pub(crate) fn silent(&self, reason: impl Into<Arc<str>>) -> bool {
+        self.0.lock().eject(reason.into(), Sort::Silent)
     }
 
     /// It answered, but as servers do that are about to die. Returns whether it is ejected now.
     pub(crate) fn failed(&self, reason: impl Into<Arc<str>>) -> bool {
         let mut state = self.0.lock();
         state.failures += 1;
-        state.failures >= FAILURES && state.eject(reason.into(), false)
+        state.failures >= FAILURES && state.eject(reason.into(), Sort::Failing)
     }
 
     /// A probe found it well.
@@ -111,16 +127,25 @@ impl Health {
     }
 }
 
+/// What sort of ailment it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Absent,
+    Silent,
+    Failing,
+}
+
 // === impl State ===
 
 impl State {
-    fn eject(&mut self, reason: Arc<str>, unreachable: bool) -> bool {
+    fn eject(&mut self, reason: Arc<str>, sort: Sort) -> bool {
         let now = Instant::now();
         if let Some(ailment) = &mut self.ailment
             && ailment.until > now
         {
             // Several requests met the same failure; one ejection is enough.
-            if unreachable {
+            ailment.silent |= sort == Sort::Silent;
+            if sort == Sort::Absent {
                 ailment.unreachable = true;
                 ailment.until = ailment.until.min(now + jittered(LONGEST_ABSENCE));
             }
@@ -138,10 +163,9 @@ impl State {
             self.ejections += 1;
         }
         let doublings = self.ejections.saturating_sub(1).min(10);
-        let longest = if unreachable {
-            LONGEST_ABSENCE
-        } else {
-            LONGEST_REST
+        let longest = match sort {
+            Sort::Absent | Sort::Silent => LONGEST_ABSENCE,
+            Sort::Failing => LONGEST_REST,
         };
         let rest = longest.min(FIRST_REST * 2_u32.saturating_pow(doublings));
         let until = now + jittered(rest);
@@ -149,7 +173,8 @@ impl State {
         let news = self.ailment.is_none();
         self.ailment = Some(Ailment {
             reason,
-            unreachable,
+            unreachable: sort == Sort::Absent,
+            silent: sort == Sort::Silent,
             until,
         });
         news
@@ -164,6 +189,7 @@ impl Ailment {
         Self {
             reason: "it has no address".into(),
             unreachable: true,
+            silent: false,
             until: Instant::now() + FIRST_REST,
         }
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::body::{Sent, read_limited};
 use crate::config::{Server, Way};
-use crate::egress::{Head, Jar, Place, Request, UpstreamBody};
+use crate::egress::{EgressError, Head, Jar, Place, Request, UpstreamBody};
 use crate::oauth::{Account, Bearer, Challenge, Verdict};
 
 /// How Bowline introduces itself, unless the configuration says otherwise.
@@ -49,6 +49,14 @@ pub(crate) struct Link<'a> {
     pub(crate) carried: &'a Carried,
     /// The caller, where the server wants its callers signed in.
     pub(crate) account: Option<&'a Account>,
+    pub(crate) repeat: Repeat,
+}
+
+/// Whether a message may be sent again although it may have run, where a redirect leads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Safe,
+    Unsafe,
 }
 
 /// What is asked, wherever a redirect may lead it.
@@ -67,6 +75,18 @@ pub(crate) struct Answer {
     pub(crate) body: UpstreamBody,
     /// Whether the request named a session, so that 404 means that the session is unknown.
     named_session: bool,
+}
+
+// === impl Link ===
+
+impl Link<'_> {
+    /// The same for a message that may run twice.
+    pub(crate) fn safe(self) -> Self {
+        Self {
+            repeat: Repeat::Safe,
+            ..self
+        }
+    }
 }
 
 // === impl Upstream ===
@@ -118,11 +138,11 @@ impl Upstream {
     }
 
     /// Sends a request and takes the cookies of its answer, following redirects that stay within
-    /// the endpoint's own origin. A redirect says that nothing ran, so the message may go again.
+    /// the endpoint's own origin, if they say that nothing ran or it may run twice.
     async fn send(&self, link: Link<'_>, asking: &Asking<'_>) -> Result<Answer, UpstreamError> {
         let endpoint = link.endpoint;
         let server = self.server();
-        let mut target = link.carried.target(&endpoint.target);
+        let mut target = link.carried.target(&endpoint.current_target());
         let mut bearer = match link.account {
             Some(account) => account.bearer().await?,
             None => None,
@@ -139,6 +159,9 @@ impl Upstream {
                 .dispatch(endpoint, &server, &request)
                 .await?
                 .into_parts();
+            if head.status.is_redirection() {
+                note_move(link, &head, &target);
+            }
             if self.keeps_cookies() {
                 link.jar.lock().store(&head.headers, place);
             }
@@ -167,10 +190,29 @@ impl Upstream {
                     return Err(Box::pin(self.refused(link, status, body)).await);
                 }
                 status if status.is_redirection() => {
-                    target = redirect::target(status, &head.headers, endpoint, &target)
-                        .ok_or(UpstreamError::Redirected(status))?;
+                    let next = redirect::target(status, &head.headers, endpoint, &target);
+                    if asking.method == Method::POST
+                        && link.repeat == Repeat::Unsafe
+                        && !redirect::says_not_processed(status)
+                    {
+                        return Err(UpstreamError::RedirectedAfter(status));
+                    }
+                    target = next.ok_or(UpstreamError::Redirected(status))?;
                 }
                 status => {
+                    if let Some(coding) = coding(&head.headers)
+                        && !body.is_end_stream()
+                    {
+                        return Err(UpstreamError::Compressed(status, coding));
+                    }
+                    let is_nowhere = matches!(
+                        status,
+                        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE
+                    );
+                    if is_nowhere && link.session_id.is_none() {
+                        // What it had moved to is no longer there.
+                        endpoint.forget_move();
+                    }
                     return Ok(Answer {
                         status,
                         headers: head.headers,
@@ -230,6 +272,8 @@ impl Upstream {
                 }
                 Ok(answer)
             }
+            // Running out of sockets says nothing of the endpoint.
+            Err(error @ EgressError::OutOfSockets(_)) => Err(error.into()),
             Err(error) => {
                 if error.nobody_there() {
                     self.note_unreachable(endpoint, &error.to_string());
@@ -250,6 +294,26 @@ impl Upstream {
     const fn keeps_cookies(&self) -> bool {
         !self.planted.forget_cookies
     }
+}
+
+/// Remembers a redirect that is for good, so that what may not run twice does not meet it.
+fn note_move(link: Link<'_>, head: &http::response::Parts, from: &PathAndQuery) {
+    let (status, endpoint) = (head.status, link.endpoint);
+    // The cookies of this answer are not taken yet: these are what the request carried.
+    let is_anybodys =
+        link.account.is_none() && link.carried.is_empty() && link.jar.lock().is_empty();
+    let moved_to = redirect::target(status, &head.headers, endpoint, from)
+        .and_then(|to| redirect::for_good(status, from, &to, endpoint, is_anybodys));
+    if let Some(target) = moved_to {
+        tracing::info!(endpoint = %endpoint.origin, %status, "endpoint has moved within its origin");
+        endpoint.move_to(target);
+    }
+}
+
+/// How a body is compressed, although nobody asked for that.
+fn coding(headers: &HeaderMap) -> Option<Box<str>> {
+    let coding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("?");
+    (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then(|| coding.into())
 }
 
 // === impl Asking ===
@@ -308,13 +372,9 @@ impl Asking<'_> {
 // === impl Answer ===
 
 impl Answer {
-    /// Whether the body is of this media type, and not compressed although nobody asked for that.
+    /// Whether the body is of this media type.
     pub(crate) fn is(&self, media: &str) -> bool {
-        let plain = self
-            .headers
-            .get(CONTENT_ENCODING)
-            .is_none_or(|coding| coding == "identity");
-        plain && media::is(self.content_type(), media)
+        media::is(self.content_type(), media)
     }
 
     pub(crate) fn content_type(&self) -> Option<&HeaderValue> {

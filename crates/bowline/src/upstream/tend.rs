@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::HOST;
+use http::uri::PathAndQuery;
 use http::{Method, Uri};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -18,7 +19,7 @@ use super::endpoints::Endpoint;
 use super::health::{Ailment, Health, jittered};
 use super::{Pin, Upstream, UpstreamError};
 use crate::config::{Server, Way};
-use crate::egress::{Head, Origin, Pool};
+use crate::egress::{EgressError, Head, Origin, Pool};
 
 /// How often an upstream is asked whether anything is due.
 pub(crate) const TEND_EVERY: Duration = Duration::from_millis(250);
@@ -57,6 +58,19 @@ impl Tending {
         }
         due
     }
+}
+
+/// What a look found.
+enum Look {
+    Well,
+    /// Nobody is there, for this reason.
+    Absent(String),
+    /// Somebody is, and is not well.
+    Failing(String),
+    /// Somebody is, who answers nothing.
+    Silent,
+    /// It says nothing of the endpoint.
+    Nothing,
 }
 
 /// Whether endpoints follow from names, which may move.
@@ -108,8 +122,14 @@ impl Upstream {
 
     /// An endpoint for a new session. Names that were never looked up are waited for.
     pub(crate) async fn pick(&self) -> Result<Pin, UpstreamError> {
+        self.pick_but(None).await
+    }
+
+    /// The same, and another than this if there is one.
+    pub(crate) async fn pick_but(&self, this: Option<&Endpoint>) -> Result<Pin, UpstreamError> {
         if *self.tending.resolved.borrow() {
-            return self.endpoints.pick().map_err(UpstreamError::Unavailable);
+            let picked = self.endpoints.pick_but(this);
+            return picked.map_err(UpstreamError::Unavailable);
         }
         let limit = self.server().connect_timeout;
         let mut resolved = self.tending.resolved.subscribe();
@@ -208,43 +228,61 @@ impl Upstream {
         self.tending.resolved.send_replace(true);
     }
 
-    /// Looks at one endpoint: a connection, or the configured GET. Never `initialize`: that would
-    /// open sessions.
-    async fn look_at(&self, endpoint: &Arc<Endpoint>) {
-        let server = self.server();
-        let limit = server.connect_timeout;
-        let looked = match &server.health.get {
-            None => endpoint
-                .origin
-                .dial(&self.tls, limit)
-                .await
-                .map(drop)
-                .map_err(|error| (true, error.to_string())),
-            Some(target) => {
-                let mut head = Head::new(&Method::GET, target);
-                head.add(&HOST, &endpoint.host);
-                let request = head.alone();
-                match tokio::time::timeout(limit, endpoint.pool.send(&request, limit)).await {
-                    Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
-                    Ok(Ok(answer)) => Err((
-                        false,
-                        format!("GET {} answered {}", target.path(), answer.status()),
-                    )),
-                    Ok(Err(error)) => Err((!error.may_have_run(), error.to_string())),
-                    Err(_) => Err((
-                        false,
-                        format!("GET {} had no answer within {limit:?}", target.path()),
-                    )),
-                }
-            }
-        };
-        match looked {
-            Ok(()) if endpoint.health.recovered() => {
+    /// Looks at one endpoint and notes what it found.
+    async fn look_at(&self, endpoint: &Endpoint) {
+        let limit = self.server().connect_timeout;
+        let is_silent = endpoint.health.ailment().is_some_and(|ill| ill.silent);
+        match self.look(endpoint, is_silent, limit).await {
+            Look::Well if endpoint.health.recovered() => {
                 tracing::info!(server = %self.name, endpoint = %endpoint.origin, "endpoint is back");
             }
-            Ok(()) => {}
-            Err((true, reason)) => self.note_unreachable(endpoint, &reason),
-            Err((false, reason)) => self.note_failure(endpoint, &reason),
+            Look::Well | Look::Nothing => {}
+            Look::Absent(reason) => self.note_unreachable(endpoint, &reason),
+            Look::Failing(reason) => self.note_failure(endpoint, &reason),
+            Look::Silent => self.note_hang(endpoint),
+        }
+    }
+
+    /// Finds out whether an endpoint that has left an `initialize` unanswered for long answers
+    /// anything, and leaves it alone if it does not.
+    pub(crate) async fn look_into_silence(&self, endpoint: &Endpoint, limit: Duration) {
+        if matches!(self.look(endpoint, true, limit).await, Look::Silent) {
+            self.note_hang(endpoint);
+        }
+    }
+
+    /// A look: a connection, or the configured GET. Never `initialize`: that would open sessions.
+    /// Where a connection says nothing, `OPTIONS *`, which is about the server and none of its
+    /// resources (RFC 9110, 9.3.7): any answer will do.
+    async fn look(&self, endpoint: &Endpoint, wants_answer: bool, limit: Duration) -> Look {
+        let server = self.server();
+        let (method, target) = match &server.health.get {
+            Some(target) => (Method::GET, target.clone()),
+            None if wants_answer => (Method::OPTIONS, PathAndQuery::from_static("*")),
+            None => {
+                return match endpoint.origin.dial(&self.tls, limit).await {
+                    Ok(_) => Look::Well,
+                    Err(error) if error.nobody_there() => Look::Absent(error.to_string()),
+                    Err(_) => Look::Nothing,
+                };
+            }
+        };
+        let mut head = Head::new(&method, &target);
+        head.add(&HOST, &endpoint.host);
+        let request = head.alone();
+        let path = target.path();
+        match tokio::time::timeout(limit, endpoint.pool.send(&request, limit)).await {
+            Ok(Ok(answer)) if method == Method::OPTIONS || answer.status().is_success() => {
+                Look::Well
+            }
+            Ok(Ok(answer)) => {
+                Look::Failing(format!("{method} {path} answered {}", answer.status()))
+            }
+            Ok(Err(EgressError::OutOfSockets(_))) => Look::Nothing,
+            Ok(Err(error)) if error.may_have_run() => Look::Failing(error.to_string()),
+            Ok(Err(error)) => Look::Absent(error.to_string()),
+            Err(_) if wants_answer => Look::Silent,
+            Err(_) => Look::Failing(format!("{method} {path} had no answer within {limit:?}")),
         }
     }
 
@@ -260,6 +298,13 @@ impl Upstream {
     pub(crate) fn note_silence(&self, endpoint: &Endpoint, reason: &str) {
         if matches!(self.server().way, Way::Endpoints(_)) {
             self.note_failure(endpoint, reason);
+        }
+    }
+
+    fn note_hang(&self, endpoint: &Endpoint) {
+        let reason = "it takes connections and answers nothing";
+        if endpoint.health.silent(reason) {
+            tracing::warn!(server = %self.name, endpoint = %endpoint.origin, reason, "endpoint hangs");
         }
     }
 

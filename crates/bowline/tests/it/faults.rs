@@ -63,7 +63,9 @@ async fn redirects_to_elsewhere_are_refused() {
     for status in [301, 302, 303, 307, 308] {
         let location = [("location", "http://evil.example/mcp")];
         let answer = heard(|asked| asked.reply(status, &location, "")).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (502, -31002));
+        // Only these two say that the call was not processed.
+        let told = if status >= 307 { -31002 } else { -31001 };
+        assert_eq!(answer.code(), told, "{}", answer.text);
         assert!(!answer.headers.contains_key("location"));
         assert!(!answer.text.contains("evil"), "{}", answer.text);
     }
@@ -111,7 +113,31 @@ async fn a_compressed_answer_that_nobody_asked_for_is_not_passed_on() {
         asked.reply(200, &[JSON, ("content-encoding", "gzip")], "\x1f\x08");
     })
     .await;
-    assert_eq!(answer.status, 502);
+    assert_eq!(answer.code(), -31001, "it came, so the call ran");
+    assert!(answer.text.contains("compressed (gzip)"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_http2_only_is_told_as_such() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = gateway(&format!("http://{}/mcp", listener.local_addr().unwrap())).await;
+    let mut client = Client::new(&gateway);
+    let (answer, ()) = tokio::join!(client.initialize(), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        // SETTINGS with one setting, then GOAWAY.
+        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100];
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        stream.write_all(&settings).await.unwrap();
+        stream.write_all(&goaway).await.unwrap();
+    });
+    assert_eq!((answer.status.as_u16(), answer.code()), (502, -31002));
+    assert!(
+        answer.text.contains("speaks HTTP/2 only"),
+        "{}",
+        answer.text
+    );
 }
 
 #[tokio::test]
@@ -226,13 +252,18 @@ async fn a_server_that_breaks_off_leaves_the_outcome_unknown() {
         (&json!("outcome_unknown"), &json!("s"), &json!(1))
     );
     // The same in the middle of a body whose length was announced.
-    let answer = heard(|asked| {
+    let (_gateway, mut server, client) = opened_and_told().await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        let asked = server.next().await;
         let mut pen = asked.begin(200, &[JSON, ("content-length", "100")]);
         pen.write("{\"jsonrpc\":");
+        // What was written has left.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         pen.cut();
-    })
-    .await;
-    assert_eq!((answer.status.as_u16(), answer.code()), (502, -31001));
+    });
+    assert_eq!(answer.code(), -31001);
+    assert!(answer.text.contains("answer broke off"), "{}", answer.text);
 }
 
 #[tokio::test]

@@ -33,7 +33,9 @@ async fn an_initialize_that_failed_takes_no_place() {
     let gateway = Gateway::start(config).await.unwrap();
     for _ in 0..3 {
         let mut client = Client::new(&gateway);
-        tokio::join!(client.initialize(), async { drop(server.next().await) });
+        tokio::join!(client.initialize(), async {
+            server.next().await.reply(500, &[], "");
+        });
     }
     Client::open(&gateway, &mut server, "u").await;
     server.finish();

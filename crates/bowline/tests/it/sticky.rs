@@ -118,7 +118,6 @@ async fn without_the_jar_the_same_run_fails() {
     let behind = Replicas::start().await;
     let forgetful = Planted {
         forget_cookies: true,
-        ..Planted::default()
     };
     let mut config = config(&[("s", behind.balancer.url())]);
     // What cookies are for is what is tried here, not what mends their loss.
