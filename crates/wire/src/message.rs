@@ -4,6 +4,10 @@
 //! copied or rebuilt: unknown fields, key order and number formats pass as they came, and a
 //! rewrite replaces the bytes of one value and no others.
 
+mod ids;
+
+pub use ids::{answers_id, echoes_id, is_answer_to, same_id};
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -144,6 +148,11 @@ impl Message {
             .id
             .map(|span| self.text(span))
             .filter(|id| *id != "null")
+    }
+
+    /// Whether it is the answer to the request with this id (JSON text).
+    pub fn answers(&self, id: &str) -> bool {
+        self.0.kind == Kind::Response && self.id().is_some_and(|answered| answers_id(answered, id))
     }
 
     /// The method's name.
