@@ -14,7 +14,7 @@ use crate::config::ServerName;
 use crate::egress::{EgressError, WireError};
 use crate::session::Unsure;
 use crate::store::{Refusal, StoreError};
-use crate::upstream::UpstreamError;
+use crate::upstream::{Declined, UpstreamError};
 
 /// JSON-RPC error codes: the protocol's own, and Bowline's outside the reserved range.
 pub(crate) mod codes {
@@ -150,6 +150,9 @@ pub(crate) struct Telling {
     pub(crate) reason: &'static str,
     /// Seconds after which trying again may help.
     pub(crate) retry_after: Option<u32>,
+    /// It is the last word about a request that was sent. Clients know an error of one request by its
+    /// body; many take an error status for the end of the session, or show nothing but the status.
+    pub(crate) is_final: bool,
 }
 
 impl Fault {
@@ -162,6 +165,17 @@ impl Fault {
         }
     }
 
+    /// The server's own refusal, if it is one.
+    pub(crate) fn declined(&self) -> Option<&Declined> {
+        match self {
+            Self::Upstream {
+                error: UpstreamError::Declined(declined),
+                ..
+            } => Some(declined),
+            _ => None,
+        }
+    }
+
     /// The row of this fault.
     pub(crate) fn telling(&self) -> Telling {
         use codes::{INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, PARSE_ERROR, SESSION_NOT_FOUND};
@@ -170,6 +184,7 @@ impl Fault {
             code,
             reason,
             retry_after: None,
+            is_final: false,
         };
         let overloaded = |reason| Telling {
             retry_after: Some(5),
@@ -303,6 +318,18 @@ impl Fault {
     }
 }
 
+// === impl Telling ===
+
+impl Telling {
+    /// The status of the response to a message: what has an id is answered in its body.
+    pub(crate) fn status_for(&self, id: Option<&str>) -> StatusCode {
+        match self.is_final && id.is_some() {
+            true => StatusCode::OK,
+            false => self.status,
+        }
+    }
+}
+
 fn upstream_telling(error: &UpstreamError) -> Telling {
     use codes::{OUTCOME_UNKNOWN, SIGN_IN_NEEDED, UPSTREAM_UNAVAILABLE};
     let bad_gateway = |code, reason| Telling {
@@ -310,6 +337,10 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
         code,
         reason,
         retry_after: None,
+        is_final: matches!(
+            code,
+            OUTCOME_UNKNOWN | SIGN_IN_NEEDED | codes::DEADLINE | codes::CANCELLED
+        ),
     };
     match error {
         UpstreamError::NoAnswer(EgressError::OutOfSockets(_)) => Telling {
@@ -360,17 +391,20 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
         UpstreamError::Redirected(_) | UpstreamError::TooManyRedirects(_) => {
             bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_redirected")
         }
-        // No Retry-After where the outcome is unknown: it would invite a second run.
-        UpstreamError::NotMcp(
-            status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT),
-        ) => Telling {
-            status: *status,
-            ..bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
+        // A client would take a 404 for the end of its session, which lives.
+        UpstreamError::Declined(declined) if declined.status == StatusCode::NOT_FOUND => Telling {
+            is_final: true,
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_declined")
         },
-        UpstreamError::NotMcp(status) if status.is_server_error() => {
-            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
-        }
-        UpstreamError::NotMcp(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
+        UpstreamError::Declined(declined) => Telling {
+            status: declined.status,
+            ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_declined")
+        },
+        // No Retry-After where the outcome is unknown: it would invite a second run.
+        UpstreamError::NotMcp(_)
+        | UpstreamError::AnotherId
+        | UpstreamError::BadBody(_)
+        | UpstreamError::Stream(_) => bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown"),
         UpstreamError::NotOpenedInTime(_)
         | UpstreamError::NotOpened(StatusCode::SERVICE_UNAVAILABLE) => Telling {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -386,8 +420,5 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_session_id")
         }
         UpstreamError::BadInitialize => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_initialize"),
-        UpstreamError::BadBody(_) | UpstreamError::Stream(_) => {
-            bad_gateway(OUTCOME_UNKNOWN, "outcome_unknown")
-        }
     }
 }

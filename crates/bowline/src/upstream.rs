@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::BadUpstreamSessionId;
-use http::StatusCode;
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
 use parking_lot::RwLock;
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
@@ -99,6 +100,10 @@ pub(crate) enum UpstreamError {
         "the server's answer ({0}) is compressed ({1}), although Bowline asks for answers that are not: turn compression off for it"
     )]
     Compressed(StatusCode, Box<str>),
+    #[error("the server refused the request with {}, so it did not run", .0.status)]
+    Declined(Box<Declined>),
+    #[error("the server's answer is not one to this request")]
+    AnotherId,
     #[error("the server answered {0} to `initialize`")]
     NotOpened(StatusCode),
     #[error("no session could be opened in time: {0}")]
@@ -117,6 +122,17 @@ pub(crate) enum UpstreamError {
     BadBody(#[from] ReadError<WireError>),
     #[error(transparent)]
     Stream(#[from] StreamError),
+}
+
+/// A refusal by status that is not the answer to the request.
+#[derive(Debug)]
+pub(crate) struct Declined {
+    pub(crate) status: StatusCode,
+    /// It may be meant for the session that the request named, rather than for the request.
+    pub(crate) may_deny_session: bool,
+    pub(crate) retry_after: Option<HeaderValue>,
+    /// What the server said, where it is JSON-RPC.
+    pub(crate) body: Option<Bytes>,
 }
 
 impl Upstream {

@@ -53,6 +53,8 @@ pub struct Settings {
     pub capabilities: Value,
     /// What a request in an unknown session gets.
     pub lost: Canned,
+    /// Whether it writes a slash as `\/`.
+    pub escapes_slashes: bool,
 }
 
 #[derive(Debug)]
@@ -274,6 +276,7 @@ impl Default for Settings {
             version: None,
             capabilities: json!({"tools": {}, "resources": {"subscribe": true}, "logging": {}}),
             lost: Canned::json(404, &unknown.to_string()),
+            escapes_slashes: false,
         }
     }
 }

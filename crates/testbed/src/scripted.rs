@@ -51,6 +51,9 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Scroll {
     parts: mpsc::UnboundedReceiver<io::Result<Bytes>>,
+    /// What comes before the parts.
+    first: Option<Bytes>,
+    escapes_slashes: bool,
 }
 
 /// The test's end of a streamed body. Dropping it ends the body.
@@ -221,7 +224,7 @@ impl Asked {
     #[expect(clippy::expect_used, reason = "a mistake in the test itself")]
     pub fn begin(self, status: u16, headers: &[(&str, &str)]) -> Pen {
         let (pen, parts) = mpsc::unbounded_channel();
-        let mut response = Response::new(Scroll { parts });
+        let mut response = Response::new(Scroll::new(parts));
         *response.status_mut() = StatusCode::from_u16(status).expect("a status");
         for (name, value) in headers {
             let name = http::HeaderName::from_bytes(name.as_bytes()).expect("a header name");
@@ -279,7 +282,24 @@ impl Pen {
 impl Scroll {
     /// A body of what is sent here; it ends when the sender is dropped.
     pub(crate) fn new(parts: mpsc::UnboundedReceiver<io::Result<Bytes>>) -> Self {
-        Self { parts }
+        Self {
+            parts,
+            first: None,
+            escapes_slashes: false,
+        }
+    }
+
+    /// The same with every slash written `\/`, as PHP and others write JSON, and the length of what is
+    /// there already.
+    pub(crate) fn escaping_slashes(mut self) -> (Self, usize) {
+        let mut first = Vec::new();
+        while let Ok(Ok(part)) = self.parts.try_recv() {
+            first.extend_from_slice(&escaped(&part));
+        }
+        let length = first.len();
+        self.first = Some(first.into()).filter(|_| length > 0);
+        self.escapes_slashes = true;
+        (self, length)
     }
 }
 
@@ -291,8 +311,23 @@ impl Body for Scroll {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let escapes = self.escapes_slashes;
+        let written = |part: Bytes| if escapes { escaped(&part) } else { part };
         self.parts
             .poll_recv(cx)
-            .map(|part| part.map(|part| part.map(Frame::data)))
+            .map(|part| part.map(|part| part.map(|part| Frame::data(written(part)))))
     }
+}
+
+fn escaped(part: &[u8]) -> Bytes {
+    part.iter()
+        .flat_map(|byte| match byte {
+            b'/' => &br"\/"[..],
+            other => std::slice::from_ref(other),
+        })
+        .copied()
+        .collect()
 }

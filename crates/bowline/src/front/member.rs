@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::Message;
 use bowline_wire::sse::Decoder;
 use bowline_wire::{batch, media};
 use bytes::Bytes;
@@ -118,7 +118,7 @@ impl Member {
         let Ok(message) = Message::parse(data) else {
             return Ok(());
         };
-        self.answered |= message.kind() == Kind::Response && message.id() == Some(&self.id);
+        self.answered |= message.answers(&self.id);
         self.part(Part::Message(message.raw().clone())).await
     }
 

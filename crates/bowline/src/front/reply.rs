@@ -83,8 +83,16 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply
 /// A fault as a response, echoing the id of the request (JSON text) if there is one.
 pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
     let telling = fault.telling();
-    let mut response = json(telling.status, fault.body(id));
+    let declined = fault.declined();
+    let body = match declined.and_then(|declined| declined.body.clone()) {
+        Some(said) => said,
+        None => fault.body(id).into(),
+    };
+    let mut response = json(telling.status_for(id), body);
     let headers = response.headers_mut();
+    if let Some(after) = declined.and_then(|declined| declined.retry_after.clone()) {
+        headers.insert(RETRY_AFTER, after);
+    }
     if let Some(seconds) = telling.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

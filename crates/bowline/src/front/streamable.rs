@@ -89,7 +89,7 @@ fn refused(shared: &Shared, server: Option<&ServerName>, why: &Refused) -> Respo
     shared.metrics.refused(telling.reason);
     tracing::info!(
         reason = telling.reason,
-        status = telling.status.as_u16(),
+        status = telling.status_for(id.as_deref()).as_u16(),
         server,
         "refused"
     );

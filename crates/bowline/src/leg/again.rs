@@ -5,25 +5,31 @@ use std::sync::Arc;
 use bowline_wire::message::Message;
 
 use super::Leg;
+use super::budget::Budget;
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::replay::{self, MayRepeat};
+use super::send::{Pulse, ping};
 use crate::body::Sent;
 use crate::session::{Call, Session};
-use crate::upstream::UpstreamError;
+use crate::upstream::{Carried, UpstreamError};
 
-/// How often one request goes again at the most, whatever happens.
-const MAX_AGAIN: u32 = 8;
+/// How often a request that may have run goes again at the most, where it may run twice.
+const MAX_REPEATS: u32 = 2;
 
 /// One request's tries.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    tries: u32,
+    repeats: u32,
+    /// It met a lost session. It goes again for that once: a server that keeps saying so may mean
+    /// something else.
+    met_loss: bool,
+    /// What is left for a request of which nothing has left.
+    budget: Option<Budget>,
 }
 
 impl Again {
-    /// The leg on which the request may go again; otherwise what to tell the client. The session
-    /// is mended either way.
+    /// The leg on which the request may go again; otherwise what to tell the client.
     pub(super) async fn after(
         &mut self,
         session: &Arc<Session>,
@@ -32,32 +38,43 @@ impl Again {
         (call, sent): (&Call, &Sent),
         error: UpstreamError,
     ) -> Result<Arc<Leg>, UpstreamError> {
-        let (ran, known) = outcome(&error);
+        let (ran, mut known) = outcome(&error);
+        if matches!(error, UpstreamError::Declined(_)) && known == Known::Unproven {
+            match is_forgotten(session, leg).await {
+                true => known = Known::Lost,
+                // It was meant for the request.
+                false => return Err(error),
+            }
+        }
         let cause = match known {
             Known::Alive => return Err(error),
             Known::Lost => Cause::Lost,
             Known::Unproven => Cause::Unproven,
         };
-        self.tries += 1;
+        let left = call.is_cancelled() || sent.client_left();
+        let is_second_loss = known == Known::Lost && std::mem::replace(&mut self.met_loss, true);
+        if is_second_loss && !left {
+            // The next request asks after the session: a new one for each 404 would be a storm.
+            return Err(self.lost_again(session, request).await);
+        }
         let may_go = match ran {
+            Ran::No if known == Known::Unproven => tokio::select! {
+                biased;
+                () = call.cancelled() => return Err(UpstreamError::Cancelled),
+                () = sent.left() => return Err(UpstreamError::Cancelled),
+                may_go = self.may_wait(session) => may_go,
+            },
             Ran::No => true,
-            Ran::Unknown => is_safe(session, request).await,
+            Ran::Unknown => {
+                self.repeats += 1;
+                self.repeats <= MAX_REPEATS && is_safe(session, request).await
+            }
             Ran::Yes => false,
         };
-        let left = call.is_cancelled() || sent.client_left();
-        if !may_go || left || self.tries > MAX_AGAIN {
+        if !may_go || left {
             mend_behind(session, leg, cause);
-            if ran == Ran::Unknown {
-                session
-                    .upstream
-                    .metrics
-                    .replay(&session.upstream.name, false);
-            }
             return Err(match ran {
-                Ran::Unknown => UpstreamError::OutcomeUnknown(error.to_string().into()),
-                Ran::No if known == Known::Lost => {
-                    UpstreamError::NotMended("it lost the session again and again".into())
-                }
+                Ran::Unknown => not_repeated(session, &error),
                 Ran::No | Ran::Yes => error,
             });
         }
@@ -68,6 +85,41 @@ impl Again {
             .replay(&session.upstream.name, true);
         Ok(mended)
     }
+
+    /// What to tell of a request that has met a loss twice.
+    async fn lost_again(&self, session: &Session, request: &Message) -> UpstreamError {
+        let why = "the server said again that it lost the session";
+        match is_safe(session, request).await {
+            true => UpstreamError::NotMended(why.into()),
+            false => not_repeated(session, &why),
+        }
+    }
+
+    /// Whether there is time for another try, when it is time for it.
+    async fn may_wait(&mut self, session: &Session) -> bool {
+        let total = session.upstream.server().recovery.budget;
+        let budget = self.budget.get_or_insert_with(|| Budget::new(total, total));
+        budget.next_attempt(None).await
+    }
+}
+
+fn not_repeated(session: &Session, why: &dyn std::fmt::Display) -> UpstreamError {
+    session
+        .upstream
+        .metrics
+        .replay(&session.upstream.name, false);
+    UpstreamError::OutcomeUnknown(why.to_string().into())
+}
+
+/// Whether the session is what a refusal was meant for: a ping on it is refused, too.
+pub(super) async fn is_forgotten(session: &Arc<Session>, leg: &Arc<Leg>) -> bool {
+    if leg.is_lost() || session.leg().at != leg.at {
+        return true;
+    }
+    let total = session.upstream.server().recovery.budget;
+    let limit = Budget::new(total, total).attempt(0);
+    let pinged = tokio::time::timeout(limit, ping(leg, &Carried::default())).await;
+    matches!(pinged, Ok(Pulse::Lost))
 }
 
 /// The leg on which a request can go, unless its client cancels it or leaves meanwhile.

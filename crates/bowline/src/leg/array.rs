@@ -7,6 +7,7 @@
 use std::future::poll_fn;
 
 use bowline_wire::batch::{self, BadBatch};
+use bowline_wire::message::is_answer_to;
 use bytes::{Bytes, BytesMut};
 
 use super::relay::{StreamError, poll_data};
@@ -37,6 +38,15 @@ pub(super) async fn look_into(
         content_type,
         body: marked(whole, rewrite)?,
     }))
+}
+
+/// Whether a body is an array with the answer to the request of this id (JSON text) in it.
+pub(super) fn has_answer_to(body: &Bytes, id: &str) -> bool {
+    let members = match batch::is_batch(body) {
+        true => batch::split(body, MAX_BATCH).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    members.iter().any(|member| is_answer_to(member, id))
 }
 
 /// The same bytes, or an array with marks.

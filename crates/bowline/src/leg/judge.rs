@@ -4,19 +4,20 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use bowline_wire::media;
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, echoes_id};
 use bowline_wire::sse::Decoder;
+use bowline_wire::{batch, media};
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
 
-use super::outcome::says_unknown_session;
 use super::relay::{StreamError, poll_data};
+use super::rewrite::MAX_BATCH;
 use super::send::{MAX_HELD_ANSWER, Reply};
 use crate::body::read_limited;
 use crate::config::Recovery;
 use crate::fault::codes;
-use crate::upstream::{Answer, UpstreamError, is_fingerprint, is_suspect};
+use crate::upstream::{Answer, Declined, UpstreamError, is_fingerprint, is_suspect};
 
 /// The longest answer that can be an operator's fingerprint, and how long it may take to arrive
 /// where nobody waits for it.
@@ -25,11 +26,8 @@ const FINGERPRINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether an answer's body decides what it is.
 pub(super) fn wants_judging(answer: &Answer, recovery: &Recovery) -> bool {
-    answer.denies_session()
+    !answer.status.is_success()
         || (answer.status != StatusCode::OK && is_suspect(&recovery.fingerprints, answer.status))
-        || (answer.named_session()
-            && matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::GONE))
-        || is_about_the_way(answer.status)
 }
 
 fn is_about_the_way(status: StatusCode) -> bool {
@@ -39,51 +37,99 @@ fn is_about_the_way(status: StatusCode) -> bool {
     )
 }
 
-/// Reads an answer and says what it is: the server's own, for the client, or a failure.
+/// Reads an answer and says what it is: the server's own, for the client, or a failure. What cannot be
+/// read whole proves nothing.
 pub(super) async fn judge(
     answer: Answer,
     request: &Message,
     recovery: &Recovery,
 ) -> Result<Reply, UpstreamError> {
-    let (status, content_type) = (answer.status, answer.content_type().cloned());
-    let (denies, named, is_json) = (
-        answer.denies_session(),
-        answer.named_session(),
-        answer.is(media::JSON),
-    );
-    let read = read_limited(answer.body, MAX_HELD_ANSWER).await;
-    let body = match read {
-        Ok(body) => body,
-        Err(_) if denies => return Err(UpstreamError::SessionLost),
-        Err(error) => return Err(error.into()),
-    };
-    if is_fingerprint(&recovery.fingerprints, status, &body) {
-        return Err(UpstreamError::Fingerprint(status));
-    }
-    let message = Message::parse(body.clone())
-        .ok()
-        .filter(|message| message.kind() == Kind::Response);
-    let is_own = message.as_ref().is_some_and(|message| {
-        message.id() == request.id() && message.error_code() != Some(codes::SESSION_NOT_FOUND)
-    });
-    let is_lost = match status {
-        _ if denies => !is_own,
-        StatusCode::BAD_REQUEST | StatusCode::GONE => {
-            named && message.as_ref().is_some_and(says_unknown_session)
-        }
-        _ => false,
-    };
-    if is_lost {
+    let refusal = Refusal::read(answer, recovery).await?;
+    let id = request.id().unwrap_or_default();
+    let is_own = refusal.echoes(id);
+    if refusal.denies_session && !(is_own && refusal.code() != Some(codes::SESSION_NOT_FOUND)) {
         return Err(UpstreamError::SessionLost);
     }
-    if (is_about_the_way(status) && !is_own) || !is_json {
-        return Err(UpstreamError::NotMcp(status));
+    let status = refusal.status;
+    let is_passed_on = match status {
+        _ if status.is_client_error() => is_own && refusal.retry_after.is_none(),
+        _ if is_about_the_way(status) => is_own,
+        _ => is_own || (refusal.is_json && refusal.is_json_rpc()),
+    };
+    if !is_passed_on {
+        return Err(refusal.into_error());
     }
     Ok(Reply::Whole {
         status,
-        content_type,
-        body,
+        content_type: Some(HeaderValue::from_static(media::JSON)),
+        body: refusal.body,
     })
+}
+
+/// An answer that by its status is none, read whole.
+struct Refusal {
+    status: StatusCode,
+    /// It is the one by which the protocol says that the session is gone.
+    denies_session: bool,
+    named_session: bool,
+    is_json: bool,
+    retry_after: Option<HeaderValue>,
+    body: Bytes,
+}
+
+impl Refusal {
+    async fn read(answer: Answer, recovery: &Recovery) -> Result<Self, UpstreamError> {
+        let status = answer.status;
+        let mut refusal = Self {
+            status,
+            denies_session: answer.denies_session(),
+            named_session: answer.named_session(),
+            is_json: answer.is(media::JSON),
+            retry_after: answer.headers.get(RETRY_AFTER).cloned(),
+            body: Bytes::new(),
+        };
+        refusal.body = read_limited(answer.body, MAX_HELD_ANSWER).await?;
+        match is_fingerprint(&recovery.fingerprints, status, &refusal.body) {
+            true => Err(UpstreamError::Fingerprint(status)),
+            false => Ok(refusal),
+        }
+    }
+
+    /// Whether the answer to the request with this id is in it.
+    fn echoes(&self, id: &str) -> bool {
+        if !batch::is_batch(&self.body) {
+            return echoes_id(&self.body, id);
+        }
+        let members = batch::split(&self.body, MAX_BATCH).unwrap_or_default();
+        members.iter().any(|member| echoes_id(member, id))
+    }
+
+    fn message(&self) -> Option<Message> {
+        let message = Message::parse(self.body.clone()).ok();
+        message.filter(|message| message.kind() == Kind::Response)
+    }
+
+    fn code(&self) -> Option<i64> {
+        self.message()?.error_code()
+    }
+
+    fn is_json_rpc(&self) -> bool {
+        self.message().is_some()
+    }
+
+    /// What it is where it is not the answer.
+    fn into_error(self) -> UpstreamError {
+        if !self.status.is_client_error() {
+            return UpstreamError::NotMcp(self.status);
+        }
+        let is_suspect = matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::GONE);
+        UpstreamError::Declined(Box::new(Declined {
+            status: self.status,
+            may_deny_session: self.named_session && is_suspect,
+            body: self.is_json_rpc().then(|| self.body.clone()),
+            retry_after: self.retry_after,
+        }))
+    }
 }
 
 /// What has arrived of a well-looking answer when it is clear that it is not the operator's
@@ -141,31 +187,25 @@ pub(super) async fn judge_notification(
     answer: Answer,
     recovery: &Recovery,
 ) -> Result<Reply, UpstreamError> {
-    let (status, named) = (answer.status, answer.named_session());
+    let status = answer.status;
     if status.is_success() {
         return match says_lost(answer, recovery).await {
             true => Err(UpstreamError::Fingerprint(status)),
             false => Ok(Reply::Accepted),
         };
     }
-    let (is_json, content_type) = (answer.is(media::JSON), answer.content_type().cloned());
-    let body = match read_limited(answer.body, MAX_HELD_ANSWER).await {
-        Ok(body) => body,
-        Err(_) if is_about_the_way(status) => return Err(UpstreamError::NotMcp(status)),
-        Err(error) => return Err(error.into()),
-    };
-    if is_fingerprint(&recovery.fingerprints, status, &body) {
-        return Err(UpstreamError::Fingerprint(status));
-    }
-    if is_about_the_way(status) || !is_json {
-        return Err(UpstreamError::NotMcp(status));
-    }
-    if named && Message::parse(body.clone()).is_ok_and(|message| says_unknown_session(&message)) {
+    let refusal = Refusal::read(answer, recovery).await?;
+    if refusal.denies_session {
         return Err(UpstreamError::SessionLost);
+    }
+    let is_passed_on =
+        status.is_server_error() && !is_about_the_way(status) && refusal.is_json_rpc();
+    if !is_passed_on {
+        return Err(refusal.into_error());
     }
     Ok(Reply::Whole {
         status,
-        content_type,
-        body,
+        content_type: Some(HeaderValue::from_static(media::JSON)),
+        body: refusal.body,
     })
 }

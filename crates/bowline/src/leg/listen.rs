@@ -99,8 +99,10 @@ pub(super) async fn open(
         return Ok(Source::Relay(Relay::Events(Box::new(events))));
     }
     let status = answer.status;
-    let may_be_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
-        || is_suspect(&leg.upstream.server().recovery.fingerprints, status);
+    let may_be_lost = matches!(
+        status,
+        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::GONE
+    ) || is_suspect(&leg.upstream.server().recovery.fingerprints, status);
     if may_be_lost && matches!(ping(leg, carried).await, Pulse::Lost) {
         return Err(UpstreamError::SessionLost);
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline_wire::id::UpstreamSessionId;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, answers_id};
 use bowline_wire::version::Agreed;
 use bowline_wire::{header, media};
 use bytes::Bytes;
@@ -347,7 +347,10 @@ async fn read_answer(
     let content_type = answer.content_type().cloned();
     let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;
     let message = Message::parse(whole.clone()).map_err(|_| UpstreamError::BadInitialize)?;
-    if message.id() != Some(id) {
+    if !message
+        .id()
+        .is_some_and(|answered| answers_id(answered, id))
+    {
         return Err(UpstreamError::BadInitialize);
     }
     let reply = Reply::Whole {

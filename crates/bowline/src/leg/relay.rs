@@ -272,8 +272,7 @@ impl EventRelay {
                 return Err(StreamError::TooMuchBefore(MAX_HELD_ANSWER));
             }
             self.ready.push_back(shown);
-            let answers =
-                |message: &Message| message.kind() == Kind::Response && message.id() == Some(id);
+            let answers = |message: &Message| message.answers(id);
             if let Some(answer) = content.find(answers) {
                 return Ok(answer);
             }
@@ -379,6 +378,10 @@ impl EventRelay {
                 // There is nothing to resume.
                 self.last_event_id = None;
                 return Err(StreamError::Fingerprint);
+            }
+            Content::Message(message) if self.rewrite.is_anothers(message) => {
+                tracing::warn!("answer under another id, not passed on");
+                return Ok(None);
             }
             Content::Message(message) => self.note(message),
             Content::Batch(members) => {

@@ -23,8 +23,8 @@ pub(super) const TRUSTED_FAILURES: u32 = 2;
 pub(super) const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The ids of Bowline's own requests; a client's have no such name.
-const INITIALIZE_ID: &str = "\"bowline/initialize\"";
-const RESTORE_ID: &str = "\"bowline/restore\"";
+const INITIALIZE_ID: &str = "\"bowline-initialize\"";
+const RESTORE_ID: &str = "\"bowline-restore\"";
 
 /// Why an attempt failed.
 pub(super) enum Failed {

@@ -42,11 +42,18 @@ impl Rewrite {
 
     /// Whether a message is the answer that the stream was opened for.
     pub(super) fn is_answer(&self, message: &Message) -> bool {
-        let (Kind::Response, Born::Request(id)) = (message.kind(), &self.born) else {
+        let Born::Request(id) = &self.born else {
             return false;
         };
-        let answered = message.id().unwrap_or_default();
-        *answered == **id || original(answered).as_deref() == Some(&**id)
+        message.answers(id)
+            || (message.kind() == Kind::Response
+                && message.id().and_then(original).as_deref() == Some(&**id))
+    }
+
+    /// Whether a message answers another request than the one that the stream was opened for.
+    pub(super) fn is_anothers(&self, message: &Message) -> bool {
+        let is_addressed = message.kind() == Kind::Response && message.id().is_some();
+        is_addressed && matches!(self.born, Born::Request(_)) && !self.is_answer(message)
     }
 
     /// The generation that the stream is read from.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, is_answer_to};
 use bowline_wire::{media, version};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::again::{Again, is_safe, mended};
+use super::again::{Again, is_forgotten, is_safe, mended};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
@@ -27,9 +27,6 @@ pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
 /// Answers of a known length up to this are passed on whole: cheaper than a stream of one frame.
 const SMALL_ANSWER: u64 = 64 * 1024;
 
-/// The id cannot be a client's by chance, and if one chose it, the answers do not meet: each goes
-/// back on the connection of its own request.
-const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"bowline/ping","method":"ping"}"#;
 /// What answers a client's message.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -114,7 +111,7 @@ async fn send_until_answered(
             answered.map(|answered| finish(session, &leg, &asked, answered, overtime.take()))
         };
         let error = match finished {
-            Ok(finished) => break finished?,
+            Ok(finished) => break finished,
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
@@ -221,7 +218,11 @@ async fn answer(
     }
     let length = answer.body.size_hint().exact();
     let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
-    let is_json = answer.status == StatusCode::OK && answer.is(media::JSON);
+    let is_json = answer.is(media::JSON);
+    if !is_json && answer.status != StatusCode::ACCEPTED && !is_events(&answer) {
+        return Err(UpstreamError::NotMcp(answer.status));
+    }
+    let is_json = is_json && answer.status == StatusCode::OK;
     let mut first = None;
     if is_json && is_suspect(&recovery.fingerprints, answer.status) {
         first = Some(Box::pin(judge::begin(&mut answer, recovery)).await?);
@@ -232,9 +233,19 @@ async fn answer(
     }
     if is_json && (is_small || asked.is_renamed) {
         let reply = Reply::whole_after(first, &mut answer).await?;
-        return Ok(Answered::Read(reply));
+        return match reply.is_answer_to(message) {
+            true => Ok(Answered::Read(reply)),
+            false => Err(another_id(session)),
+        };
     }
     Ok(Answered::Arriving(answer, first))
+}
+
+#[cold]
+fn another_id(session: &Session) -> UpstreamError {
+    let server = &session.upstream.name;
+    tracing::warn!(session = %session.hash, %server, "answer under another id, not passed on");
+    UpstreamError::AnotherId
 }
 
 fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
@@ -244,6 +255,10 @@ fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
         _ => Born::Request(id.into()),
     };
     Rewrite::new(session.seal.clone(), leg.at, born)
+}
+
+fn is_events(answer: &Answer) -> bool {
+    answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM)
 }
 
 /// What the client gets: a reply, or events of which nothing has been read.
@@ -260,54 +275,52 @@ fn finish(
     asked: &Asked,
     answered: Answered,
     overtime: Option<Overtime>,
-) -> Result<Finished, UpstreamError> {
+) -> Finished {
     let lists_tools = asked.message.method() == Some("tools/list");
     let (answer, first) = match answered {
         Answered::Read(Reply::Whole {
-            status,
+            mut status,
             content_type,
             body,
         }) => {
             if status == StatusCode::NOT_FOUND {
                 // The application's own, or a server's that has lost the session and says it
-                // badly: only asking can tell.
+                // badly: only asking can tell. A client would take the status for a lost session.
+                status = StatusCode::OK;
                 mend_behind(session, leg, Cause::Unproven);
             }
             let body = asked.restore(body);
             if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
                 learn(session, &listing);
             }
-            return Ok(Finished::Reply(Reply::Whole {
+            return Finished::Reply(Reply::Whole {
                 status,
                 content_type,
                 body,
-            }));
+            });
         }
-        Answered::Read(reply) => return Ok(Finished::Reply(reply)),
+        Answered::Read(reply) => return Finished::Reply(reply),
         Answered::Arriving(answer, first) => (answer, first),
     };
     if answer.status == StatusCode::ACCEPTED {
-        return Ok(Finished::Reply(Reply::Accepted));
+        return Finished::Reply(Reply::Accepted);
     }
-    if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
+    if is_events(&answer) {
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
         let events = events
             .of(session, leg)
             .answering(lists_tools)
             .suspecting(leg.upstream.server())
             .with_overtime(overtime);
-        return Ok(Finished::Events(Box::new(events)));
+        return Finished::Events(Box::new(events));
     }
-    if !answer.is(media::JSON) {
-        return Err(UpstreamError::NotMcp(answer.status));
-    }
-    Ok(Finished::Reply(Reply::Stream {
+    Finished::Reply(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
         relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime, leg))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
-    }))
+    })
 }
 
 /// Takes what a listing says of the server's tools.
@@ -347,6 +360,12 @@ pub(crate) async fn notify(
     let cause = match known {
         Known::Alive => return Err(error),
         Known::Lost => Cause::Lost,
+        Known::Unproven if matches!(error, UpstreamError::Declined(_)) => {
+            match Box::pin(is_forgotten(session, &leg)).await {
+                true => Cause::Lost,
+                false => return Err(error),
+            }
+        }
         Known::Unproven => Cause::Unproven,
     };
     if leg.at == LegRef::UNOPENED {
@@ -381,9 +400,6 @@ async fn tell(
         return Err(UpstreamError::SessionLost);
     }
     let answer = leg.upstream.post(leg.link(carried), body, sent).await?;
-    if answer.denies_session() {
-        return Err(UpstreamError::SessionLost);
-    }
     let recovery = &leg.upstream.server().recovery;
     if !answer.status.is_success() || is_suspect(&recovery.fingerprints, answer.status) {
         return Box::pin(judge::judge_notification(answer, recovery)).await;
@@ -403,8 +419,9 @@ pub(super) enum Pulse {
 
 /// Asks the upstream whether it still knows the session. The answer goes to nobody.
 pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
-    let ping = Message::parse(Bytes::from_static(PING));
-    let Ok(ping) = ping else {
+    let id = renamed::own_id("ping");
+    let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    let Ok(ping) = Message::parse(ping.into()) else {
         return Pulse::Alive;
     };
     let posted = leg
@@ -434,6 +451,7 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
     };
     match judged {
         Ok(_) => Pulse::Alive,
+        Err(UpstreamError::Declined(declined)) if declined.may_deny_session => Pulse::Lost,
         Err(error) => match outcome(&error) {
             (_, Known::Lost) => Pulse::Lost,
             (_, Known::Alive) => Pulse::Alive,
@@ -472,6 +490,17 @@ impl Reply {
             return false;
         };
         Message::parse(body.clone()).is_ok_and(|message| message.kind() == Kind::Response)
+    }
+
+    /// Whether this can be the answer to a request, if it is held whole.
+    fn is_answer_to(&self, request: &Message) -> bool {
+        match self {
+            Self::Whole { body, .. } => {
+                let id = request.id().unwrap_or_default();
+                is_answer_to(body, id) || array::has_answer_to(body, id)
+            }
+            Self::Accepted | Self::Stream { .. } => true,
+        }
     }
 
     /// The reply as far as it was read: what else a stream would bring is given up.

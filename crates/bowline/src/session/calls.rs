@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use bowline_wire::message::same_id;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -51,7 +52,9 @@ impl Calls {
             under_way.iter().filter_map(Weak::upgrade).collect()
         };
         // Outside the lock: one whose last holder this is takes it when it is dropped.
-        all.into_iter().filter(|call| *call.id == *id).collect()
+        all.into_iter()
+            .filter(|call| same_id(&call.id, id))
+            .collect()
     }
 }
 

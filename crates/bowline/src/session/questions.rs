@@ -3,6 +3,7 @@
 //! When the generation that asked is left, nobody waits for the answers any more: the client hears
 //! that they are cancelled, where it heard the question, or on its GET stream.
 
+use bowline_wire::message::same_id;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -46,7 +47,7 @@ impl Questions {
     pub(crate) fn settled(&self, mark: &str) {
         let mut noted = self.0.lock();
         if let Some(some) = &mut *noted {
-            some.open.retain(|question| *question.mark != *mark);
+            some.open.retain(|question| !same_id(&question.mark, mark));
             if some.open.is_empty() && some.untold.is_empty() {
                 *noted = None;
             }

@@ -7,6 +7,8 @@
 //! `notifications/cancelled` must name its request by the very mark that the request was shown as.
 //! AES-GCM-SIV is made for that; equal inputs give equal marks and nothing else is told.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
 use base64::Engine as _;
@@ -104,7 +106,11 @@ impl Seal {
 
     /// The server's own id that a client's answer stands for: `None` if it answers nothing of ours.
     pub(crate) fn open_request(&self, mark: &str) -> Option<(LegRef, Box<str>)> {
-        let mark = mark.strip_prefix('"')?.strip_suffix('"')?;
+        let mark = match mark.contains('\\') {
+            // Nothing in it needs to be escaped, and a client may do it all the same.
+            true => serde_json::from_str(mark).ok()?,
+            false => Cow::Borrowed(mark.strip_prefix('"')?.strip_suffix('"')?),
+        };
         let plain = self.open(REQUEST, mark.as_bytes())?;
         let (leg, id) = LegRef::from_bytes(&plain)?;
         Some((leg, std::str::from_utf8(id).ok()?.into()))

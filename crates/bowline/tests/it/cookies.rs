@@ -32,7 +32,7 @@ async fn a_cookie_is_sent_from_the_first_answer_on_with_every_method() {
                     ("content-type", "application/json"),
                     ("set-cookie", "SRV=r2; path=/"),
                 ],
-                "{}",
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}"#,
             );
         })
         .await;
@@ -55,7 +55,7 @@ async fn a_cookie_is_sent_from_the_first_answer_on_with_every_method() {
         assert_eq!(asked.header("cookie"), "SRV=r3");
         asked.reply(401, &[("set-cookie", "SRV=r4; path=/")], "");
     });
-    assert_eq!(refused.await.status, 502);
+    assert_eq!(refused.await.code(), -31003);
     client
         .send_to(
             &mut server,

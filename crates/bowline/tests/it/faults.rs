@@ -37,7 +37,7 @@ async fn heard(answer: impl FnOnce(Asked)) -> Answer {
 
 #[tokio::test]
 async fn a_servers_demand_for_credentials_is_not_ours() {
-    for status in [401, 403] {
+    for (status, told) in [(401, 200), (403, 502)] {
         let answer = heard(|asked| {
             let headers = [
                 JSON,
@@ -49,7 +49,7 @@ async fn a_servers_demand_for_credentials_is_not_ours() {
             asked.reply(status, &headers, "{\"secret\":1}");
         })
         .await;
-        assert_eq!(answer.status, 502);
+        assert_eq!(answer.status, told);
         assert!(!answer.headers.contains_key("www-authenticate"));
         assert!(answer.text.contains(&status.to_string()), "{}", answer.text);
         assert!(!answer.text.contains("evil"), "{}", answer.text);
@@ -63,9 +63,11 @@ async fn redirects_to_elsewhere_are_refused() {
     for status in [301, 302, 303, 307, 308] {
         let location = [("location", "http://evil.example/mcp")];
         let answer = heard(|asked| asked.reply(status, &location, "")).await;
-        // Only these two say that the call was not processed.
-        let told = if status >= 307 { -31002 } else { -31001 };
-        assert_eq!(answer.code(), told, "{}", answer.text);
+        let told = match status {
+            307 | 308 => (502, -31002),
+            _ => (200, -31001),
+        };
+        assert_eq!((answer.status.as_u16(), answer.code()), told, "{status}");
         assert!(!answer.headers.contains_key("location"));
         assert!(!answer.text.contains("evil"), "{}", answer.text);
     }
@@ -173,7 +175,11 @@ async fn a_404_that_is_the_applications_own_answer_passes() {
         json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32601, "message": "no such method"}});
     let text = own.to_string();
     let answer = heard(|asked| asked.reply(404, &[JSON], text.clone())).await;
-    assert_eq!((answer.status.as_u16(), answer.text), (404, text));
+    assert_eq!(
+        (answer.status.as_u16(), answer.text),
+        (200, text),
+        "a client would take 404 for the end of its session"
+    );
     // Somebody else's id, or the code that means "no session", is no such answer.
     for other in [
         json!({"id": 8, "error": {"code": -32601}}),
@@ -201,22 +207,13 @@ async fn the_servers_own_errors_pass_untouched() {
 #[tokio::test]
 async fn what_is_not_mcp_is_not_passed_on() {
     let page = "<html>log in</html>";
-    for (status, told) in [
-        (200, 502),
-        (400, 502),
-        (500, 502),
-        (502, 502),
-        (503, 502),
-        (504, 502),
-    ] {
-        let answer =
-            heard(|asked| asked.reply(status, &[("content-type", "text/html")], page)).await;
-        assert_eq!(answer.status, told);
-        let code = if status >= 500 { -31001 } else { -31002 };
+    for status in [200, 201, 500, 502, 503, 504] {
+        let headers = [("content-type", "text/html"), ("retry-after", "1")];
+        let answer = heard(|asked| asked.reply(status, &headers, page)).await;
         assert_eq!(
-            answer.code(),
-            code,
-            "what a failing server did is not known"
+            (answer.status.as_u16(), answer.code()),
+            (200, -31001),
+            "what the server did is not known"
         );
         assert!(
             !answer.headers.contains_key("retry-after"),
@@ -224,6 +221,32 @@ async fn what_is_not_mcp_is_not_passed_on() {
         );
         assert!(!answer.text.contains("html"), "{}", answer.text);
         assert!(answer.text.contains(&status.to_string()), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_not_mcp_keeps_its_status_and_says_when_to_come_back() {
+    for status in [402, 405, 409, 413, 415, 429] {
+        let headers = [("content-type", "text/html"), ("retry-after", "17")];
+        let answer = heard(|asked| asked.reply(status, &headers, "<html>no</html>")).await;
+        assert_eq!((answer.status.as_u16(), answer.code()), (status, -31002));
+        let error = &answer.json()["error"]["data"];
+        assert_eq!(error["reason"], "upstream_declined");
+        assert_eq!(answer.json()["id"], 7);
+        assert_eq!(answer.headers["retry-after"], "17");
+        assert!(!answer.text.contains("html"), "{}", answer.text);
+    }
+    // What the server says in JSON-RPC is passed on as it is, with or without the request's id.
+    for id in ["null", "7", "\"server-error\""] {
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"slow"}}}}"#);
+        let headers = [JSON, ("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")];
+        let answer = heard(|asked| asked.reply(429, &headers, body.clone())).await;
+        assert_eq!((answer.status.as_u16(), &answer.text), (429, &body));
+        assert_eq!(
+            answer.headers["retry-after"],
+            "Wed, 21 Oct 2015 07:28:00 GMT"
+        );
     }
 }
 
@@ -245,7 +268,7 @@ async fn nobody_there_is_503_and_worth_another_try() {
 #[tokio::test]
 async fn a_server_that_breaks_off_leaves_the_outcome_unknown() {
     let answer = heard(drop).await;
-    assert_eq!((answer.status.as_u16(), answer.code()), (502, -31001));
+    assert_eq!((answer.status.as_u16(), answer.code()), (200, -31001));
     let data = &answer.json()["error"]["data"];
     assert_eq!(
         (&data["reason"], &data["server"], &data["generation"]),
@@ -262,7 +285,7 @@ async fn a_server_that_breaks_off_leaves_the_outcome_unknown() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         pen.cut();
     });
-    assert_eq!(answer.code(), -31001);
+    assert_eq!((answer.status.as_u16(), answer.code()), (200, -31001));
     assert!(answer.text.contains("answer broke off"), "{}", answer.text);
 }
 

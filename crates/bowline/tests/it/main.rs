@@ -9,6 +9,7 @@
 
 mod across;
 mod across_scenarios;
+mod answer_ids;
 mod arrays;
 mod asked_identity;
 mod asking;

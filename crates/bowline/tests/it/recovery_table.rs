@@ -17,6 +17,8 @@ fn error(code: i64, text: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":$id,"error":{{"code":{code},"message":"{text}"}}}}"#)
 }
 
+const UNADDRESSED: &str = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+
 // --- lost, and did not run
 
 #[tokio::test]
@@ -26,15 +28,16 @@ async fn told_that_the_session_is_unknown_it_is_recovered_and_the_call_runs_once
         Canned::plain(404, ""),
         Canned::json(404, &error(-32001, "Session not found")),
         Canned::json(404, r#"{"error":"no such session"}"#),
-        Canned::json(
-            404,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"x"}}"#,
-        ),
+        Canned::json(404, r#"{"detail":"Not Found"}"#),
+        Canned::json(404, UNADDRESSED),
+        // A ping gets the same, so these speak of the session.
+        Canned::json(400, UNADDRESSED),
+        Canned::plain(400, "Invalid session"),
+        Canned::plain(410, ""),
         Canned::json(
             400,
-            &error(-32000, "Bad Request: No valid session ID provided"),
+            r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"x"}}"#,
         ),
-        Canned::json(410, &error(-32001, "session expired")),
     ] {
         let mut stage = Stage::set().await;
         stage
@@ -43,6 +46,7 @@ async fn told_that_the_session_is_unknown_it_is_recovered_and_the_call_runs_once
         stage.server.forget_sessions();
         let answer = stage.call("bump", "k").await;
         assert_eq!(answer.status, 200, "{lost:?}: {answer:?}");
+        assert!(answer.to(&json!("k")).unwrap().get("result").is_some());
         assert!(!answer.headers.contains_key("mcp-session-id"));
         assert_eq!(stage.tally.executions("k"), 1, "{lost:?}");
         stage.works_after(2).await;
@@ -50,22 +54,82 @@ async fn told_that_the_session_is_unknown_it_is_recovered_and_the_call_runs_once
 }
 
 #[tokio::test]
-async fn a_400_that_says_less_is_the_clients() {
-    for own in [
-        error(-32000, "no such file"),
-        error(-32602, "Session not found"),
-        error(-32000, "the session is busy"),
+async fn a_404_that_comes_again_is_not_believed_twice() {
+    for (tool, told) in [("bump", (200, -31001)), ("read", (503, -31002))] {
+        for refusal in [
+            Canned::plain(404, "<html>Not Found</html>"),
+            Canned::json(404, r#"{"detail":"Not Found"}"#),
+        ] {
+            let mut stage = Stage::set().await;
+            let rule = stage
+                .proxy
+                .always(When::tool(tool), Fault::Answer(refusal.clone()));
+            let answer = stage.call(tool, "k").await;
+            let code = answer.code().unwrap();
+            assert_eq!((answer.status.as_u16(), code), told, "{refusal:?}");
+            assert_eq!((rule.met(), stage.server.initializes()), (2, 2));
+            rule.remove();
+            stage.works_after(2).await;
+            assert_eq!(stage.tally.executions("k"), 0);
+        }
+    }
+}
+
+// --- a refusal that may be meant for the session
+
+#[tokio::test]
+async fn a_400_or_410_on_a_session_that_lives_is_the_answer_and_runs_nothing_again() {
+    for (canned, own) in [
+        (Canned::plain(400, "Session expired"), None),
+        (Canned::json(400, UNADDRESSED), Some(UNADDRESSED)),
+        (Canned::plain(410, "<html>"), None),
     ] {
         let mut stage = Stage::set().await;
-        let answered = Canned::json(400, &own);
+        let status = canned.status;
         let rule = stage
             .proxy
-            .next(1, When::tool("bump"), Fault::Answer(answered));
+            .always(When::tool("bump"), Fault::Answer(canned));
+        let ping = stage.proxy.always(When::rpc("ping"), Fault::Pass);
         let answer = stage.call("bump", "k").await;
-        let own: Value = serde_json::from_str(&own.replace("$id", "\"k\"")).unwrap();
-        assert_eq!((answer.status.as_u16(), &answer.messages[0]), (400, &own));
-        assert_eq!((rule.met(), stage.tally.executions("k")), (1, 0));
+        assert_eq!(answer.status, status, "{answer:?}");
+        match own {
+            Some(own) => {
+                let own: Value = serde_json::from_str(own).unwrap();
+                assert_eq!(answer.messages, [own]);
+            }
+            None => assert_eq!(answer.messages[0]["id"], "k"),
+        }
+        assert_eq!((rule.met(), ping.met()), (1, 1));
+        rule.remove();
         stage.works_after(1).await;
+    }
+}
+
+#[tokio::test]
+async fn the_applications_own_400_runs_once_whatever_it_says() {
+    for own in [
+        error(-32000, "card charged, but the checkout session has expired"),
+        error(-32001, "Session not found"),
+        error(-32600, "unknown session"),
+        error(-32602, "no such file"),
+    ] {
+        for status in [400, 410] {
+            let mut stage = Stage::set().await;
+            let answered = Canned::json(status, &own);
+            let rule = stage
+                .proxy
+                .always(When::tool("bump"), Fault::Answer(answered));
+            let ping = stage.proxy.always(When::rpc("ping"), Fault::Pass);
+            let answer = stage.call("bump", "k").await;
+            let own: Value = serde_json::from_str(&own.replace("$id", "\"k\"")).unwrap();
+            assert_eq!(
+                (answer.status.as_u16(), &answer.messages[0]),
+                (status, &own)
+            );
+            assert_eq!((rule.met(), ping.met()), (1, 0));
+            rule.remove();
+            stage.works_after(1).await;
+        }
     }
 }
 
@@ -82,7 +146,7 @@ async fn a_404_with_the_requests_id_and_another_error_is_passed_on_and_the_sessi
             stage.server.forget_sessions();
         }
         let answer = stage.call("bump", "k").await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (404, Some(-32602)));
+        assert_eq!((answer.status.as_u16(), answer.code()), (200, Some(-32602)));
         assert_eq!(rule.met(), 1, "never replayed");
         ping.until_met(1).await;
         if forgotten {
@@ -162,6 +226,9 @@ fn unknown() -> Vec<Fault> {
     for status in [502, 503, 504] {
         faults.push(Fault::Answer(Canned::plain(status, "sorry")));
     }
+    faults.push(Fault::Answer(Canned::plain(200, "<html>")));
+    let other = r#"{"jsonrpc":"2.0","id":"another","result":{}}"#;
+    faults.push(Fault::Answer(Canned::json(200, other)));
     faults
 }
 
@@ -173,6 +240,7 @@ async fn an_unsafe_call_without_an_answer_is_unknown_and_runs_at_most_once() {
         let mut ping = stage.proxy.always(When::rpc("ping"), Fault::Pass);
         let answer = stage.call("bump", "k").await;
         assert_eq!(answer.code(), Some(-31001), "{fault:?}: {answer:?}");
+        assert_eq!(answer.status, 200, "in band");
         let data = &answer.messages[0]["error"]["data"];
         assert_eq!(
             *data,

@@ -20,7 +20,26 @@ const MAX_BODY: usize = 1 << 20;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// Answers a request, in the replica's way of writing JSON.
 pub(super) async fn serve(
+    request: Request<Incoming>,
+    replica: Arc<Replica>,
+    life: Life,
+    until_answered: Busy,
+) -> Result<Response<Scroll>, Failure> {
+    let answered = answered(request, Arc::clone(&replica), life, until_answered).await?;
+    if !replica.settings.lock().escapes_slashes {
+        return Ok(answered);
+    }
+    let (mut head, body) = answered.into_parts();
+    let (body, length) = body.escaping_slashes();
+    if let Some(announced) = head.headers.get_mut(http::header::CONTENT_LENGTH) {
+        *announced = length.into();
+    }
+    Ok(Response::from_parts(head, body))
+}
+
+async fn answered(
     request: Request<Incoming>,
     replica: Arc<Replica>,
     life: Life,
