@@ -61,7 +61,7 @@ pub(crate) const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 ///    is live, it does nothing: a late cookie of an old generation does not reach a new one.
 /// 7. Whoever was told that something happened finds it in every later load, from any gateway.
 ///    With the file, this holds across `kill -9` as well, except that the last second of touches
-///    may be forgotten.
+///    may be forgotten, and that what has ended is absent: nobody is left who could write late.
 ///
 /// 8. Of the numbers of a live key, each is higher than those that were handed out before.
 ///
@@ -238,16 +238,35 @@ impl Store {
     }
 
     /// Makes a live key absent of whose time no more than this is left, and returns what it had. `None`:
-    /// it is not live, or has more; and always where a single gateway has the store, which knows itself
-    /// what is used.
+    /// it is not live, or has more.
     pub(crate) async fn expire(
         &self,
         key: &Key,
         left: Duration,
     ) -> Result<Option<Live>, StoreError> {
         match self {
-            Self::Memory(_) | Self::File(_) => Ok(None),
+            Self::Memory(memory) => Ok(memory.expire(key, left)),
+            Self::File(file) => file.expire(key, left).await,
             Self::Redis(redis) => redis.expire(key, left).await,
+        }
+    }
+
+    /// How many sessions are live, of all gateways on this store. One that expired or whose last write
+    /// failed may count for a while.
+    pub(crate) async fn count(&self) -> Result<usize, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.count()),
+            Self::File(file) => Ok(file.count()),
+            Self::Redis(redis) => redis.count().await,
+        }
+    }
+
+    /// The same where that is known without asking.
+    pub(crate) fn count_at_hand(&self) -> Option<usize> {
+        match self {
+            Self::Memory(memory) => Some(memory.count()),
+            Self::File(file) => Some(file.count()),
+            Self::Redis(_) => None,
         }
     }
 
@@ -327,8 +346,14 @@ impl Store {
     /// Says that this gateway is there, for as long as `ttl`.
     pub(crate) async fn appear(&self, me: &Presence, ttl: Duration) -> Result<(), StoreError> {
         match self {
-            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
-                local.appear(me, ttl);
+            Self::Memory(memory) => {
+                memory.local.appear(me, ttl);
+                Ok(())
+            }
+            // Nobody else reads it; what a gateway says all the time shows whether the disk takes it.
+            Self::File(file) => {
+                file.takes_writes()?;
+                file.local.appear(me, ttl);
                 Ok(())
             }
             Self::Redis(redis) => redis.appear(me, ttl).await,

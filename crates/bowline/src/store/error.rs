@@ -70,6 +70,12 @@ pub enum Refusal {
     /// Its disk fails.
     #[error("it cannot save what it has")]
     CannotSave,
+    /// The disk that the file lies on is full.
+    #[error("its disk is full")]
+    DiskFull,
+    /// The disk that the file lies on fails.
+    #[error("its disk fails")]
+    DiskFails,
     /// It asks for a password, or for another one.
     #[error("it does not let this gateway in")]
     Credentials,
@@ -112,6 +118,12 @@ impl Refusal {
             Self::NoRoom => "give Redis more memory (`maxmemory`), or let sessions end sooner",
             Self::ReadOnly => "let `url` in `[store]` name the primary, not a replica",
             Self::CannotSave => "see to the disk of Redis, or let it save nothing",
+            Self::DiskFull => {
+                "make room on the disk of `path` in `[store]`: it is tried again all the time"
+            }
+            Self::DiskFails => {
+                "see to the disk of `path` in `[store]`: it is tried again all the time"
+            }
             Self::Credentials => "correct `user` and `password` in `[store]`",
             Self::Permission => {
                 "let the `user` in `[store]` do what Bowline does: docs/guides/scale-out.md lists it"

@@ -5,39 +5,43 @@
 //! acknowledged is on the disk, and initialising costs a share of a sync instead of one each.
 //! Touches wait for the next commit, at most a second; until then they are known here.
 //!
-//! Times are those of the wall clock, because they must mean something after a restart.
+//! A disk that is full or fails is met by opening the file again ([`disk`]); times are the file's own
+//! ([`clock`]); the ends of sessions are remembered in memory ([`ended`]).
 
+mod clock;
+mod disk;
+mod ended;
 mod rows;
+mod tables;
+#[cfg(test)]
+mod tests;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use redb::{Builder, Database, DatabaseError, ReadableDatabase as _};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use self::rows::{Rows, Touches};
-use self::writer::{Command, Tables};
+use self::disk::{Disk, InFile, Place};
+use self::rows::Rows;
+use self::tables::Tables;
+use self::writer::{Asked, Command};
 use super::local::Local;
-use super::private;
 use super::{Key, Live, Loaded, StoreError, Updated, Version};
 
 /// The file's name in its directory.
 pub(crate) const SESSIONS_FILE: &str = "sessions.redb";
 
-/// What redb may keep in memory. Records that are used are kept by the session's near cache.
-const CACHE_BYTES: usize = 32 * 1024 * 1024;
-
 /// Sessions in a file.
 #[derive(Debug)]
 pub(crate) struct File {
-    database: Arc<Database>,
-    touches: Arc<Touches>,
+    disk: Arc<Disk>,
     /// `None` only while it is dropped.
     commands: Option<Sender<Command>>,
     writer: Option<JoinHandle<()>>,
@@ -51,29 +55,46 @@ impl File {
     /// Opens the file in this directory, or makes both. A file that cannot be used is left alone.
     pub(crate) async fn open(directory: &Path, timeout: Duration) -> Result<Self, StoreError> {
         let path = directory.join(SESSIONS_FILE);
-        let opening = path.clone();
-        // Mending a file after a crash may take a while, and redb gives up on some damage by a panic.
-        let opened = spawn_blocking(move || open(&opening)).await;
-        let database = opened.map_err(|_| StoreError::UnusableFile {
-            path,
-            reason: "it is damaged".to_owned(),
-        })??;
-        let database = Arc::new(database);
-        let touches = Arc::new(Touches::default());
+        let place = Box::new(InFile::at(&path));
+        Self::open_at(place, timeout)
+            .await
+            .unwrap_or_else(|_panic| {
+                Err(StoreError::UnusableFile {
+                    path,
+                    reason: "it is damaged".to_owned(),
+                })
+            })
+    }
+
+    /// The outer error is a panic: by that redb gives up on some damage.
+    async fn open_at(
+        place: Box<dyn Place>,
+        timeout: Duration,
+    ) -> Result<Result<Self, StoreError>, tokio::task::JoinError> {
+        // Mending a file after a crash may take a while.
+        let opened = spawn_blocking(move || Disk::open(place)).await?;
+        Ok(opened.and_then(|disk| Self::over(Arc::new(disk), timeout)))
+    }
+
+    fn over(disk: Arc<Disk>, timeout: Duration) -> Result<Self, StoreError> {
         let (commands, waiting) = mpsc::channel();
-        let writing = (Arc::clone(&database), Arc::clone(&touches));
+        let writing = Arc::clone(&disk);
         let writer = thread::Builder::new()
             .name("bowline-store".to_owned())
-            .spawn(move || writer::run(&writing.0, &waiting, &writing.1))
+            .spawn(move || writer::run(&writing, &waiting))
             .map_err(StoreError::unreachable)?;
         Ok(Self {
-            database,
-            touches,
+            disk,
             commands: Some(commands),
             writer: Some(writer),
             timeout,
             local: Local::default(),
         })
+    }
+
+    /// How many sessions are in the file.
+    pub(super) fn count(&self) -> usize {
+        self.disk.sessions.load(Ordering::Relaxed)
     }
 
     pub(super) async fn create(
@@ -89,20 +110,20 @@ impl File {
     }
 
     pub(super) async fn load(&self, key: &Key) -> Result<Loaded, StoreError> {
-        let (key, touches) = (key.clone(), Arc::clone(&self.touches));
-        let database = Arc::clone(&self.database);
-        let read = spawn_blocking(move || {
+        let (key, disk, within) = (key.clone(), Arc::clone(&self.disk), self.timeout);
+        let loaded = self.read(move || {
             // Before the transaction begins: a touch that is no longer here is committed.
-            let touched = touches.until(key.as_str());
-            Rows::read(&database.begin_read()?)?.load(&key, touched)
+            let (touched, now) = (disk.touches.until(key.as_str()), disk.clock.now());
+            let found = disk.read(within, |transaction| {
+                Rows::read(transaction)?.load(&key, touched, now)
+            })?;
+            // After it: an end that was told is known here.
+            match found {
+                Loaded::Absent if disk.ended.lock().contains(&key, now) => Ok(Loaded::Ended),
+                found => Ok(found),
+            }
         });
-        let read = timeout(self.timeout, read).await;
-        let read = read.map_err(|_| StoreError::Timeout(self.timeout))?;
-        read.map_err(StoreError::unreachable)?
-            .map_err(|error| match error {
-                redb::Error::Corrupted(what) => StoreError::Damaged(what),
-                other => StoreError::unreachable(other),
-            })
+        loaded.await
     }
 
     pub(super) async fn update(
@@ -121,7 +142,8 @@ impl File {
         if !matches!(self.load(key).await?, Loaded::Live(_)) {
             return Ok(false);
         }
-        if self.touches.add(key, rows::until(ttl)) {
+        let until = self.disk.clock.after(ttl);
+        if self.disk.touches.add(key, until) {
             self.send(Command::Touched)?;
         }
         Ok(true)
@@ -136,6 +158,15 @@ impl File {
         self.write(move |tables| tables.end(&key, remember)).await
     }
 
+    pub(super) async fn expire(
+        &self,
+        key: &Key,
+        left: Duration,
+    ) -> Result<Option<Live>, StoreError> {
+        let key = key.clone();
+        self.write(move |tables| tables.expire(&key, left)).await
+    }
+
     pub(super) async fn put_jar(
         &self,
         key: &Key,
@@ -147,9 +178,29 @@ impl File {
             .await
     }
 
-    /// Whether the disk takes what is written.
+    /// Whether the disk takes what is written, as far as is known.
+    pub(super) fn takes_writes(&self) -> Result<(), StoreError> {
+        self.disk.refusal().map_or(Ok(()), Err)
+    }
+
+    /// Whether it can be read.
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
-        self.write(|_| Ok(())).await
+        let (disk, within) = (Arc::clone(&self.disk), self.timeout);
+        self.read(move || disk.read(within, |transaction| Rows::read(transaction).map(drop)))
+            .await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let read = timeout(self.timeout, spawn_blocking(read)).await;
+        let read = read.map_err(|_| StoreError::Timeout(self.timeout))?;
+        let read = read.map_err(StoreError::unreachable).flatten();
+        if matches!(read, Err(StoreError::Unreachable(_))) {
+            self.send(Command::CannotRead)?;
+        }
+        read
     }
 
     /// Has the writer do this, and returns when it is on the disk.
@@ -158,14 +209,10 @@ impl File {
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (tell, told) = oneshot::channel();
-        self.send(Command::Write(Box::new(move |tables| {
-            let outcome = work(tables)?;
-            // A caller that left is no failure.
-            Ok(Box::new(move || drop(tell.send(outcome))))
-        })))?;
+        self.send(Command::Write(Asked::boxed(work, tell)))?;
         match timeout(self.timeout, told).await {
             Err(_) => Err(StoreError::Timeout(self.timeout)),
-            Ok(Err(_)) => Err(not_written()),
+            Ok(Err(_)) => Err(self.not_written()),
             Ok(Ok(outcome)) => Ok(outcome),
         }
     }
@@ -174,8 +221,14 @@ impl File {
         let sent = self.commands.as_ref().map(|writer| writer.send(command));
         match sent {
             Some(Ok(())) => Ok(()),
-            _ => Err(not_written()),
+            _ => Err(self.not_written()),
         }
+    }
+
+    fn not_written(&self) -> StoreError {
+        let refusal = self.disk.refusal();
+        refusal
+            .unwrap_or_else(|| StoreError::unreachable("the sessions' file could not be written"))
     }
 }
 
@@ -188,43 +241,4 @@ impl Drop for File {
             writer.join().ok();
         }
     }
-}
-
-/// The writer has logged why.
-fn not_written() -> StoreError {
-    StoreError::unreachable("the sessions' file could not be written")
-}
-
-fn open(path: &Path) -> Result<Database, StoreError> {
-    let unusable = |reason: String| StoreError::UnusableFile {
-        path: path.to_owned(),
-        reason,
-    };
-    let prepared = private::directory(path.parent().unwrap_or(path)).and_then(|()| {
-        let mut options = private::options();
-        let file = options.read(true).create(true).truncate(false).open(path)?;
-        private::sync_directory(path)?;
-        Ok(file)
-    });
-    let file = prepared.map_err(|error| unusable(error.to_string()))?;
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    let database = builder.create_file(file).map_err(|error| match error {
-        DatabaseError::DatabaseAlreadyOpen => StoreError::InUse {
-            path: PathBuf::from(path),
-        },
-        other => unusable(other.to_string()),
-    })?;
-    match rows::layout(&database).map_err(|error| unusable(error.to_string()))? {
-        None => rows::lay_out(&database).map_err(|error| unusable(error.to_string()))?,
-        Some(rows::LAYOUT) => {}
-        Some(found) => {
-            return Err(StoreError::NewerFile {
-                path: PathBuf::from(path),
-                found,
-                known: rows::LAYOUT,
-            });
-        }
-    }
-    Ok(database)
 }

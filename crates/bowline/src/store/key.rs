@@ -53,6 +53,11 @@ impl Key {
         &self.0
     }
 
+    /// Whether the text of a key is that of a session's.
+    pub(super) fn is_sessions(text: &str) -> bool {
+        !text.contains('/')
+    }
+
     /// What a sealed value is bound to, so that it opens nowhere else and as nothing else. With the
     /// version in it, an old record cannot pass for a newer one.
     pub(crate) fn bound(&self, part: Part, version: Version) -> Vec<u8> {

@@ -65,6 +65,15 @@ impl Memory {
         true
     }
 
+    pub(super) fn count(&self) -> usize {
+        let (sessions, now) = (self.sessions.lock(), Instant::now());
+        let all = sessions.slots.iter();
+        all.filter(|(key, slot)| {
+            Key::is_sessions(key.as_str()) && slot.live.is_some() && now < slot.until
+        })
+        .count()
+    }
+
     pub(super) fn load(&self, key: &Key) -> Loaded {
         match self.sessions.lock().find(key) {
             None => Loaded::Absent,
@@ -114,6 +123,16 @@ impl Memory {
         let live = slot.live.take()?;
         slot.until = Instant::now() + remember;
         Some(live)
+    }
+
+    pub(super) fn expire(&self, key: &Key, left: Duration) -> Option<Live> {
+        let mut sessions = self.sessions.lock();
+        let slot = sessions.find(key)?;
+        if slot.until > Instant::now() + left {
+            return None;
+        }
+        slot.live.as_ref()?;
+        sessions.slots.remove(key)?.live
     }
 
     pub(super) fn put_jar(&self, key: &Key, since: Version, jar: &[u8]) -> bool {

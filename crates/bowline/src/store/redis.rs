@@ -4,6 +4,7 @@
 //! `s` the version of the jar, `n` the last number, or only `e` once it has ended. So record, jar and tombstone change
 //! together and expire together, and no script touches two keys: any of this also works on a
 //! cluster. Everything conditional is a script, because another gateway may write in between.
+//! `PREFIX:sessions` names them all, sorted by when they expire, so that they can be counted.
 //!
 //! One connection carries all commands and comes back by itself; announcements have one of their
 //! own ([`listener`]). A command that was given up may still be carried out later.
@@ -126,6 +127,39 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let mut call = self.scripts.create.key(self.key(key));
         call.arg(record).arg(jar).arg(millis(ttl));
+        let (mut connection, counting) = (self.connection(), self.count_in(key, ttl));
+        let (created, ()) = tokio::join!(self.ask(call.invoke_async(&mut connection)), counting);
+        created
+    }
+
+    /// Counts a session, for as long as it lives. That this may fail, or come without the session, is
+    /// mended by the next touch or by time.
+    async fn count_in(&self, key: &Key, ttl: Duration) {
+        if !Key::is_sessions(key.as_str()) {
+            return;
+        }
+        let mut call = self.scripts.count_in.key(self.sessions_key());
+        call.arg(key.as_str()).arg(millis(ttl));
+        let mut connection = self.connection();
+        let counted = self.ask(call.invoke_async::<()>(&mut connection));
+        if let Err(error) = counted.await {
+            tracing::debug!(%error, "a session was not counted");
+        }
+    }
+
+    async fn count_out(&self, key: &Key) {
+        let mut remove = cmd("ZREM");
+        remove.arg(self.sessions_key()).arg(key.as_str());
+        let mut connection = self.connection();
+        let counted = self.ask(remove.query_async::<()>(&mut connection));
+        if let Err(error) = counted.await {
+            tracing::debug!(%error, "a session is counted on");
+        }
+    }
+
+    /// How many sessions there are, of all gateways.
+    pub(super) async fn count(&self) -> Result<usize, StoreError> {
+        let call = self.scripts.count.key(self.sessions_key());
         self.ask(call.invoke_async(&mut self.connection())).await
     }
 
@@ -162,7 +196,11 @@ impl Redis {
     pub(super) async fn touch(&self, key: &Key, ttl: Duration) -> Result<bool, StoreError> {
         let mut call = self.scripts.touch.key(self.key(key));
         call.arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection())).await
+        let touched = self.ask(call.invoke_async(&mut self.connection())).await?;
+        if touched {
+            self.count_in(key, ttl).await;
+        }
+        Ok(touched)
     }
 
     pub(super) async fn end(
@@ -172,8 +210,10 @@ impl Redis {
     ) -> Result<Option<Live>, StoreError> {
         let mut call = self.scripts.end.key(self.key(key));
         call.arg(millis(remember));
-        let fields = self.ask(call.invoke_async(&mut self.connection())).await?;
-        live(fields)
+        let mut connection = self.connection();
+        let ending = self.ask(call.invoke_async(&mut connection));
+        let (fields, ()) = tokio::join!(ending, self.count_out(key));
+        live(fields?)
     }
 
     pub(super) async fn expire(
@@ -184,7 +224,11 @@ impl Redis {
         let mut call = self.scripts.expire.key(self.key(key));
         call.arg(millis(left));
         let fields = self.ask(call.invoke_async(&mut self.connection())).await?;
-        live(fields)
+        let expired = live(fields)?;
+        if expired.is_some() {
+            self.count_out(key).await;
+        }
+        Ok(expired)
     }
 
     pub(super) async fn put_jar(
@@ -335,6 +379,10 @@ impl Redis {
 
     fn gateways_key(&self) -> String {
         format!("{}:gateways", self.prefix)
+    }
+
+    fn sessions_key(&self) -> String {
+        format!("{}:sessions", self.prefix)
     }
 
     fn channel(&self) -> String {

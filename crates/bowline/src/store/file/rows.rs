@@ -1,7 +1,6 @@
 //! What is in the file, and how it is read.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use redb::{
@@ -9,22 +8,24 @@ use redb::{
     TableDefinition, TableError,
 };
 
-use crate::clock;
 use crate::store::{Key, Live, Loaded, Version};
 
 /// How the tables are laid out; more than this was written by a newer Bowline.
 pub(super) const LAYOUT: u64 = 1;
 
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const LAYOUT_KEY: &str = "layout";
+/// What the file's clock last showed.
+pub(super) const CLOCK_KEY: &str = "clock";
 
-/// The version of the record, that of its jar, and the record. Version 0: it has ended.
+/// The version of the record, that of its jar, and the record. Version 0: it has ended, which an older
+/// Bowline wrote down.
 pub(super) type Record = (u64, u64, &'static [u8]);
 pub(super) type Jar = &'static [u8];
 
 pub(super) const RECORDS: TableDefinition<'_, &str, Record> = TableDefinition::new("records");
 pub(super) const JARS: TableDefinition<'_, &str, Jar> = TableDefinition::new("jars");
-/// Until when a record, or the memory of one, is kept: milliseconds since 1970.
+/// Until when a record is kept, by the file's clock.
 pub(super) const UNTIL: TableDefinition<'_, &str, u64> = TableDefinition::new("until");
 
 /// The tables of one transaction, for reading.
@@ -38,12 +39,24 @@ pub(super) struct Rows<R, J, U> {
 #[derive(Debug, Default)]
 pub(super) struct Touches(Mutex<HashMap<Key, u64>>);
 
-/// How the file is laid out; `None` when it is new.
-pub(super) fn layout(database: &Database) -> Result<Option<u64>, redb::Error> {
+/// What a file says of itself.
+#[derive(Debug, Default)]
+pub(super) struct Meta {
+    /// How it is laid out; `None` when it is new.
+    pub(super) layout: Option<u64>,
+    /// What its clock last showed.
+    pub(super) clock: Option<u64>,
+}
+
+/// What a file says of itself.
+pub(super) fn meta(database: &Database) -> Result<Meta, redb::Error> {
     let read = database.begin_read()?;
     match read.open_table(META) {
-        Ok(meta) => Ok(meta.get(LAYOUT_KEY)?.map(|layout| layout.value())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Ok(meta) => Ok(Meta {
+            layout: meta.get(LAYOUT_KEY)?.map(|layout| layout.value()),
+            clock: meta.get(CLOCK_KEY)?.map(|clock| clock.value()),
+        }),
+        Err(TableError::TableDoesNotExist(_)) => Ok(Meta::default()),
         Err(error) => Err(error.into()),
     }
 }
@@ -58,14 +71,14 @@ pub(super) fn lay_out(database: &Database) -> Result<(), redb::Error> {
     Ok(write.commit()?)
 }
 
-/// This much later than now.
-pub(super) fn until(ttl: Duration) -> u64 {
-    later(clock::unix_millis(), ttl)
-}
-
-/// This much later than then.
-pub(super) fn later(then: u64, by: Duration) -> u64 {
-    then.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX))
+/// How many sessions are in the file.
+pub(super) fn count_sessions(database: &Database) -> Result<usize, redb::Error> {
+    let mut count = 0;
+    for row in Rows::read(&database.begin_read()?)?.records.iter()? {
+        let (key, row) = row?;
+        count += usize::from(row.value().0 != 0 && Key::is_sessions(key.value()));
+    }
+    Ok(count)
 }
 
 // === impl Rows ===
@@ -88,30 +101,39 @@ where
     J: ReadableTable<&'static str, Jar>,
     U: ReadableTable<&'static str, u64>,
 {
-    /// What is under a key, if its last touch was to keep it until `touched`.
-    pub(super) fn load(&self, key: &Key, touched: Option<u64>) -> Result<Loaded, redb::Error> {
-        let key = key.as_str();
-        let Some(row) = self.records.get(key)? else {
+    /// What is under a key now, if its last touch was to keep it until `touched`.
+    pub(super) fn load(
+        &self,
+        key: &Key,
+        touched: Option<u64>,
+        now: u64,
+    ) -> Result<Loaded, redb::Error> {
+        let Some(row) = self.records.get(key.as_str())? else {
             return Ok(Loaded::Absent);
         };
         let (version, jar_since, record) = row.value();
         let ended = version == 0;
-        let stored = self.until.get(key)?.map_or(0, |until| until.value());
         // What has ended cannot be touched.
-        let until = touched.filter(|_| !ended).unwrap_or(stored);
-        if until <= clock::unix_millis() {
+        let touched = touched.filter(|_| !ended);
+        if self.until(key, touched)? <= now {
             return Ok(Loaded::Absent);
         }
         if ended {
             return Ok(Loaded::Ended);
         }
-        let jar = self.jars.get(key)?;
+        let jar = self.jars.get(key.as_str())?;
         Ok(Loaded::Live(Live {
             version: Version(version),
             record: record.to_vec(),
             jar: jar.map_or_else(Vec::new, |jar| jar.value().to_vec()),
             jar_since: Version(jar_since),
         }))
+    }
+
+    /// Until when a key is kept, if its last touch was to keep it until `touched`.
+    pub(super) fn until(&self, key: &Key, touched: Option<u64>) -> Result<u64, redb::Error> {
+        let stored = self.until.get(key.as_str())?;
+        Ok(touched.unwrap_or_else(|| stored.map_or(0, |until| until.value())))
     }
 }
 
@@ -150,6 +172,9 @@ impl Touches {
             if touches.get(key) == Some(until) {
                 touches.remove(key);
             }
+        }
+        if touches.is_empty() {
+            touches.shrink_to_fit();
         }
     }
 }

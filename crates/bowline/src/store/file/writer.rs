@@ -1,283 +1,310 @@
 //! The one thread that writes the file. Whoever waits while it syncs shares the next sync.
+//!
+//! When a commit fails, it says so to all who wait and to all who come, closes the file and opens it
+//! again: at once, so that it can be read, and before each later attempt to write. There is a pause
+//! before each, and nobody waits for it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use redb::{Database, ReadableTable as _, Table, WriteTransaction};
+use redb::{Database, TableDefinition};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::rows::{self, JARS, Jar, RECORDS, Record, Rows, Touches, UNTIL};
-use crate::clock;
-use crate::store::{Key, Live, Loaded, Updated, Version};
+use super::disk::{Disk, Trouble};
+use super::rows::{self, CLOCK_KEY, META};
+use super::tables::Tables;
+use crate::store::LARGEST_VALUE;
 
 /// How long touches wait for a commit to go with.
 const TOUCHES_WAIT: Duration = Duration::from_secs(1);
-/// How often what has expired is thrown away.
-const SWEEP: Duration = Duration::from_secs(60);
+/// How often what has expired is thrown away, and the clock is written down.
+pub(super) const SWEEP: Duration = Duration::from_secs(60);
 /// How many writes share a commit at most, so that a failure does not meet everybody.
-const GROUP: usize = 1024;
+pub(super) const GROUP: usize = 1024;
+/// How long to wait before a disk that failed is tried again: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What the thread is asked to do.
 pub(super) enum Command {
-    Write(Work),
+    Write(Box<dyn Work>),
     /// There are touches.
     Touched,
+    /// Somebody could not read.
+    CannotRead,
 }
 
-/// Something to write. What it returns tells the caller, and is called after the commit.
-type Work = Box<dyn FnOnce(&mut Tables<'_>) -> Result<Tell, redb::Error> + Send>;
-type Tell = Box<dyn FnOnce() + Send>;
+/// Something to write, for somebody who waits.
+pub(super) trait Work: Send {
+    fn run(&mut self, tables: &mut Tables<'_>) -> Result<(), redb::Error>;
 
-type Written<'a, V> = Table<'a, &'static str, V>;
+    /// Tells what came of it, once that is on the disk. Whoever is not told learns that from the loss
+    /// of the channel, and why from [`Disk::refusal`].
+    fn tell(self: Box<Self>);
+}
 
-/// The tables of a transaction, for writing.
-pub(super) struct Tables<'a> {
-    rows: Rows<Written<'a, Record>, Written<'a, Jar>, Written<'a, u64>>,
-    touches: &'a Touches,
+/// One who waits for a write.
+pub(super) struct Asked<T, W> {
+    work: Option<W>,
+    outcome: Option<T>,
+    tell: oneshot::Sender<T>,
+}
+
+/// The thread's own.
+struct Writer<'a> {
+    disk: &'a Disk,
+    swept: Option<Instant>,
+    failing: Option<Failing>,
+}
+
+/// While the disk does not take what is written.
+struct Failing {
+    /// Since when the file could not even be opened, if so.
+    closed: Option<Instant>,
+    pause: Duration,
+    next_try: Instant,
 }
 
 /// Writes until nobody can ask any more.
-pub(super) fn run(database: &Database, commands: &Receiver<Command>, touches: &Touches) {
-    let mut swept = 0;
+pub(super) fn run(disk: &Disk, commands: &Receiver<Command>) {
+    let mut writer = Writer {
+        disk,
+        swept: None,
+        failing: None,
+    };
     loop {
-        let wait = if touches.is_empty() {
-            SWEEP
-        } else {
-            TOUCHES_WAIT
-        };
-        let (first, over) = match commands.recv_timeout(wait) {
+        writer.mend_if_due();
+        let (first, over) = match commands.recv_timeout(writer.patience()) {
+            // They go with the next commit, or when their wait is over.
             Ok(Command::Touched) => continue,
-            Ok(Command::Write(work)) => (Some(work), false),
+            Ok(command) => (Some(command), false),
             Err(RecvTimeoutError::Timeout) => (None, false),
             Err(RecvTimeoutError::Disconnected) => (None, true),
         };
-        let more = commands.try_iter().filter_map(|command| match command {
-            Command::Write(work) => Some(work),
-            Command::Touched => None,
-        });
-        let group = first.into_iter().chain(more).take(GROUP).collect();
-        let now = clock::unix_millis();
-        let sweep = rows::later(swept, SWEEP) <= now;
-        if sweep {
-            swept = now;
+        let mut group = Vec::new();
+        for command in first.into_iter().chain(commands.try_iter()) {
+            match command {
+                Command::Write(work) => group.push(work),
+                Command::Touched => {}
+                Command::CannotRead => writer.look(),
+            }
+            if group.len() == GROUP {
+                break;
+            }
         }
-        // Those who wait are told by the loss of their channel; the reason is the operator's.
-        if let Err(error) = commit(database, group, touches, sweep) {
-            tracing::error!(%error, "the sessions' file cannot be written");
-        }
+        writer.write(group, over);
         if over {
             return;
         }
     }
 }
 
+// === impl Writer ===
+
+impl Writer<'_> {
+    /// How long to wait for something to write.
+    fn patience(&self) -> Duration {
+        match &self.failing {
+            Some(failing) => failing.next_try.saturating_duration_since(Instant::now()),
+            None if self.disk.touches.is_empty() => SWEEP,
+            None => TOUCHES_WAIT,
+        }
+    }
+
+    /// Writes all of these, and what else waits, or nothing.
+    fn write(&mut self, mut group: Vec<Box<dyn Work>>, over: bool) {
+        if self.failing.is_some() {
+            // Whoever waits is told by the loss of the channel.
+            return;
+        }
+        let sweep = over || self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP);
+        if group.is_empty() && self.disk.touches.is_empty() && !sweep {
+            return;
+        }
+        let disk = self.disk;
+        match attempt(|| disk.with(|database| commit(disk, database, &mut group, sweep))) {
+            Ok(()) => {
+                if sweep {
+                    self.swept = Some(Instant::now());
+                }
+                group.into_iter().for_each(Work::tell);
+            }
+            Err(trouble) => self.fail(trouble),
+        }
+    }
+
+    /// Somebody could not read: redb refuses to write then, too.
+    fn look(&mut self) {
+        let disk = self.disk;
+        let looking = || disk.with(|database| rows::meta(database).map(drop));
+        if self.failing.is_none()
+            && let Err(trouble) = attempt(looking)
+        {
+            self.fail(trouble);
+        }
+    }
+
+    /// From now on nothing is written until [`Writer::mend_if_due`] finds that it can be.
+    fn fail(&mut self, trouble: Trouble) {
+        // First: whoever is told by the loss of a channel asks why.
+        self.disk.fail(trouble);
+        self.failing = Some(Failing {
+            closed: None,
+            pause: FIRST_PAUSE,
+            next_try: Instant::now() + FIRST_PAUSE,
+        });
+        self.open_again();
+    }
+
+    fn open_again(&mut self) {
+        let disk = self.disk;
+        if let Err(trouble) = attempt(|| {
+            disk.close();
+            Ok(())
+        }) {
+            disk.fail(trouble);
+        }
+        let opened = catch_unwind(AssertUnwindSafe(|| disk.open_again()));
+        let error = match opened {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("it is damaged".to_owned()),
+        };
+        let Some(failing) = &mut self.failing else {
+            return;
+        };
+        match error {
+            None => {
+                if let Some(closed) = failing.closed.take() {
+                    disk.clock.skip(closed.elapsed());
+                }
+            }
+            Some(error) => {
+                disk.fail(disk.trouble().and(error));
+                failing.closed.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Tries whether the disk takes what is written again.
+    fn mend_if_due(&mut self) {
+        let now = Instant::now();
+        match &mut self.failing {
+            Some(failing) if failing.next_try <= now => {
+                failing.pause = (failing.pause * 2).min(LONGEST_PAUSE);
+            }
+            _ => return,
+        }
+        match self.mend() {
+            Ok(()) => {
+                self.failing = None;
+                self.disk.mended();
+            }
+            Err(trouble) => self.disk.fail(trouble),
+        }
+        if let Some(failing) = &mut self.failing {
+            failing.next_try = Instant::now() + failing.pause;
+        }
+    }
+
+    fn mend(&mut self) -> Result<(), Trouble> {
+        let disk = self.disk;
+        if self.failing.as_ref().is_some_and(|it| it.closed.is_some()) {
+            self.open_again();
+        }
+        if self.failing.as_ref().is_some_and(|it| it.closed.is_some()) {
+            return Err(disk.trouble());
+        }
+        disk.has_room()?;
+        let tried = attempt(|| disk.with(try_room));
+        if tried.is_err() {
+            self.open_again();
+        }
+        tried
+    }
+}
+
+/// A panic is how redb gives up on some damage.
+fn attempt<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, Trouble> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(Trouble::of(&error)),
+        Err(_) => Err(Trouble::fails("it is damaged".to_owned())),
+    }
+}
+
 fn commit(
+    disk: &Disk,
     database: &Database,
-    group: Vec<Work>,
-    touches: &Touches,
+    group: &mut [Box<dyn Work>],
     sweep: bool,
 ) -> Result<(), redb::Error> {
-    let touched = touches.waiting();
-    if group.is_empty() && touched.is_empty() && !sweep {
-        return Ok(());
-    }
+    let touched = disk.touches.waiting();
     let transaction = database.begin_write()?;
-    let mut tables = Tables::open(&transaction, touches)?;
-    let mut tell = Vec::with_capacity(group.len());
+    let mut tables = Tables::open(&transaction, disk)?;
     for work in group {
-        tell.push(work(&mut tables)?);
+        work.run(&mut tables)?;
     }
     tables.keep(&touched)?;
     if sweep {
         tables.sweep()?;
+        transaction
+            .open_table(META)?
+            .insert(CLOCK_KEY, disk.clock.now())?;
     }
-    drop(tables);
+    let changes = tables.changes();
     transaction.commit()?;
-    touches.committed(&touched);
-    tell.into_iter().for_each(|tell| tell());
+    changes.apply(disk);
+    disk.touches.committed(&touched);
     Ok(())
 }
 
-// === impl Tables ===
+/// Writes as much as the largest record has, and takes it back.
+fn try_room(database: &Database) -> Result<(), redb::Error> {
+    const ROOM: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("room");
+    let large = vec![1; LARGEST_VALUE];
+    let write = database.begin_write()?;
+    write.open_table(ROOM)?.insert("", large.as_slice())?;
+    write.commit()?;
+    let write = database.begin_write()?;
+    write.delete_table(ROOM)?;
+    Ok(write.commit()?)
+}
 
-impl<'a> Tables<'a> {
-    fn open(transaction: &'a WriteTransaction, touches: &'a Touches) -> Result<Self, redb::Error> {
-        let rows = Rows {
-            records: transaction.open_table(RECORDS)?,
-            jars: transaction.open_table(JARS)?,
-            until: transaction.open_table(UNTIL)?,
-        };
-        Ok(Self { rows, touches })
-    }
+// === impl Asked ===
 
-    pub(super) fn create(
-        &mut self,
-        key: &Key,
-        record: &[u8],
-        jar: &[u8],
-        ttl: Duration,
-    ) -> Result<bool, redb::Error> {
-        if self.load(key)? != Loaded::Absent {
-            return Ok(false);
-        }
-        let version = Version::FIRST;
-        self.put(key, version, version, record)?;
-        self.rows.jars.insert(key.as_str(), jar)?;
-        self.rows.until.insert(key.as_str(), rows::until(ttl))?;
-        Ok(true)
-    }
-
-    pub(super) fn update(
-        &mut self,
-        key: &Key,
-        version: Version,
-        record: &[u8],
-        jar: Option<&[u8]>,
-    ) -> Result<Updated, redb::Error> {
-        let Loaded::Live(live) = self.load(key)? else {
-            return Ok(Updated::Gone);
-        };
-        if live.version != version {
-            return Ok(Updated::Conflict(live));
-        }
-        let next = version.next();
-        let jar_since = match jar {
-            Some(jar) => {
-                self.rows.jars.insert(key.as_str(), jar)?;
-                next
-            }
-            None => live.jar_since,
-        };
-        self.put(key, next, jar_since, record)?;
-        Ok(Updated::Done(next))
-    }
-
-    pub(super) fn end(
-        &mut self,
-        key: &Key,
-        remember: Duration,
-    ) -> Result<Option<Live>, redb::Error> {
-        let Loaded::Live(live) = self.load(key)? else {
-            return Ok(None);
-        };
-        self.put(key, Version(0), Version(0), b"")?;
-        self.rows.jars.remove(key.as_str())?;
-        self.rows
-            .until
-            .insert(key.as_str(), rows::until(remember))?;
-        Ok(Some(live))
-    }
-
-    pub(super) fn put_jar(
-        &mut self,
-        key: &Key,
-        since: Version,
-        jar: &[u8],
-    ) -> Result<bool, redb::Error> {
-        match self.load(key)? {
-            Loaded::Live(live) if live.jar_since == since => {
-                self.rows.jars.insert(key.as_str(), jar)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    fn load(&self, key: &Key) -> Result<Loaded, redb::Error> {
-        self.rows.load(key, self.touches.until(key.as_str()))
-    }
-
-    fn put(
-        &mut self,
-        key: &Key,
-        version: Version,
-        jar_since: Version,
-        record: &[u8],
-    ) -> Result<(), redb::Error> {
-        let row = (version.0, jar_since.0, record);
-        self.rows.records.insert(key.as_str(), row)?;
-        Ok(())
-    }
-
-    /// Writes down touches of what is still live.
-    fn keep(&mut self, touched: &[(Key, u64)]) -> Result<(), redb::Error> {
-        for (key, until) in touched {
-            if matches!(self.rows.load(key, Some(*until))?, Loaded::Live(_)) {
-                self.rows.until.insert(key.as_str(), until)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Throws away what has expired.
-    fn sweep(&mut self) -> Result<(), redb::Error> {
-        let now = clock::unix_millis();
-        let mut expired = Vec::new();
-        for row in self.rows.until.iter()? {
-            let (key, until) = row?;
-            // One that was touched meanwhile is written with the next commit.
-            if until.value() <= now && self.touches.until(key.value()).is_none() {
-                expired.push(key.value().to_owned());
-            }
-        }
-        for key in expired {
-            self.rows.records.remove(key.as_str())?;
-            self.rows.jars.remove(key.as_str())?;
-            self.rows.until.remove(key.as_str())?;
-        }
-        Ok(())
+impl<T, W> Asked<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce(&mut Tables<'_>) -> Result<T, redb::Error> + Send + 'static,
+{
+    pub(super) fn boxed(work: W, tell: oneshot::Sender<T>) -> Box<dyn Work> {
+        Box::new(Self {
+            work: Some(work),
+            outcome: None,
+            tell,
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::{Arc, mpsc};
-
-    use parking_lot::Mutex;
-    use redb::Builder;
-    use redb::backends::InMemoryBackend;
-
-    use super::*;
-
-    /// Runs these, all of which wait already, and returns what happened in which order.
-    fn run_all(works: Vec<bool>) -> Vec<&'static str> {
-        let backend = InMemoryBackend::new();
-        let database = Builder::new().create_with_backend(backend).unwrap();
-        rows::lay_out(&database).unwrap();
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let (commands, waiting) = mpsc::channel();
-        for succeeds in works {
-            let (worked, told) = (Arc::clone(&log), Arc::clone(&log));
-            let work: Work = Box::new(move |_| {
-                worked.lock().push("work");
-                if !succeeds {
-                    return Err(redb::Error::DatabaseClosed);
-                }
-                Ok(Box::new(move || told.lock().push("tell")))
-            });
-            commands.send(Command::Write(work)).unwrap();
+impl<T, W> Work for Asked<T, W>
+where
+    T: Send,
+    W: FnOnce(&mut Tables<'_>) -> Result<T, redb::Error> + Send,
+{
+    fn run(&mut self, tables: &mut Tables<'_>) -> Result<(), redb::Error> {
+        if let Some(work) = self.work.take() {
+            self.outcome = Some(work(tables)?);
         }
-        drop(commands);
-        run(&database, &waiting, &Touches::default());
-        let log = log.lock();
-        log.clone()
+        Ok(())
     }
 
-    #[test]
-    fn those_who_wait_share_a_commit_and_are_told_after_it() {
-        let expected = [vec!["work"; 100], vec!["tell"; 100]].concat();
-        assert_eq!(run_all(vec![true; 100]), expected);
-    }
-
-    #[test]
-    fn nobody_is_told_of_a_commit_that_failed() {
-        assert_eq!(run_all(vec![true, false, true]), ["work", "work"]);
-    }
-
-    #[test]
-    fn no_group_is_without_bound() {
-        let log = run_all(vec![true; GROUP + 1]);
-        assert_eq!(log[..GROUP], vec!["work"; GROUP]);
-        assert_eq!(log[GROUP], "tell");
-        assert_eq!(log.len(), 2 * (GROUP + 1));
+    fn tell(self: Box<Self>) {
+        if let Some(outcome) = self.outcome {
+            // A caller that left is no failure.
+            self.tell.send(outcome).ok();
+        }
     }
 }

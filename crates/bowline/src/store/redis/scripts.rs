@@ -15,6 +15,8 @@ pub(super) struct Scripts {
     pub(super) release: Script,
     pub(super) appear: Script,
     pub(super) gateways: Script,
+    pub(super) count_in: Script,
+    pub(super) count: Script,
 }
 
 // === impl Scripts ===
@@ -33,6 +35,8 @@ impl Scripts {
             release: Script::new(RELEASE),
             appear: Script::new(APPEAR),
             gateways: Script::new(GATEWAYS),
+            count_in: Script::new(COUNT_IN),
+            count: Script::new(COUNT),
         }
     }
 }
@@ -121,3 +125,15 @@ for at = 1, #all, 2 do
   end
 end
 return found";
+
+/// Session, time to live.
+const COUNT_IN: &str = "
+local time = redis.call('TIME')
+local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2]
+return redis.call('ZADD', KEYS[1], string.format('%.0f', until_ms), ARGV[1])";
+
+const COUNT: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+return redis.call('ZCARD', KEYS[1])";

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use redb::{Builder, ReadableDatabase as _, ReadableTableMetadata as _, TableDefinition};
+use redb::{
+    Builder, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, TableDefinition,
+};
 
 use super::*;
 use crate::store::{SESSIONS_FILE, StoreError, Version};
@@ -33,10 +35,12 @@ async fn sessions_outlive_the_process() {
     }
     drop(store);
     let store = Store::File(open(&directory).await.unwrap());
+    assert_eq!(loaded[2], Loaded::Ended);
+    // Nobody is left who could write late.
+    loaded[2] = Loaded::Absent;
     for (key, loaded) in before.iter().zip(&loaded) {
         assert_eq!(store.load(key).await.unwrap(), *loaded);
     }
-    assert_eq!(loaded[2], Loaded::Ended);
 }
 
 /// The file as it is on the disk at the moment of the acknowledgement is all that a killed gateway
@@ -97,12 +101,135 @@ async fn what_has_expired_is_thrown_away() {
     let path = directory.path().join(SESSIONS_FILE);
     let database = Builder::new().open(&path).unwrap();
     let read = database.begin_read().unwrap();
-    let records = TableDefinition::<&str, (u64, u64, &[u8])>::new("records");
     let jars = TableDefinition::<&str, &[u8]>::new("jars");
-    let until = TableDefinition::<&str, u64>::new("until");
-    assert_eq!(read.open_table(records).unwrap().len().unwrap(), 1);
+    assert_eq!(read.open_table(RECORDS).unwrap().len().unwrap(), 1);
     assert_eq!(read.open_table(jars).unwrap().len().unwrap(), 1);
-    assert_eq!(read.open_table(until).unwrap().len().unwrap(), 1);
+    assert_eq!(read.open_table(UNTIL).unwrap().len().unwrap(), 1);
+}
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const RECORDS: TableDefinition<'_, &str, (u64, u64, &[u8])> = TableDefinition::new("records");
+const UNTIL: TableDefinition<'_, &str, u64> = TableDefinition::new("until");
+
+/// Moves every time in the file: what a gateway leaves behind whose wall clock is off by this.
+fn shift(directory: &TempDir, milliseconds: i64) {
+    let path = directory.path().join(SESSIONS_FILE);
+    let database = Builder::new().open(&path).unwrap();
+    let write = database.begin_write().unwrap();
+    for table in [META, UNTIL] {
+        let mut table = write.open_table(table).unwrap();
+        let rows = table.iter().unwrap().map(Result::unwrap);
+        let rows: Vec<_> = rows
+            .map(|(key, at)| (key.value().to_owned(), at.value()))
+            .filter(|(key, _)| key != "layout")
+            .collect();
+        for (key, at) in rows {
+            let at = at.saturating_add_signed(milliseconds);
+            table.insert(&*key, at).unwrap();
+        }
+    }
+    write.commit().unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_costs_no_session_and_keeps_none_for_ever() {
+    let year = 365 * 24 * 60 * 60 * 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let (kept, short) = (fresh_key(), fresh_key());
+    let store = Store::File(open(&directory).await.unwrap());
+    assert!(store.create(&kept, b"x", b"", LONG).await.unwrap());
+    drop(store);
+    for by in [-year, 2 * year] {
+        shift(&directory, by);
+        let store = Store::File(open(&directory).await.unwrap());
+        live(store.load(&kept).await.unwrap());
+    }
+    // A year ahead of the wall clock, time passes as it should.
+    let store = Store::File(open(&directory).await.unwrap());
+    assert!(store.create(&short, b"x", b"", SHORT).await.unwrap());
+    until("it has expired", || async {
+        store.load(&short).await.unwrap() == Loaded::Absent
+    })
+    .await;
+    live(store.load(&kept).await.unwrap());
+}
+
+#[tokio::test]
+async fn ended_sessions_leave_nothing_in_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::File(open(&directory).await.unwrap()));
+    let kept = fresh_key();
+    assert!(store.create(&kept, b"x", b"jar", LONG).await.unwrap());
+    let path = directory.path().join(SESSIONS_FILE);
+    let churn = async |rounds: usize| {
+        for _ in 0..rounds {
+            at_once(200, |_| {
+                let (store, key) = (Arc::clone(&store), fresh_key());
+                async move {
+                    assert!(store.create(&key, &[7; 700], b"jar", LONG).await.unwrap());
+                    assert!(store.end(&key, LONG).await.unwrap().is_some());
+                    assert_eq!(store.load(&key).await.unwrap(), Loaded::Ended);
+                }
+            })
+            .await;
+        }
+        fs::metadata(&path).unwrap().len()
+    };
+    let (before, after) = (churn(5).await, churn(20).await);
+    assert!(
+        after <= before.max(4 << 20),
+        "it grew from {before} to {after} bytes"
+    );
+    assert_eq!(store.count().await.unwrap(), 1);
+    drop(store);
+    let database = Builder::new().open(&path).unwrap();
+    let read = database.begin_read().unwrap();
+    assert_eq!(read.open_table(RECORDS).unwrap().len().unwrap(), 1);
+    assert_eq!(read.open_table(UNTIL).unwrap().len().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_mostly_empty_is_made_smaller_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(SESSIONS_FILE);
+    let store = Arc::new(Store::File(open(&directory).await.unwrap()));
+    let keys: Vec<_> = (0..50).map(|_| fresh_key()).collect();
+    for key in &keys {
+        let created = store.create(key, &[7; 200_000], b"", LONG).await;
+        assert!(created.unwrap());
+    }
+    let full = fs::metadata(&path).unwrap().len();
+    at_once(keys.len(), |number| {
+        let (store, key) = (Arc::clone(&store), keys[number].clone());
+        async move { store.end(&key, SHORT).await.unwrap() }
+    })
+    .await;
+    let kept = fresh_key();
+    assert!(store.create(&kept, b"x", b"", LONG).await.unwrap());
+    drop(store);
+    let store = Store::File(open(&directory).await.unwrap());
+    let empty = fs::metadata(&path).unwrap().len();
+    assert!(empty < full / 4, "{full} bytes became {empty}");
+    live(store.load(&kept).await.unwrap());
+}
+
+#[tokio::test]
+async fn sessions_are_counted_also_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::File(open(&directory).await.unwrap());
+    let keys: Vec<_> = (0..5).map(|_| fresh_key()).collect();
+    for key in &keys {
+        assert!(store.create(key, b"x", b"", LONG).await.unwrap());
+    }
+    let other = Key::named("tools", &["no session"]);
+    assert!(store.create(&other, b"x", b"", LONG).await.unwrap());
+    assert_eq!(store.count().await.unwrap(), 5);
+    store.end(&keys[0], LONG).await.unwrap();
+    assert!(store.expire(&keys[1], LONG).await.unwrap().is_some());
+    assert_eq!(store.count().await.unwrap(), 3);
+    drop(store);
+    let store = Store::File(open(&directory).await.unwrap());
+    assert_eq!(store.count().await.unwrap(), 3);
 }
 
 #[tokio::test]

@@ -46,6 +46,8 @@ law! {
     what_is_absent_cannot_be_changed,
     a_session_lives_as_long_as_it_is_touched,
     a_tombstone_is_forgotten_in_the_end,
+    expiring_hands_what_is_unused_to_one_caller,
+    sessions_are_counted,
     a_jar_is_kept_only_for_its_version,
     numbers_grow_for_whoever_asks,
     a_lease_has_one_holder,
@@ -270,6 +272,65 @@ async fn a_tombstone_is_forgotten_in_the_end(Fixture { a, b, .. }: Fixture) {
         b.load(&key).await.unwrap() == Loaded::Absent
     })
     .await;
+}
+
+async fn expiring_hands_what_is_unused_to_one_caller(Fixture { a, b, .. }: Fixture) {
+    let (unused, used, ended) = (fresh_key(), fresh_key(), fresh_key());
+    for key in [&unused, &used, &ended] {
+        assert!(a.create(key, b"record", b"jar", LONG / 2).await.unwrap());
+    }
+    assert!(b.touch(&used, LONG).await.unwrap());
+    assert!(a.end(&ended, LONG).await.unwrap().is_some());
+    // There is more left of all of them.
+    for key in [&unused, &used, &ended] {
+        assert_eq!(b.expire(key, SHORT).await.unwrap(), None);
+    }
+    let expired = at_once(20, |number| {
+        let store = Arc::clone(if number % 2 == 0 { &a } else { &b });
+        let keys = [&unused, &used, &ended].map(Clone::clone);
+        async move {
+            let mut expired = Vec::new();
+            for key in &keys {
+                expired.push(store.expire(key, LONG * 3 / 4).await.unwrap());
+            }
+            expired
+        }
+    })
+    .await;
+    let handed = |at: usize| expired.iter().filter_map(move |one| one[at].as_ref());
+    assert_eq!(handed(0).count(), 1);
+    let what = handed(0).next().unwrap();
+    assert_eq!(
+        (&what.record[..], &what.jar[..]),
+        (&b"record"[..], &b"jar"[..])
+    );
+    assert_eq!((handed(1).count(), handed(2).count()), (0, 0));
+    // It is gone entirely; what is used, and what has ended, are as they were.
+    assert_eq!(a.load(&unused).await.unwrap(), Loaded::Absent);
+    let late = b.update(&unused, Version(1), b"late", None).await.unwrap();
+    assert_eq!(late, Updated::Gone);
+    assert!(!b.touch(&unused, LONG).await.unwrap());
+    live(a.load(&used).await.unwrap());
+    assert_eq!(b.load(&ended).await.unwrap(), Loaded::Ended);
+    assert_eq!(a.expire(&fresh_key(), LONG).await.unwrap(), None);
+}
+
+async fn sessions_are_counted(Fixture { a, b, .. }: Fixture) {
+    assert_eq!(a.count().await.unwrap(), 0);
+    let keys: Vec<_> = (0..6).map(|_| fresh_key()).collect();
+    for key in &keys {
+        assert!(a.create(key, b"x", b"", LONG).await.unwrap());
+    }
+    assert!(!b.create(&keys[0], b"x", b"", LONG).await.unwrap());
+    // What is no session is not counted.
+    let other = Key::named("tools", &["no session"]);
+    assert!(a.create(&other, b"x", b"", LONG).await.unwrap());
+    assert_eq!(b.count().await.unwrap(), 6);
+    assert!(b.end(&keys[0], LONG).await.unwrap().is_some());
+    assert!(b.expire(&keys[1], LONG).await.unwrap().is_some());
+    assert_eq!(b.end(&keys[1], LONG).await.unwrap(), None);
+    assert!(b.touch(&keys[2], LONG).await.unwrap());
+    assert_eq!(a.count().await.unwrap(), 4);
 }
 
 async fn a_jar_is_kept_only_for_its_version(Fixture { a, b, .. }: Fixture) {
