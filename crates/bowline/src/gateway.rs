@@ -9,6 +9,7 @@ use bowline_wire::id::SessionId;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::MissedTickBehavior;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyHash, Limits, OAuth, ServerName, SignInProblem, Store, StoreKind};
@@ -245,6 +246,7 @@ impl Gateway {
             shared.serve_admin(listener, address);
         }
         shared.keep_tidy();
+        shared.keep_expiring();
         neighbours::watch(&shared);
         Ok(Self {
             listen,
@@ -513,24 +515,25 @@ impl Shared {
     }
 
     /// Ends sessions that nobody used.
-    fn expire(self: &Arc<Self>, idle: Duration) {
+    async fn expire(&self, idle: Duration) {
         match self.table.keeper().filter(|keeper| keeper.is_shared()) {
             None => {
                 for session in self.table.expire(idle) {
                     self.bury(session, Ending::Idle, Carried::default());
                 }
             }
-            Some(keeper) => {
-                let (shared, unused_after) = (Arc::clone(self), keeper.unused_after());
-                self.tracker
-                    .spawn(async move { shared.expire_shared(unused_after).await });
-            }
+            Some(keeper) => self.expire_shared(keeper).await,
         }
     }
 
-    /// The same where gateways share them: only the store knows whether another has used one since.
-    async fn expire_shared(&self, unused_after: Duration) {
-        for session in self.table.unused(unused_after) {
+    /// The same where gateways share them: only the store knows whether another has used one since. It
+    /// is asked for one after the other, and while it does not answer, for none: they are tried again
+    /// until the store itself lets them go.
+    async fn expire_shared(&self, keeper: &Keeper) {
+        for session in self.table.unused(keeper.unused_after()) {
+            if !keeper.is_reachable() {
+                return;
+            }
             match session.expire_for_all().await {
                 Ok(Some(leg)) => {
                     self.table.end(&session.id);
@@ -539,7 +542,6 @@ impl Shared {
                 }
                 Ok(None) => self.table.let_go(&session.id),
                 Err(error) => {
-                    // It is tried again until the store itself lets it go.
                     tracing::debug!(%error, "whether a session is used is not known");
                 }
             }
@@ -570,23 +572,32 @@ impl Shared {
         }
     }
 
-    /// Looks after upstreams and lets idle sessions expire.
-    fn keep_tidy(self: &Arc<Self>) {
+    /// Lets idle sessions expire, by one task: if that takes longer than it should, nothing piles up.
+    fn keep_expiring(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let idle = self.limits.session_idle;
         self.tracker.spawn(self.drain.until_closed(async move {
-            let mut tend = tokio::time::interval(TEND_EVERY);
             let mut expiry = tokio::time::interval(expiry_every(idle));
+            expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                expiry.tick().await;
+                shared.table.keep_up();
+                shared.expire(idle).await;
+            }
+        }));
+    }
+
+    /// Looks after upstreams.
+    fn keep_tidy(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        self.tracker.spawn(self.drain.until_closed(async move {
+            let mut tend = tokio::time::interval(TEND_EVERY);
             let mut notice = tokio::time::interval(NOTICE_EVERY);
             loop {
                 tokio::select! {
                     _ = tend.tick() => {
                         shared.routes.tend();
                         shared.move_drained();
-                    }
-                    _ = expiry.tick() => {
-                        shared.table.outlast_uses();
-                        shared.expire(idle);
                     }
                     _ = notice.tick() => shared.sign_ins.notice().await,
                 }

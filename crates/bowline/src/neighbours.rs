@@ -82,6 +82,7 @@ async fn look_around(shared: Arc<Shared>, keeper: Arc<Keeper>) {
             // One that takes nothing may be read all the same.
             let appeared = keeper.appear(&me, HOLDS).await;
             shared.neighbours.see(&me, keeper.gateways().await?);
+            keeper.count_sessions().await?;
             if !knows_policy {
                 knows_policy = tell_eviction(&keeper).await;
             }

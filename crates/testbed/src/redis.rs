@@ -125,6 +125,18 @@ impl Redis {
         Ok(())
     }
 
+    /// Starts it again after [`Redis::kill`], at the same address and with what was in it when it was last
+    /// told to `SAVE`.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up.
+    pub async fn restart_from_snapshot(&mut self) -> anyhow::Result<()> {
+        let snapshot = self.directory.path().join("dump.rdb");
+        anyhow::ensure!(snapshot.exists(), "there is no snapshot");
+        self.restart_empty().await
+    }
+
     async fn signal(&self, signal: &str) -> anyhow::Result<()> {
         let id = self.child.id().context("redis-server is not running")?;
         run(Command::new("kill").arg(signal).arg(id.to_string())).await

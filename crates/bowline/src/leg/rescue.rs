@@ -84,7 +84,7 @@ impl Rescue {
             Stream::Standalone => {
                 let session = self.session.upgrade()?;
                 let untold = session.questions.take_untold();
-                untold.or_else(|| session.believed.take_news())
+                untold.or_else(|| session.take_news())
             }
             Stream::Request { .. } => None,
         }

@@ -49,7 +49,18 @@ pub(crate) struct Keeper {
     /// Whatever was last looked at before this is doubted; milliseconds, as [`Keeper::now`].
     doubted: AtomicU64,
     ended: Mutex<Ended>,
+    counted: Mutex<Counted>,
     pub(super) tracker: TaskTracker,
+}
+
+/// How many sessions are in a store that gateways share.
+#[derive(Debug, Default)]
+struct Counted {
+    /// When it was last counted there.
+    there: usize,
+    /// How many were opened here since, and how many ended.
+    opened: usize,
+    ended: usize,
 }
 
 /// Sessions that have ended, the latest ones.
@@ -100,6 +111,7 @@ impl Keeper {
             counts,
             doubted: AtomicU64::new(0),
             ended: Mutex::default(),
+            counted: Mutex::default(),
             tracker,
         }
     }
@@ -178,6 +190,43 @@ impl Keeper {
         self.ask(Operation::Gateways, self.store.gateways()).await
     }
 
+    /// How many sessions there are, of all gateways on the store: exactly where this one has it to
+    /// itself, else as it was last counted there and with what happened here since.
+    pub(super) fn sessions(&self) -> usize {
+        self.store.count_at_hand().unwrap_or_else(|| {
+            let counted = self.counted.lock();
+            (counted.there + counted.opened).saturating_sub(counted.ended)
+        })
+    }
+
+    /// Counts the sessions of a store that gateways share.
+    pub(crate) async fn count_sessions(&self) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let (opened, ended) = {
+            let counted = self.counted.lock();
+            (counted.opened, counted.ended)
+        };
+        let there = self.ask(Operation::Count, self.store.count()).await?;
+        let mut counted = self.counted.lock();
+        // What happened while it was counted may count twice, until the next time.
+        counted.there = there;
+        counted.opened -= opened;
+        counted.ended -= ended;
+        Ok(())
+    }
+
+    /// A session was written.
+    pub(super) fn note_opened(&self) {
+        self.counted.lock().opened += 1;
+    }
+
+    /// A session was taken out of the store, by this gateway.
+    pub(super) fn note_ended(&self) {
+        self.counted.lock().ended += 1;
+    }
+
     /// From now on everything at hand is looked at again before it is believed.
     fn doubt_all(&self) {
         self.doubted.store(self.now() + 1, Ordering::Relaxed);
@@ -205,6 +254,18 @@ impl Keeper {
     /// Whether what was last seen then may be believed although the store cannot be asked.
     pub(super) fn is_within_grace(&self, seen: u64) -> bool {
         self.standing.is_within_grace(seen)
+    }
+
+    /// Whether an end would be remembered in the store that came after a session was last seen there.
+    pub(super) fn would_remember(&self, seen: u64, remembered: Duration) -> bool {
+        self.standing.is_known_since(seen, remembered)
+    }
+
+    /// Whether a session is kept of which this was the last use that the store was told of.
+    pub(super) fn would_keep(&self, touched: u64) -> bool {
+        let kept = self.idle + self.touch_every();
+        let kept = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
+        self.now() < touched.saturating_add(kept)
     }
 
     /// Remembers that a session has ended.

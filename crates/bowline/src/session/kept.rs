@@ -1,36 +1,39 @@
 //! One kept session: written before its client hears of it, looked at again before it is believed,
 //! moved to a new generation by one gateway at a time, and ended once.
 
+mod cookies;
+mod reseal;
+mod restored;
+#[cfg(test)]
+mod tests;
+mod turn;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::cookies::tag;
+pub(crate) use self::turn::{Held, Turn};
 use super::Session;
 use super::keeper::{Keeper, Unsure};
 use super::news::News;
+use super::record::Put;
 use super::shown::Shown;
 use super::written::{BadRecord, Written};
 use crate::clock;
-use crate::egress::Jar;
 use crate::leg::{Leg, LegRef, Life};
 use crate::store::{Key, Live, Loaded, Operation, Part, Updated, Version};
 use crate::upstream::Upstream;
 
-/// How often a jar is written, unless a cookie comes or goes.
-const JAR_EVERY: Duration = Duration::from_secs(1);
 /// How often a write is tried that meets another gateway's.
 const MAX_CONFLICTS: usize = 16;
-/// How long an end is remembered: longer than anything that was under way could still write.
-const REMEMBERED: Duration = Duration::from_secs(600);
-/// For how long nobody may open a session again whose gateway died while it did. Gateways that live
-/// renew it so many times as often.
-const LEASE: Duration = Duration::from_secs(3);
-const RENEWALS: u32 = 3;
+/// How long an end is remembered: longer than anything that was under way could still write, and than a
+/// gateway believes what it saw without asking.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// How one session is kept.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub(crate) struct Kept {
     touched: AtomicU64,
     /// An older key sealed what is in the store.
     has_old_seal: AtomicBool,
+    /// The generation up to which the client was told what may have changed.
+    told: AtomicU32,
 }
 
 /// Where a session is in the store, as far as this gateway knows.
@@ -59,6 +64,8 @@ struct Place {
     jar_tag: Option<JarTag>,
     jar_names: u64,
     jar_written: Instant,
+    /// The store was put back to an older state: what is known here is to be written on top of it.
+    is_behind: bool,
 }
 
 type JarTag = [u8; 16];
@@ -73,22 +80,6 @@ pub(crate) enum Published {
     /// The session has ended.
     Ended,
 }
-
-/// Whether this gateway may open the next generation.
-#[derive(Debug)]
-pub(crate) enum Turn {
-    Mine(Option<Held>),
-    /// Another gateway is about to.
-    Theirs,
-    /// Another gateway has.
-    Other(Arc<Leg>),
-    Ended,
-}
-
-/// The turn to open the next generation, where it has to be held against other gateways: until this
-/// is dropped, or this gateway dies.
-#[derive(Debug)]
-pub(crate) struct Held(#[expect(dead_code, reason = "ends it when dropped")] DropGuard);
 
 // === impl Kept ===
 
@@ -107,10 +98,12 @@ impl Kept {
                 jar_tag: None,
                 jar_names: 0,
                 jar_written: Instant::now(),
+                is_behind: false,
             }),
             seen: now.into(),
             touched: now.into(),
             has_old_seal: false.into(),
+            told: LegRef::FIRST.generation.into(),
         })
     }
 
@@ -142,8 +135,9 @@ impl Kept {
         kept.touched = 0.into();
         let leg = kept.leg(upstream, &written, &live).await?;
         let believed = written.believed();
-        if written.generation > LegRef::FIRST.generation {
-            // Whether the client was told of the recovery, nobody here knows.
+        let told = written.told.max(LegRef::FIRST.generation);
+        kept.told = told.into();
+        if written.generation > told {
             believed.lists_changed();
         }
         let caller = written.caller()?;
@@ -173,38 +167,62 @@ impl Kept {
         if !self.keeper.is_reachable() && self.is_within_grace() {
             return Ok(true);
         }
+        let knew = self.known();
         let loading = self.keeper.store.load(&self.key);
         match self.keeper.ask(Operation::Load, loading).await {
             Ok(Loaded::Live(live)) => {
-                self.adopt(session, &live).await?;
+                self.adopt(session, &live, knew).await?;
+                let is_behind = self.place.lock().is_behind;
+                if is_behind && let Err(error) = Box::pin(self.save(session, || {})).await {
+                    tracing::debug!(%error, "a session that was put back is still older there");
+                }
                 Ok(true)
             }
-            Ok(Loaded::Absent | Loaded::Ended) => Ok(false),
+            Ok(Loaded::Absent) => Box::pin(self.put_back(session)).await,
+            Ok(Loaded::Ended) => Ok(false),
             Err(_) if self.is_within_grace() => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Takes over what another gateway has written, unless it is older than what is known.
-    async fn adopt(&self, session: &Arc<Session>, live: &Live) -> Result<(), Unsure> {
+    fn known(&self) -> Version {
+        self.place.lock().version
+    }
+
+    /// Takes over what another gateway has written. `knew` is the version that was known before the store
+    /// was asked: if it has an older one, it was put back to an older state.
+    async fn adopt(
+        &self,
+        session: &Arc<Session>,
+        live: &Live,
+        knew: Version,
+    ) -> Result<(), Unsure> {
+        if live.version < knew {
+            return self.fall_back(session, live, knew).await;
+        }
         let seen = self.keeper.now();
-        let known = self.place.lock().version;
+        let known = self.known();
         if live.version < known {
             return Ok(());
         }
         self.note_seal(live);
         if live.version > known {
             let written = self.open(live)?;
-            if written.generation > session.leg().at.generation {
-                let leg = self.leg(&session.upstream, &written, live).await?;
-                session.go_on_with(Arc::new(leg));
-            }
-            // Only now, and only if nothing newer came meanwhile: whoever writes next writes what
-            // was said here, under this version.
-            let mut place = self.place.lock();
-            if live.version > place.version {
-                written.said_to(&session.believed);
-                (place.version, place.jar_since) = (live.version, live.jar_since);
+            let newer = self.newer_leg(session, &written, live).await?;
+            let put = {
+                // Only if nothing newer came meanwhile: whoever writes next writes what was said
+                // here, on this generation, under this version.
+                let mut place = self.place.lock();
+                let is_news = live.version > place.version;
+                if is_news {
+                    written.said_to(&session.believed);
+                    (place.version, place.jar_since) = (live.version, live.jar_since);
+                    place.is_behind = false;
+                }
+                newer.filter(|_| is_news).map(|leg| session.put(&leg))
+            };
+            if let Some(put) = put {
+                session.goes_on(put);
             }
         }
         self.adopt_jar(&session.leg(), live)?;
@@ -213,18 +231,28 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes over the cookies that another gateway got since this one looked.
-    fn adopt_jar(&self, leg: &Leg, live: &Live) -> Result<(), Unsure> {
-        let tag = tag(&live.jar);
-        let is_news = {
-            let place = self.place.lock();
-            let is_its = live.jar_since == place.jar_since && live.version == place.version;
-            is_its && tag != place.jar_tag
-        };
-        if is_news && leg.take_over_jar(self.jar(live)?) {
-            self.place.lock().jar_tag = tag;
+    /// The session as it is written, on this leg.
+    fn written(&self, session: &Session, leg: &Leg) -> Result<Written, BadRecord> {
+        let mut written = Written::of(session, leg, self.opened)?;
+        written.told = self.told.load(Ordering::Relaxed);
+        Ok(written)
+    }
+
+    /// The client was told what may have changed up to this generation: no other gateway needs to, nor
+    /// this one once it has let the session go.
+    pub(super) fn was_told(&self, session: &Arc<Session>) {
+        let generation = session.leg().at.generation;
+        if self.told.fetch_max(generation, Ordering::Relaxed) >= generation {
+            return;
         }
-        Ok(())
+        let session = Arc::clone(session);
+        self.keeper.tracker.spawn(async move {
+            if let Some(kept) = &session.kept
+                && let Err(error) = kept.save(&session, || {}).await
+            {
+                tracing::debug!(%error, "what a client was told is not in the store");
+            }
+        });
     }
 
     /// The leg that a record speaks of. Where its endpoint is unknown here, even after another look
@@ -269,26 +297,11 @@ impl Kept {
         )?)
     }
 
-    fn jar(&self, live: &Live) -> Result<Jar, Unsure> {
-        if live.jar.is_empty() {
-            return Ok(Jar::default());
-        }
-        let place = self.key.bound(Part::Jar, live.jar_since);
-        let bytes = self.keeper.keys.open(&place, &live.jar)?;
-        Ok(Jar::from_bytes(&bytes).map_err(BadRecord::from)?)
-    }
-
     fn note_place(&self, live: &Live) {
         let mut place = self.place.lock();
         place.version = live.version;
         place.jar_since = live.jar_since;
         place.jar_tag = tag(&live.jar);
-    }
-
-    fn note_seal(&self, live: &Live) {
-        let is_new = |sealed: &[u8]| sealed.is_empty() || self.keeper.keys.is_newest_of(sealed);
-        let is_old = !is_new(&live.record) || !is_new(&live.jar);
-        self.has_old_seal.store(is_old, Ordering::Relaxed);
     }
 
     fn sealed(&self, part: Part, version: Version, bytes: &[u8]) -> Result<Vec<u8>, Unsure> {
@@ -298,26 +311,20 @@ impl Kept {
             .seal(&self.key.bound(part, version), bytes)?)
     }
 
-    /// The jar as it is written; what changed in it so far is dealt with.
-    fn sealed_jar(&self, leg: &Leg, version: Version) -> Result<Vec<u8>, Unsure> {
-        leg.take_jar_change();
-        match leg.jar_bytes() {
-            None => Ok(Vec::new()),
-            Some(bytes) => self.sealed(Part::Jar, version, &bytes.map_err(BadRecord::from)?),
-        }
-    }
-
     /// Writes a new session, before anybody hears of it.
     pub(super) async fn create(&self, session: &Session) -> Result<(), Unsure> {
         let leg = session.leg();
-        let record = Written::of(session, &leg, self.opened)?.to_bytes()?;
+        let record = self.written(session, &leg)?.to_bytes()?;
         let record = self.sealed(Part::Record, Version::FIRST, &record)?;
         let jar = self.sealed_jar(&leg, Version::FIRST)?;
         self.place.lock().jar_names = leg.jar_names();
         let store = &self.keeper.store;
         let creating = store.create(&self.key, &record, &jar, self.keeper.ttl);
         match self.keeper.ask(Operation::Create, creating).await? {
-            true => Ok(()),
+            true => {
+                self.keeper.note_opened();
+                Ok(())
+            }
             // Ids are random: this is not one of ours by chance.
             false => Err(Unsure::Contended),
         }
@@ -338,7 +345,7 @@ impl Kept {
                 if current.at.generation >= leg.at.generation {
                     return Ok(Published::Other(current));
                 }
-                (place.version, Written::of(session, leg, self.opened)?)
+                (place.version, self.written(session, leg)?)
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let jar = self.sealed_jar(leg, version.next())?;
@@ -346,18 +353,26 @@ impl Kept {
             let updating = store.update(&self.key, version, &record, Some(&jar));
             match self.keeper.ask(Operation::Update, updating).await? {
                 Updated::Done(version) => {
-                    let mut place = self.place.lock();
-                    if version > place.version {
-                        (place.version, place.jar_since) = (version, version);
-                        place.jar_names = leg.jar_names();
-                    }
-                    drop(place);
+                    let put = {
+                        // In one step for whoever writes next: under this version, this generation.
+                        let mut place = self.place.lock();
+                        if version > place.version {
+                            (place.version, place.jar_since) = (version, version);
+                            place.jar_names = leg.jar_names();
+                            place.is_behind = false;
+                        }
+                        session.put(leg)
+                    };
+                    session.goes_on(put);
                     self.was_seen(self.keeper.now());
                     self.keeper.announce(News::Changed(session.id));
-                    return Ok(Published::Done);
+                    return Ok(match put {
+                        Put::Ended => Published::Ended,
+                        Put::New | Put::Known => Published::Done,
+                    });
                 }
                 Updated::Gone => return Ok(Published::Ended),
-                Updated::Conflict(live) => self.adopt(session, &live).await?,
+                Updated::Conflict(live) => self.adopt(session, &live, version).await?,
             }
         }
         Err(Unsure::Contended)
@@ -371,22 +386,32 @@ impl Kept {
         said: impl Fn(),
     ) -> Result<Arc<Leg>, Unsure> {
         for _ in 0..MAX_CONFLICTS {
-            let (version, leg, written) = {
+            let (version, leg, written, is_behind) = {
                 // What is believed belongs to the version, see `adopt`.
                 let place = self.place.lock();
                 said();
                 let leg = session.leg();
-                let written = Written::of(session, &leg, self.opened)?;
-                (place.version, leg, written)
+                let written = self.written(session, &leg)?;
+                (place.version, leg, written, place.is_behind)
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
+            let jar = match is_behind {
+                true => Some(self.sealed_jar(&leg, version.next())?),
+                false => None,
+            };
             let store = &self.keeper.store;
-            let updating = store.update(&self.key, version, &record, None);
+            let updating = store.update(&self.key, version, &record, jar.as_deref());
             match self.keeper.ask(Operation::Update, updating).await? {
                 Updated::Done(version) => {
                     {
                         let mut place = self.place.lock();
-                        place.version = place.version.max(version);
+                        if version > place.version {
+                            place.version = version;
+                            if let Some(jar) = &jar {
+                                (place.jar_since, place.jar_tag) = (version, tag(jar));
+                                place.is_behind = false;
+                            }
+                        }
                     }
                     self.was_seen(self.keeper.now());
                     self.keeper.announce(News::Changed(session.id));
@@ -394,57 +419,10 @@ impl Kept {
                 }
                 // Its end is found by whoever asks next.
                 Updated::Gone => return Ok(leg),
-                Updated::Conflict(live) => self.adopt(session, &live).await?,
+                Updated::Conflict(live) => self.adopt(session, &live, version).await?,
             }
         }
         Err(Unsure::Contended)
-    }
-
-    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does while
-    /// the turn is held.
-    pub(super) async fn turn(&self, session: &Arc<Session>, seen: &Leg) -> Result<Turn, Unsure> {
-        let store = &self.keeper.store;
-        let lease = format!("mend/{}", self.key.as_str());
-        let leasing = store.lease(&lease, &self.keeper.me, LEASE);
-        if !self.keeper.ask(Operation::Lease, leasing).await? {
-            return Ok(Turn::Theirs);
-        }
-        let held = self.hold(lease);
-        // With the lease in hand: whoever had it before may have published meanwhile.
-        let loading = store.load(&self.key);
-        match self.keeper.ask(Operation::Load, loading).await? {
-            Loaded::Absent | Loaded::Ended => return Ok(Turn::Ended),
-            Loaded::Live(live) => self.adopt(session, &live).await?,
-        }
-        let current = session.leg();
-        if current.at.generation > seen.at.generation {
-            return Ok(Turn::Other(current));
-        }
-        Ok(Turn::Mine(Some(held)))
-    }
-
-    /// Renews a lease until the turn is dropped, however that comes about.
-    fn hold(&self, lease: String) -> Held {
-        let keeper = Arc::clone(&self.keeper);
-        let over = CancellationToken::new();
-        let held = Held(over.clone().drop_guard());
-        self.keeper.tracker.spawn(async move {
-            let renewing = async {
-                loop {
-                    tokio::time::sleep(LEASE / RENEWALS).await;
-                    let leasing = keeper.store.lease(&lease, &keeper.me, LEASE);
-                    if let Err(error) = keeper.ask(Operation::Lease, leasing).await {
-                        tracing::debug!(%error, "a lease was not renewed");
-                    }
-                }
-            };
-            over.run_until_cancelled(renewing).await;
-            let releasing = keeper.store.release(&lease, &keeper.me);
-            if let Err(error) = keeper.ask(Operation::Release, releasing).await {
-                tracing::debug!(%error, "a lease was not given back and runs out");
-            }
-        });
-        held
     }
 
     /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
@@ -452,6 +430,9 @@ impl Kept {
     pub(super) async fn end(&self, session: &Arc<Session>) -> Result<Option<Arc<Leg>>, Unsure> {
         let ending = self.keeper.store.end(&self.key, REMEMBERED);
         let replaced = self.keeper.ask(Operation::End, ending).await?;
+        if replaced.is_some() {
+            self.keeper.note_ended();
+        }
         self.keeper.remember_end(&session.id);
         self.keeper.announce(News::Ended(session.id));
         self.last_leg(session, replaced).await
@@ -464,6 +445,7 @@ impl Kept {
         let expired = keeper.store.expire(&self.key, keeper.left_of_unused());
         let replaced = keeper.ask(Operation::Expire, expired).await?;
         if replaced.is_some() {
+            keeper.note_ended();
             keeper.remember_end(&session.id);
             keeper.announce(News::Ended(session.id));
         }
@@ -479,7 +461,7 @@ impl Kept {
         let Some(live) = replaced else {
             return Ok(None);
         };
-        if let Err(error) = self.adopt(session, &live).await {
+        if let Err(error) = self.adopt(session, &live, Version(0)).await {
             tracing::debug!(%error, "the newest generation of an ended session is not known here");
         }
         Ok(Some(session.leg()))
@@ -489,22 +471,7 @@ impl Kept {
     /// jar if it has changed.
     pub(super) fn after_use(&self, session: &Arc<Session>) {
         self.is_used(session);
-        let leg = session.leg();
-        if let Some(since) = self.jar_due(&leg) {
-            let Ok(jar) = self.sealed_jar(&leg, since) else {
-                return;
-            };
-            let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
-            self.keeper.tracker.spawn(async move {
-                let putting = keeper.store.put_jar(&key, since, &jar);
-                match keeper.ask(Operation::PutJar, putting).await {
-                    Ok(true) => {}
-                    // The record was written meanwhile; the next use knows for which version.
-                    Ok(false) => leg.put_back_jar_change(),
-                    Err(error) => tracing::debug!(%error, "a session's cookies were not written"),
-                }
-            });
-        }
+        self.keep_jar(session);
     }
 
     /// A number that is higher than any before, for whichever gateway; `None` if nobody else can be told
@@ -524,97 +491,23 @@ impl Kept {
         let touched = self.touched.load(Ordering::Relaxed);
         let every = self.keeper.touch_every().as_millis();
         let every = u64::try_from(every).unwrap_or(u64::MAX);
-        if touched != 0 && now < touched.saturating_add(every) {
+        let is_due = touched == 0 || now >= touched.saturating_add(every);
+        if !is_due || !self.keeper.is_reachable() {
             return;
         }
         self.touched.store(now.max(1), Ordering::Relaxed);
         if self.has_old_seal.load(Ordering::Relaxed) {
             self.seal_anew(session);
         }
-        let (keeper, key) = (Arc::clone(&self.keeper), self.key.clone());
+        let session = Arc::clone(session);
         self.keeper.tracker.spawn(async move {
-            let touching = keeper.store.touch(&key, keeper.ttl);
-            if let Err(error) = keeper.ask(Operation::Touch, touching).await {
+            let Some(kept) = &session.kept else { return };
+            let touching = kept.keeper.store.touch(&kept.key, kept.keeper.ttl);
+            if let Err(error) = kept.keeper.ask(Operation::Touch, touching).await {
+                // The next use tries again.
+                kept.touched.store(touched, Ordering::Relaxed);
                 tracing::debug!(%error, "a session's time was not begun anew");
             }
         });
     }
-
-    /// Seals what an older key sealed with the newest one, so that the old key can be taken out once
-    /// every session was used or has expired.
-    fn seal_anew(&self, session: &Arc<Session>) {
-        let session = Arc::clone(session);
-        self.keeper.tracker.spawn(async move {
-            if let Some(kept) = &session.kept
-                && let Err(error) = kept.reseal(&session).await
-            {
-                tracing::debug!(%error, "a session was not sealed anew");
-            }
-        });
-    }
-
-    /// If somebody else writes meanwhile, the next time is soon enough.
-    async fn reseal(&self, session: &Arc<Session>) -> Result<(), Unsure> {
-        let store = &self.keeper.store;
-        let Loaded::Live(live) = self
-            .keeper
-            .ask(Operation::Load, store.load(&self.key))
-            .await?
-        else {
-            return Ok(());
-        };
-        self.adopt(session, &live).await?;
-        // An older record that somebody put back is not made good.
-        let is_current = self.place.lock().version == live.version;
-        if !is_current || !self.has_old_seal.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let next = live.version.next();
-        let anew = |part, since, sealed: &[u8]| {
-            let plain = self
-                .keeper
-                .keys
-                .open(&self.key.bound(part, since), sealed)?;
-            self.sealed(part, next, &plain)
-        };
-        let record = anew(Part::Record, live.version, &live.record)?;
-        let jar = match live.jar.is_empty() {
-            true => Vec::new(),
-            false => anew(Part::Jar, live.jar_since, &live.jar)?,
-        };
-        let updating = store.update(&self.key, live.version, &record, Some(&jar));
-        if let Updated::Done(version) = self.keeper.ask(Operation::Update, updating).await? {
-            {
-                let mut place = self.place.lock();
-                if version > place.version {
-                    (place.version, place.jar_since) = (version, version);
-                    place.jar_tag = tag(&jar);
-                    self.has_old_seal.store(false, Ordering::Relaxed);
-                }
-            }
-            self.keeper.announce(News::Changed(session.id));
-        }
-        Ok(())
-    }
-
-    /// The version whose jar is to be written, if it is time to.
-    fn jar_due(&self, leg: &Leg) -> Option<Version> {
-        if !leg.take_jar_change() {
-            return None;
-        }
-        let mut place = self.place.lock();
-        let names = leg.jar_names();
-        if names == place.jar_names && place.jar_written.elapsed() < JAR_EVERY {
-            leg.put_back_jar_change();
-            return None;
-        }
-        place.jar_names = names;
-        place.jar_written = Instant::now();
-        Some(place.jar_since)
-    }
-}
-
-/// What tells one sealed jar from another; `None` for no jar.
-fn tag(jar: &[u8]) -> Option<JarTag> {
-    jar.last_chunk().copied()
 }

@@ -60,6 +60,16 @@ struct Current {
     ended: bool,
 }
 
+/// What became of making a leg the session's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    New,
+    /// The session has it, or a newer one.
+    Known,
+    /// The session has ended.
+    Ended,
+}
+
 /// Who speaks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
@@ -147,14 +157,13 @@ impl Session {
     /// gateways. Nothing of the client's is sent on it before.
     pub(crate) async fn publish(self: &Arc<Self>, leg: &Arc<Leg>) -> Result<Published, Unsure> {
         if let Some(kept) = &self.kept {
-            match kept.publish(self, leg).await? {
-                Published::Done => {}
-                other => return Ok(other),
-            }
+            return kept.publish(self, leg).await;
         }
-        Ok(match self.go_on_with(Arc::clone(leg)) {
-            true => Published::Done,
-            false => Published::Ended,
+        let put = self.put(leg);
+        self.goes_on(put);
+        Ok(match put {
+            Put::New | Put::Known => Published::Done,
+            Put::Ended => Published::Ended,
         })
     }
 
@@ -214,18 +223,28 @@ impl Session {
         }
     }
 
-    /// Goes on with a new generation of the leg, unless there is one already. `false`: the session
-    /// has ended.
-    pub(super) fn go_on_with(&self, leg: Arc<Leg>) -> bool {
+    /// Makes a new generation of the leg the session's, unless it has that or a newer one. Where the
+    /// session is kept, its place is locked meanwhile; [`Session::goes_on`] follows, without the lock.
+    pub(super) fn put(&self, leg: &Arc<Leg>) -> Put {
         let mut current = self.leg.write();
         if current.ended {
-            return false;
+            return Put::Ended;
         }
-        if current.leg.at.generation >= leg.at.generation {
-            return true;
+        let (has, comes) = (current.leg.at.generation, leg.at.generation);
+        // Two of one number there are only after a store was put back to an older state.
+        let is_other = || leg.upstream_session() != current.leg.upstream_session();
+        if has > comes || (has == comes && !is_other()) {
+            return Put::Known;
         }
-        current.leg = leg;
-        drop(current);
+        current.leg = Arc::clone(leg);
+        Put::New
+    }
+
+    /// Does what comes with a new generation: the client is told, and its GET begins anew.
+    pub(super) fn goes_on(&self, put: Put) {
+        if put != Put::New {
+            return;
+        }
         self.believed.lists_changed();
         self.questions
             .take()
@@ -235,7 +254,6 @@ impl Session {
         if let Some(stream) = standalone {
             stream.restart();
         }
-        true
     }
 
     /// Tells the client something on the stream of its GET, now or when it opens one.
@@ -305,6 +323,22 @@ impl Session {
             && self.uses.load(Ordering::Acquire) > 0
         {
             kept.is_used(self);
+        }
+    }
+
+    /// What the client must hear of its lists, once.
+    pub(crate) fn take_news(self: &Arc<Self>) -> Option<Bytes> {
+        let news = self.believed.take_news()?;
+        if let Some(kept) = &self.kept {
+            kept.was_told(self);
+        }
+        Some(news)
+    }
+
+    /// Writes what could not be written when it was used.
+    pub(super) fn catch_up(self: &Arc<Self>) {
+        if let Some(kept) = &self.kept {
+            kept.keep_jar(self);
         }
     }
 

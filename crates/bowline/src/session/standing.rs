@@ -160,11 +160,16 @@ impl Standing {
     /// grace after it was last known to be so. That is when the store last answered, if all that was
     /// announced up to then was heard: had it changed before, that would have been heard, too.
     pub(super) fn is_within_grace(&self, seen: u64) -> bool {
+        self.is_known_since(seen, self.grace)
+    }
+
+    /// Whether it is no longer than this that what was last seen then was known to be so.
+    pub(super) fn is_known_since(&self, seen: u64, ago: Duration) -> bool {
         let was_so = match seen >= self.hears_since.load(Ordering::Relaxed) {
             true => seen.max(self.answered_in_hearing.load(Ordering::Relaxed)),
             false => seen,
         };
-        self.now() < was_so.saturating_add(millis(self.grace))
+        self.now() < was_so.saturating_add(millis(ago))
     }
 
     pub(super) fn condition(&self) -> Condition {

@@ -32,7 +32,10 @@ const GIVES_WAY: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: [Mutex<Shard>; SHARDS],
+    /// Places that are taken here: sessions at hand, and those that open.
     taken: AtomicUsize,
+    /// Sessions that open.
+    opening: AtomicUsize,
     limit: usize,
     keeper: Option<Arc<Keeper>>,
     /// How many sessions that are in the store are kept at hand as well.
@@ -60,6 +63,7 @@ impl Table {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             taken: AtomicUsize::new(0),
+            opening: AtomicUsize::new(0),
             limit,
             keeper: None,
             cache: limit,
@@ -80,12 +84,24 @@ impl Table {
         self.keeper.as_ref()
     }
 
-    /// Takes a place, if there is one.
+    /// Takes a place, if there is one. With a store, whatever is in it has a place, at hand or not.
     pub(crate) fn reserve(self: &Arc<Self>) -> Option<Vacancy> {
-        let free = |taken| (taken < self.limit).then_some(taken + 1);
-        self.taken
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, free)
-            .ok()?;
+        let update = |places: &AtomicUsize, others: &dyn Fn() -> usize| {
+            let free = |taken| (taken + others() < self.limit).then_some(taken + 1);
+            places
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, free)
+                .ok()
+        };
+        match &self.keeper {
+            None => {
+                update(&self.taken, &|| 0)?;
+                self.opening.fetch_add(1, Ordering::AcqRel);
+            }
+            Some(keeper) => {
+                update(&self.opening, &|| keeper.sessions())?;
+                self.taken.fetch_add(1, Ordering::AcqRel);
+            }
+        }
         Some(Vacancy {
             table: Arc::clone(self),
         })
@@ -204,13 +220,17 @@ impl Table {
             .collect()
     }
 
-    /// Keeps the sessions in the store of which something is under way here.
-    pub(crate) fn outlast_uses(&self) {
+    /// Keeps the sessions in the store of which something is under way here, and writes what could not
+    /// be written before.
+    pub(crate) fn keep_up(&self) {
+        if self.keeper.is_none() {
+            return;
+        }
         for shard in &self.shards {
-            let shard = shard.lock();
-            shard
-                .iter()
-                .for_each(|Entry(session)| session.outlast_use());
+            for Entry(session) in shard.lock().iter() {
+                session.outlast_use();
+                session.catch_up();
+            }
         }
     }
 
@@ -359,6 +379,7 @@ impl Vacancy {
 impl Drop for Vacancy {
     fn drop(&mut self) {
         self.table.taken.fetch_sub(1, Ordering::AcqRel);
+        self.table.opening.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct Written {
     /// Lists that the client was shown on a guess and the server does not have.
     #[serde(default, skip_serializing_if = "Lacks::is_nothing")]
     pub(super) lacks: Lacks,
+    /// The generation up to which the client was told what may have changed.
+    #[serde(default)]
+    pub(super) told: u32,
     offered: Offered,
     initialized: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +81,7 @@ impl Written {
             version: leg.version().to_owned(),
             sign_in: leg.sign_in(),
             lacks: leg.lacks(),
+            told: 0,
             offered: session.believed.offered,
             initialized: session.believed.is_initialized(),
             level: said.level.map(raw).transpose()?,

@@ -327,15 +327,24 @@ async fn a_gateway_that_hears_nothing_believes_what_it_saw_and_no_longer() {
 }
 
 #[tokio::test]
-async fn a_redis_that_comes_back_empty_knows_no_session() {
+async fn a_redis_that_comes_back_empty_is_told_what_a_gateway_knows() {
     let mut across = Across::start_with(2, with_admin).await;
     let client = across.open().await;
+    let ended = Client::open(&across.gateways[0], &mut across.server, "u9").await;
+    let (deleted, ()) = tokio::join!(ended.delete().send(), async {
+        across.server.next().await.reply(204, &[], "");
+    });
+    assert_eq!(deleted.unwrap().status(), 204);
     across.redis.kill().await.unwrap();
     is_away(&mut across, &client).await;
     across.redis.restart_empty().await.unwrap();
-    until_status(&mut across, &client, 404, 503).await;
+    // Where nobody knows it, there is none; where it is known, it is written anew for all.
     let at_b = across.at(&client, 1);
     until_status(&mut across, &at_b, 404, 503).await;
+    until_status(&mut across, &client, 200, 503).await;
+    across.works_at(&client, 1, "u1").await;
+    // What has ended stays so.
+    assert_eq!(ended.send(&call(1)).await.status, 404);
     // New sessions are kept again.
     let again = Client::open(&across.gateways[0], &mut across.server, "u2").await;
     across.works_at(&again, 1, "u2").await;

@@ -1,0 +1,103 @@
+//! A store that was put back to an older state: what this gateway knows is written on top of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Kept, REMEMBERED, tag};
+use crate::leg::Leg;
+use crate::session::Session;
+use crate::session::keeper::Unsure;
+use crate::session::written::{BadRecord, Written};
+use crate::store::{Live, Loaded, Operation, Part, Version};
+
+impl Kept {
+    /// Writes a session anew that a shared store has lost, as one does that was restored from before it
+    /// was opened. `false`: it may as well have ended, or expired.
+    ///
+    /// Had another gateway ended it since it was last known to be there, that would be remembered in the
+    /// store; and for another to let it go, nobody may have used it for long. What the store forgot of
+    /// ends, nobody can know: a client that ended its session does not ask for it.
+    pub(super) async fn put_back(&self, session: &Arc<Session>) -> Result<bool, Unsure> {
+        let keeper = &self.keeper;
+        let touched = self.touched.load(Ordering::Relaxed);
+        let is_lost = keeper.is_shared()
+            && keeper.would_remember(self.seen.load(Ordering::Relaxed), REMEMBERED)
+            && touched != 0
+            && keeper.would_keep(touched)
+            && !keeper.has_ended(&session.id);
+        if !is_lost {
+            return Ok(false);
+        }
+        let leg = session.leg();
+        let record = self.written(session, &leg)?.to_bytes()?;
+        let record = self.sealed(Part::Record, Version::FIRST, &record)?;
+        let jar = self.sealed_jar(&leg, Version::FIRST)?;
+        let creating = keeper.store.create(&self.key, &record, &jar, keeper.ttl);
+        if keeper.ask(Operation::Create, creating).await? {
+            tracing::info!(session = %session.hash, "a session that the store had lost was written anew");
+            keeper.note_opened();
+            let mut place = self.place.lock();
+            (place.version, place.jar_since) = (Version::FIRST, Version::FIRST);
+            place.jar_tag = tag(&jar);
+            place.is_behind = false;
+            drop(place);
+            self.was_seen(keeper.now());
+            return Ok(true);
+        }
+        // Another gateway was faster, or it has ended.
+        let knew = self.known();
+        let loading = keeper.store.load(&self.key);
+        match keeper.ask(Operation::Load, loading).await? {
+            Loaded::Live(live) => self.adopt(session, &live, knew).await.map(|()| true),
+            Loaded::Absent | Loaded::Ended => Ok(false),
+        }
+    }
+
+    /// The store has less than was known. From here on what is known is written on top of what is there;
+    /// but if another gateway has opened the session anew since, that is its generation.
+    pub(super) async fn fall_back(
+        &self,
+        session: &Arc<Session>,
+        live: &Live,
+        knew: Version,
+    ) -> Result<(), Unsure> {
+        let written = self.open(live)?;
+        let newer = self.newer_leg(session, &written, live).await?;
+        let put = {
+            let mut place = self.place.lock();
+            if place.version != knew {
+                return Ok(());
+            }
+            tracing::info!(session = %session.hash, "the store has an older state of a session");
+            (place.version, place.jar_since) = (live.version, live.jar_since);
+            place.jar_tag = None;
+            place.is_behind = true;
+            newer.map(|leg| session.put(&leg))
+        };
+        if let Some(put) = put {
+            session.goes_on(put);
+        }
+        Ok(())
+    }
+
+    /// The leg that a record speaks of, if it is not the session's and no older one.
+    pub(super) async fn newer_leg(
+        &self,
+        session: &Session,
+        written: &Written,
+        live: &Live,
+    ) -> Result<Option<Arc<Leg>>, Unsure> {
+        let current = session.leg();
+        let generation = current.at.generation;
+        let is_other = || {
+            let upstream = written.upstream_session()?;
+            Ok::<_, BadRecord>(upstream.as_ref() != current.upstream_session())
+        };
+        let is_newer =
+            written.generation > generation || (written.generation == generation && is_other()?);
+        Ok(match is_newer {
+            true => Some(Arc::new(self.leg(&session.upstream, written, live).await?)),
+            false => None,
+        })
+    }
+}
