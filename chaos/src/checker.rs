@@ -1,11 +1,15 @@
 //! What the gateway promises, looked for in a history.
 
+mod excuses;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use crate::history::{Call, History, Outcome};
+use crate::history::{Call, History, Kind, Outcome, Ran};
+
+/// How often a call that can never succeed may be tried, as other faults may meet it besides.
+const A_STORM: usize = 8;
 
 /// A promise of the gateway's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +26,20 @@ pub(crate) enum Promise {
     NeverSilent,
     /// -31001 is only for unsafe calls.
     SafeIsRepeated,
+    /// -31001 is only for what was struck.
+    UnknownHasACause,
     /// Nothing is refused while a healthy endpoint exists.
     NotRefused,
     /// What was answered has run; what was refused has not.
     TruthTold,
+    /// What a client cancelled does not run on.
+    CancelArrives,
+    /// What a client ended stays ended.
+    EndedStaysEnded,
+    /// What can never succeed is not tried again and again.
+    NoStorm,
+    /// No session is opened anew that was alive.
+    AliveIsKept,
     /// Once all is well, a listening session hears from its server.
     Heard,
 }
@@ -44,6 +58,8 @@ pub(crate) enum Evidence {
     Call(usize),
     /// A session.
     Session(usize),
+    /// An upstream session that was opened.
+    Birth,
 }
 
 impl fmt::Display for Promise {
@@ -55,8 +71,13 @@ impl fmt::Display for Promise {
             Self::InTime => "an answer was late",
             Self::NeverSilent => "no answer came",
             Self::SafeIsRepeated => "-31001 for a safe call",
+            Self::UnknownHasACause => "-31001 although nothing was broken",
             Self::NotRefused => "refused while an endpoint was healthy",
             Self::TruthTold => "the answer is not what happened",
+            Self::CancelArrives => "what was cancelled ran on",
+            Self::EndedStaysEnded => "an ended session lives on",
+            Self::NoStorm => "a hopeless call was tried again and again",
+            Self::AliveIsKept => "a live session was opened anew",
             Self::Heard => "the notification stream was not restored",
         })
     }
@@ -72,6 +93,11 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
             shown_by: Evidence::Call(place),
         }));
     }
+    let opened = excuses::opened_without_need(history);
+    violations.extend(opened.map(|_| Violation {
+        promise: Promise::AliveIsKept,
+        shown_by: Evidence::Birth,
+    }));
     violations.extend(history.deaf.iter().map(|session| Violation {
         promise: Promise::Heard,
         shown_by: Evidence::Session(*session),
@@ -80,32 +106,73 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
 }
 
 fn broken(history: &History, call: &Call) -> Vec<Promise> {
-    let ran = history.ran.get(&call.key).map_or(0, Vec::len);
+    let ran = history.ran.get(&call.key).map_or(&[][..], Vec::as_slice);
     let mut broken = Vec::new();
-    if ran > 1 && !call.kind.is_safe() {
+    let must_not_repeat = match call.kind {
+        // It may run as often as it takes while it is read-only.
+        Kind::Flip => ran.iter().filter(|ran| ran.destructive).count(),
+        kind if kind.is_safe() => 0,
+        _ => ran.len(),
+    };
+    if must_not_repeat > 1 {
         broken.push(Promise::AtMostOnce);
+    }
+    if call.kind == Kind::LargeEvent && ran.len() > A_STORM {
+        broken.push(Promise::NoStorm);
     }
     if call.took() > history.limit || call.outcome == Outcome::Never {
         broken.push(Promise::InTime);
     }
-    match &call.outcome {
-        Outcome::Answered if ran == 0 && call.kind.tool().is_some() => {
-            broken.push(Promise::TruthTold);
+    let ended = of_outcome(history, call, ran);
+    broken.extend(ended);
+    broken
+}
+
+/// What its outcome breaks.
+fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
+    match (&call.outcome, call.kind) {
+        // That its session is not there is just what it should hear.
+        (Outcome::Answered, Kind::Ended) => vec![Promise::EndedStaysEnded],
+        (Outcome::Lost, Kind::Ended | Kind::Delete) => vec![],
+        (Outcome::Refused(..) | Outcome::Silent(_), Kind::Ended | Kind::Delete)
+            if excuses::store_is_away(history, call) =>
+        {
+            vec![]
         }
-        Outcome::Answered | Outcome::Never => {}
+        // It cannot be passed on, whatever its tool says.
+        (Outcome::Unknown, Kind::LargeEvent) => vec![],
+        // The answer had begun, so its end is all that can be told.
+        (Outcome::Silent(_), Kind::Large) if excuses::was_struck(history, call, ran) => vec![],
+        (Outcome::Answered, kind) if ran.is_empty() && kind.tool().is_some() => {
+            vec![Promise::TruthTold]
+        }
+        (Outcome::Answered | Outcome::Never, _) => vec![],
         // The client could not know better; but an unsafe call may not run twice.
-        Outcome::Orphaned => {}
-        Outcome::Unknown if call.kind.is_safe() => broken.push(Promise::SafeIsRepeated),
-        Outcome::Unknown => {}
-        Outcome::Refused(..) => {
-            broken.push(Promise::NotRefused);
-            if ran > 0 && !call.kind.is_safe() {
+        (Outcome::Orphaned, _) => vec![],
+        (Outcome::Unknown, kind) if kind.is_safe() && !excuses::was_not_shown(history, call) => {
+            vec![Promise::SafeIsRepeated]
+        }
+        // A call that is cancelled has no answer, whatever is told instead.
+        (Outcome::Unknown, kind) if kind != Kind::Long && !excuses::was_anything(history, call) => {
+            vec![Promise::UnknownHasACause]
+        }
+        (Outcome::Unknown, _) => vec![],
+        (Outcome::Cancelled(Some(accepted)), _) if excuses::ran_on(history, *accepted, ran) => {
+            vec![Promise::CancelArrives]
+        }
+        (Outcome::Cancelled(_), _) => vec![],
+        (Outcome::Refused(status, _), kind) => {
+            let mut broken = Vec::new();
+            if !excuses::may_be_refused(history, call, *status) {
+                broken.push(Promise::NotRefused);
+            }
+            if !ran.is_empty() && !kind.is_safe() {
                 broken.push(Promise::TruthTold);
             }
+            broken
         }
-        Outcome::Lost => broken.push(Promise::SessionKept),
-        Outcome::Wrong(_) => broken.push(Promise::RightAnswer),
-        Outcome::Silent(_) => broken.push(Promise::NeverSilent),
+        (Outcome::Lost, _) => vec![Promise::SessionKept],
+        (Outcome::Wrong(_), _) => vec![Promise::RightAnswer],
+        (Outcome::Silent(_), _) => vec![Promise::NeverSilent],
     }
-    broken
 }

@@ -1,111 +1,223 @@
-//! What is broken, when, and for how long: a plan from the seed, and its execution.
-//!
-//! Time is cut into rounds. In each, one replica is left alone and the others are struck; all is
-//! well with them again before the round ends. So at any moment there is a healthy endpoint, and it
-//! stays so for the rest of the round. The same holds for gateways, if they are several.
+//! What is planned is carried out.
+
+mod plan;
 
 use std::time::Duration;
 
-use bowline_testbed::faulty::{Canned, Fault, When};
-use fastrand::Rng;
-use tokio::time::{Instant, sleep, sleep_until};
+use bowline_testbed::faulty::{Fault, When};
+use serde_json::json;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use self::plan::{Death, Flip, HANG, Planner, ROUND, Round, Strike, What};
 use crate::Arguments;
-use crate::gateway::{Gateway, Gateways};
+use crate::gateway::Gateways;
 use crate::history::Recorder;
-use crate::load::listen;
+use crate::load::listen::{self, Heard};
 use crate::world::{Replica, World};
 
-/// How long one replica is left alone.
-const ROUND: Duration = Duration::from_secs(2);
-/// When the last strike of a round begins, and how long the longest lasts.
-const LAST_STRIKE_MS: u64 = 900;
-const LONGEST_MS: u64 = 900;
-/// How long the store hangs at most.
-const LONGEST_PAUSE_MS: u64 = 1000;
+/// How long it takes at most until somebody hears that the tools changed, and everybody may know.
+const UNTIL_HEARD: Duration = Duration::from_millis(600);
+const UNTIL_KNOWN: Duration = Duration::from_millis(300);
+/// How many calls of a changed tool are reset after they ran, at each replica.
+const FLIPS_RESET: usize = 4;
 
-/// What is done in one round, in any order.
+/// All there is to break.
 #[derive(Debug)]
-struct Round {
-    #[cfg_attr(not(test), expect(dead_code, reason = "asserted by the tests"))]
-    spared: usize,
-    strikes: Vec<Strike>,
-    spared_gateway: usize,
-    deaths: Vec<Death>,
-    /// When the store hangs, and for how long.
-    pause: Option<(Duration, Duration)>,
+pub(crate) struct Storm<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) gateways: &'a Gateways,
+    pub(crate) recorder: &'a Recorder,
+    pub(crate) heard: &'a Heard,
 }
 
-/// A gateway is killed, and started again after a time.
-#[derive(Debug)]
-struct Death {
-    gateway: usize,
-    after: Duration,
-    lasts: Duration,
-}
-
-#[derive(Debug)]
-struct Strike {
-    replica: usize,
-    after: Duration,
-    what: What,
-}
-
-#[derive(Debug, Clone)]
-enum What {
-    /// Dead for so long.
-    Kill(Duration),
-    /// Every session is forgotten.
-    Forget,
-    /// Every open connection is reset.
-    Break,
-    /// So many requests meet a fault of this kind.
-    Requests(&'static str, usize, Fault),
-}
-
-/// Breaks things until then.
-pub(crate) async fn storm(
-    arguments: &Arguments,
-    world: &World,
-    gateways: &Gateways,
-    recorder: &Recorder,
-    until: Instant,
-) -> anyhow::Result<()> {
-    let mut random = Rng::with_seed(arguments.seed);
-    let mut begin = Instant::now();
-    while begin + ROUND <= until {
-        let mut round = plan(&mut random, world.replicas.len());
-        round.plan_gateways(&mut random, arguments);
-        let mut strikes = Vec::new();
-        for strike in &round.strikes {
-            let replica = &world.replicas[strike.replica];
-            strikes.push(strike.carry_out(begin, replica, recorder));
+impl Storm<'_> {
+    /// Breaks things until then.
+    pub(crate) async fn rage(&self, arguments: &Arguments, until: Instant) -> anyhow::Result<()> {
+        let mut planner = Planner::new(arguments);
+        let mut begin = Instant::now();
+        while begin + ROUND <= until {
+            let round = planner.next();
+            self.round(&round, begin).await?;
+            begin += ROUND;
+            sleep_until(begin).await;
+            let hung = round.hung.map(|(replica, _)| replica);
+            for (number, replica) in self.world.replicas.iter().enumerate() {
+                if hung != Some(number) {
+                    replica.heal()?;
+                }
+            }
+            if round.drained.is_some() {
+                self.reload(None).await?;
+            }
+            listen::speak(self.world);
         }
-        let mut deaths = Vec::new();
-        for death in &round.deaths {
-            let gateway = &gateways.all()[death.gateway];
-            deaths.push(death.carry_out(begin, gateway, recorder));
+        sleep_until(until).await;
+        for replica in &self.world.replicas {
+            replica.heal()?;
         }
+        Ok(())
+    }
+
+    async fn round(&self, round: &Round, begin: Instant) -> anyhow::Result<()> {
+        if let Some((replica, true)) = round.hung {
+            self.hang(replica);
+        }
+        let strikes = round
+            .strikes
+            .iter()
+            .map(|strike| self.strike(strike, begin));
+        let deaths = round.deaths.iter().map(|death| self.kill(death, begin));
         let pause = async {
-            let Some((after, lasts)) = round.pause else {
+            let Some(pause) = round.pause else {
+                return Ok(());
+            };
+            sleep_until(begin + pause.after).await;
+            self.gateways.pause_redis(pause.lasts, self.recorder).await
+        };
+        let full = async {
+            let Some(full) = round.full else {
+                return Ok(());
+            };
+            sleep_until(begin + full.after).await;
+            self.gateways.fill_disk(full.lasts, self.recorder).await
+        };
+        let drain = async {
+            let Some((replica, after)) = round.drained else {
                 return Ok(());
             };
             sleep_until(begin + after).await;
-            gateways.pause_redis(lasts, recorder).await
+            self.reload(Some(replica)).await
         };
-        let (struck, died, paused) = tokio::join!(join_all(strikes), join_all(deaths), pause);
+        let flip = async {
+            if let Some(flip) = round.flip {
+                sleep_until(begin + flip.after).await;
+                self.flip(flip).await;
+            }
+        };
+        let (struck, died, paused, filled, drained, ()) = tokio::join!(
+            join_all(strikes.collect()),
+            join_all(deaths.collect()),
+            pause,
+            full,
+            drain,
+            flip
+        );
         struck.into_iter().collect::<Result<(), _>>()?;
         died.into_iter().collect::<Result<(), _>>()?;
-        paused?;
-        begin += ROUND;
-        sleep_until(begin).await;
-        for replica in &world.replicas {
-            replica.heal()?;
-        }
-        listen::speak(world);
+        paused.and(filled).and(drained)
     }
-    sleep_until(until).await;
-    Ok(())
+
+    async fn strike(&self, strike: &Strike, begin: Instant) -> std::io::Result<()> {
+        sleep_until(begin + strike.after).await;
+        let replica = &self.world.replicas[strike.replica];
+        let record = |kind, text, lasts| {
+            let whose = format!("r{}", strike.replica);
+            self.recorder.fault(whose, kind, text, lasts);
+        };
+        match &strike.what {
+            What::Kill(time) => {
+                replica.kill().await;
+                record("kill", format!("killed for {time:?}"), *time);
+                sleep(*time).await;
+                replica.server.come_back()?;
+                replica.proxy.accept()?;
+            }
+            What::Forget => {
+                record("forget", "forgets its sessions".to_owned(), Duration::ZERO);
+                replica.server.forget_sessions();
+            }
+            What::Break => {
+                record("break", "resets all connections".to_owned(), Duration::ZERO);
+                replica.proxy.break_connections();
+            }
+            What::Requests(requests) => {
+                let (count, fault) = (requests.count, requests.fault.clone());
+                let lasts = match fault {
+                    Fault::Delay(time) | Fault::DelayAnswer(time) => ROUND + time,
+                    _ => ROUND,
+                };
+                record(
+                    requests.kind,
+                    format!("{fault:?} for {count} requests"),
+                    lasts,
+                );
+                // It is counted by the history; nobody waits for it.
+                drop(replica.proxy.next(count, requests.when.clone(), fault));
+            }
+        }
+        Ok(())
+    }
+
+    async fn kill(&self, death: &Death, begin: Instant) -> anyhow::Result<()> {
+        let time = death.spell.lasts;
+        sleep_until(begin + death.spell.after).await;
+        let whose = format!("g{}", death.gateway);
+        let text = format!("killed for {time:?}");
+        self.recorder.fault(whose, "kill gateway", text, time);
+        self.gateways.all()[death.gateway].kill_for(time).await
+    }
+
+    fn hang(&self, number: usize) {
+        let text = format!("hangs for {HANG:?}");
+        self.recorder
+            .fault(format!("r{number}"), "hang", text, HANG);
+        let hanging = Fault::Hang(Instant::now() + HANG);
+        let replica: &Replica = &self.world.replicas[number];
+        replica.proxy.pass();
+        drop(replica.proxy.always(When::any(), hanging));
+    }
+
+    /// Has the gateways do without this replica, or with all.
+    async fn reload(&self, without: Option<usize>) -> anyhow::Result<()> {
+        let text = match without {
+            Some(replica) => format!("configured without r{replica}"),
+            None => "configured with all".to_owned(),
+        };
+        self.recorder.fault("all", "reload", text, ROUND);
+        self.gateways.reload(&self.world.urls(without)).await
+    }
+
+    /// Makes the tool `flip` what it was not. It is destructive only when the gateway must know: after all
+    /// sessions were lost, or a while after a client heard that the tools changed.
+    async fn flip(&self, flip: Flip) {
+        let (world, tally) = (self.world, &self.world.tally);
+        let destructive = !tally.lists_flip_as_destructive();
+        let text = match (destructive, flip.by_restart) {
+            (true, true) => "flip is destructive after a restart",
+            (true, false) => "flip will be destructive, as is told",
+            (false, true) => "flip is read-only after a restart",
+            (false, false) => "flip is read-only, as is told",
+        };
+        self.recorder.fault("all", "flip", text.to_owned(), ROUND);
+        tally.list_flip(destructive);
+        if !destructive {
+            tally.make_flip(false);
+        }
+        if flip.by_restart {
+            for replica in &world.replicas {
+                replica.server.forget_sessions();
+            }
+            tally.make_flip(destructive);
+        } else {
+            let number = self.heard.announce();
+            let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": {"flip": number}}});
+            for replica in &world.replicas {
+                replica.server.emit(&changed);
+            }
+            if timeout(UNTIL_HEARD, self.heard.until(number))
+                .await
+                .is_err()
+            {
+                return;
+            }
+            sleep(UNTIL_KNOWN).await;
+            tally.make_flip(destructive);
+        }
+        for replica in &world.replicas {
+            let when = When::tool("flip");
+            drop(replica.proxy.next(FLIPS_RESET, when, Fault::ResetAfter));
+        }
+    }
 }
 
 /// Runs all of them at the same time on this task.
@@ -128,198 +240,4 @@ async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     })
     .await;
     done
-}
-
-fn plan(random: &mut Rng, replicas: usize) -> Round {
-    let spared = random.usize(..replicas);
-    let mut strikes = Vec::new();
-    for replica in (0..replicas).filter(|replica| *replica != spared) {
-        // Most are struck, some often, some not at all.
-        for _ in 0..random.usize(..5) {
-            strikes.push(Strike {
-                replica,
-                after: Duration::from_millis(random.u64(..LAST_STRIKE_MS)),
-                what: what(random),
-            });
-        }
-    }
-    Round {
-        spared,
-        strikes,
-        spared_gateway: 0,
-        deaths: Vec::new(),
-        pause: None,
-    }
-}
-
-impl Round {
-    /// What becomes of the gateways; nothing is drawn for a single one, so that a seed means the same
-    /// with it as ever.
-    fn plan_gateways(&mut self, random: &mut Rng, arguments: &Arguments) {
-        let gateways = usize::from(arguments.gateways);
-        if gateways == 1 {
-            return;
-        }
-        self.spared_gateway = random.usize(..gateways);
-        for gateway in (0..gateways).filter(|gateway| *gateway != self.spared_gateway) {
-            if random.u8(..3) == 0 {
-                self.deaths.push(Death {
-                    gateway,
-                    after: Duration::from_millis(random.u64(..LAST_STRIKE_MS)),
-                    lasts: Duration::from_millis(random.u64(..LONGEST_MS)),
-                });
-            }
-        }
-        if arguments.pause_redis && random.u8(..3) == 0 {
-            let after = Duration::from_millis(random.u64(..LAST_STRIKE_MS));
-            let lasts = Duration::from_millis(random.u64(20..LONGEST_PAUSE_MS));
-            self.pause = Some((after, lasts));
-        }
-    }
-}
-
-impl Death {
-    async fn carry_out(
-        &self,
-        begin: Instant,
-        gateway: &Gateway,
-        recorder: &Recorder,
-    ) -> anyhow::Result<()> {
-        sleep_until(begin + self.after).await;
-        let text = format!("killed for {:?}", self.lasts);
-        recorder.fault(format!("g{}", self.gateway), "kill gateway", text);
-        gateway.kill_for(self.lasts).await
-    }
-}
-
-fn what(random: &mut Rng) -> What {
-    let count = random.usize(1..20);
-    let short = Duration::from_millis(random.u64(20..LONGEST_MS));
-    match random.u8(..12) {
-        0 | 1 => What::Kill(short),
-        2 => What::Forget,
-        3 => What::Break,
-        4 => What::Requests("reset before", count, Fault::ResetBefore),
-        5 | 6 => What::Requests("reset after", count, Fault::ResetAfter),
-        7 | 8 => What::Requests("cut", count, Fault::Cut(random.usize(..400))),
-        9 => What::Requests("delay", count, Fault::Delay(short)),
-        10 => {
-            let gone = Canned::plain(404, "404 page not found");
-            What::Requests("404", count, Fault::Answer(gone))
-        }
-        _ => {
-            let status = *random.choice(&[502, 503, 503, 504]).unwrap_or(&503);
-            let mut ill = Canned::plain(status, "no");
-            if random.bool() {
-                ill = ill.header("retry-after", "1");
-            }
-            What::Requests("50x", count, Fault::Answer(ill))
-        }
-    }
-}
-
-impl Strike {
-    async fn carry_out(
-        &self,
-        begin: Instant,
-        replica: &Replica,
-        recorder: &Recorder,
-    ) -> std::io::Result<()> {
-        sleep_until(begin + self.after).await;
-        let whose = format!("r{}", self.replica);
-        match &self.what {
-            What::Kill(time) => {
-                replica.kill().await;
-                recorder.fault(whose, "kill", format!("killed for {time:?}"));
-                sleep(*time).await;
-                replica.server.come_back()?;
-                replica.proxy.accept()?;
-            }
-            What::Forget => {
-                recorder.fault(whose, "forget", "forgets its sessions".to_owned());
-                replica.server.forget_sessions();
-            }
-            What::Break => {
-                recorder.fault(whose, "break", "resets all connections".to_owned());
-                replica.proxy.break_connections();
-            }
-            What::Requests(kind, count, fault) => {
-                let text = format!("{fault:?} for {count} requests");
-                recorder.fault(whose, kind, text);
-                // It is counted by the history; nobody waits for it.
-                drop(replica.proxy.next(*count, When::any(), fault.clone()));
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-
-    #[test]
-    fn one_replica_is_spared_in_every_round_and_nothing_outlasts_it() {
-        let mut random = Rng::with_seed(7);
-        let mut kinds = std::collections::BTreeSet::new();
-        for _ in 0..2000 {
-            let round = plan(&mut random, 3);
-            for strike in round.strikes {
-                assert_ne!(strike.replica, round.spared);
-                let lasts = match strike.what {
-                    What::Kill(time) | What::Requests(_, _, Fault::Delay(time)) => time,
-                    _ => Duration::ZERO,
-                };
-                assert!(strike.after + lasts < ROUND);
-                kinds.insert(match strike.what {
-                    What::Kill(_) => "kill",
-                    What::Forget => "forget",
-                    What::Break => "break",
-                    What::Requests(kind, ..) => kind,
-                });
-            }
-        }
-        assert_eq!(kinds.len(), 9, "{kinds:?}");
-    }
-
-    #[test]
-    fn one_gateway_is_spared_in_every_round_and_the_store_hangs_when_asked_for() {
-        let mut random = Rng::with_seed(7);
-        let arguments = Arguments::parse_from(["chaos", "--gateways", "3", "--pause-redis"]);
-        let (mut deaths, mut pauses) = (0, 0);
-        for _ in 0..2000 {
-            let mut round = plan(&mut random, 3);
-            round.plan_gateways(&mut random, &arguments);
-            for death in &round.deaths {
-                assert_ne!(death.gateway, round.spared_gateway);
-            }
-            deaths += round.deaths.len();
-            pauses += usize::from(round.pause.is_some());
-        }
-        assert!(deaths > 1000 && pauses > 500, "{deaths}, {pauses}");
-    }
-
-    #[test]
-    fn a_single_gateway_changes_nothing_about_a_seed() {
-        let arguments = Arguments::parse_from(["chaos"]);
-        let (mut random, mut same) = (Rng::with_seed(7), Rng::with_seed(7));
-        let mut round = plan(&mut random, 3);
-        round.plan_gateways(&mut random, &arguments);
-        assert!(round.deaths.is_empty());
-        plan(&mut same, 3);
-        assert_eq!(random.u64(..), same.u64(..));
-    }
-
-    #[test]
-    fn the_same_seed_plans_the_same() {
-        let plans = |seed| {
-            let mut random = Rng::with_seed(seed);
-            let rounds: Vec<_> = (0..20).map(|_| plan(&mut random, 3)).collect();
-            format!("{rounds:?}")
-        };
-        assert_eq!(plans(3), plans(3));
-        assert_ne!(plans(3), plans(4));
-    }
 }

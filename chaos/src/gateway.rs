@@ -1,5 +1,7 @@
-//! The gateways under test: the real command, once or several times with a Redis between them.
+//! The gateways under test: the real command, once with a file store on a small disk, or several times with
+//! a Redis between them.
 
+mod disk;
 mod launch;
 mod process;
 
@@ -12,55 +14,72 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::sleep;
 
+use self::disk::Disk;
 use self::launch::Launch;
 pub(crate) use self::process::{Gateway, Life};
 use crate::Arguments;
 use crate::history::Recorder;
+use crate::trouble::Trouble;
+use crate::world::World;
+
+/// How long an endpoint that is no longer configured keeps its sessions.
+const DRAIN: &str = "1s";
 
 /// All gateways, which share their sessions if they are several. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Gateways {
     all: Vec<Gateway>,
-    shared: Option<Shared>,
-}
-
-/// What several gateways share.
-#[derive(Debug)]
-struct Shared {
-    redis: Redis,
     /// Holds the configuration.
     directory: TempDir,
-    seal_key: String,
+    store: Store,
+    budget: u64,
+}
+
+/// Where sessions are.
+#[derive(Debug)]
+enum Store {
+    Memory,
+    /// In a file on a disk that can be filled up.
+    File(Disk),
+    /// In a Redis that several share, sealed with this key.
+    Redis(Box<Redis>, String),
 }
 
 impl Gateways {
     /// Starts them before these replicas.
-    pub(crate) async fn start(arguments: &Arguments, replicas: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn start(arguments: &Arguments, world: &World) -> anyhow::Result<Self> {
         let command = match &arguments.gateway {
             Some(path) => path.clone(),
             None => std::env::current_exe()?.with_file_name("bowline"),
         };
-        let shared = match arguments.gateways {
-            1 => None,
-            _ => Some(Shared::start(&command).await?),
+        let mut gateways = Self {
+            all: Vec::new(),
+            directory: tempfile::tempdir()?,
+            store: Store::start(arguments, &command).await?,
+            budget: arguments.budget,
         };
-        let mut launch = Launch::new(command, replicas);
-        if let Some(shared) = &shared {
-            launch.share(shared.config(), &shared.seal_key);
+        gateways.configure(&world.urls(None))?;
+        let mut launch = Launch::new(command, gateways.config());
+        if let Store::Redis(_, seal_key) = &gateways.store {
+            launch.set("BOWLINE_SEAL_KEYS", seal_key.clone());
+        }
+        if arguments.tries(Trouble::Tls) {
+            let authority = world.authority();
+            launch.set("SSL_CERT_FILE", authority.display().to_string());
         }
         if let Some(bug) = &arguments.planted {
-            launch.plant(bug);
+            launch.set("BOWLINE_PLANTED", bug.clone());
         }
-        let mut all = Vec::new();
         for number in 0..arguments.gateways {
-            let name = match &shared {
-                None => format!("chaos-{}.log", arguments.seed),
-                Some(_) => format!("chaos-{}-g{number}.log", arguments.seed),
+            let name = match arguments.gateways {
+                1 => format!("chaos-{}.log", arguments.seed),
+                _ => format!("chaos-{}-g{number}.log", arguments.seed),
             };
             let log = std::env::temp_dir().join(name);
-            all.push(Gateway::start(launch.clone(), log).await?);
+            let gateway = Gateway::start(launch.clone(), log).await?;
+            gateways.all.push(gateway);
         }
-        Ok(Self { all, shared })
+        Ok(gateways)
     }
 
     pub(crate) fn all(&self) -> &[Gateway] {
@@ -71,19 +90,43 @@ impl Gateways {
         self.all.iter().map(Gateway::log)
     }
 
+    /// Has them read a configuration with these endpoints.
+    pub(crate) async fn reload(&self, endpoints: &[String]) -> anyhow::Result<()> {
+        self.configure(endpoints)?;
+        for gateway in &self.all {
+            gateway.reload().await?;
+        }
+        Ok(())
+    }
+
     /// Lets the shared Redis hang for so long.
     pub(crate) async fn pause_redis(
         &self,
         time: Duration,
         recorder: &Recorder,
     ) -> anyhow::Result<()> {
-        let Some(Shared { redis, .. }) = &self.shared else {
+        let Store::Redis(redis, _) = &self.store else {
             return Ok(());
         };
-        recorder.fault("redis", "pause redis", format!("hangs for {time:?}"));
+        recorder.fault("redis", "pause redis", format!("hangs for {time:?}"), time);
         redis.pause().await?;
         sleep(time).await;
         redis.resume().await
+    }
+
+    /// Lets the disk of the file store be full for so long.
+    pub(crate) async fn fill_disk(
+        &self,
+        time: Duration,
+        recorder: &Recorder,
+    ) -> anyhow::Result<()> {
+        let Store::File(disk) = &self.store else {
+            return Ok(());
+        };
+        recorder.fault("disk", "disk full", format!("full for {time:?}"), time);
+        disk.fill()?;
+        sleep(time).await;
+        disk.free()
     }
 
     /// Ends them. One that has ended by itself is an error.
@@ -93,29 +136,53 @@ impl Gateways {
         }
         Ok(())
     }
-}
 
-impl Shared {
-    async fn start(command: &Path) -> anyhow::Result<Self> {
-        let redis = Redis::start().await?;
-        let directory = tempfile::tempdir()?;
-        let made = Command::new(command).arg("keygen").output().await;
-        let made = made.with_context(|| format!("{}: cannot be started", command.display()))?;
-        ensure!(made.status.success(), "no seal key was made: {made:?}");
-        let shared = Self {
-            seal_key: String::from_utf8(made.stdout)?.trim().to_owned(),
-            redis,
-            directory,
-        };
-        let store = format!(
-            "[store]\nkind = \"redis\"\nurl = \"{}\"\n",
-            shared.redis.url()
+    /// Writes the configuration, in one step for whoever reads it meanwhile.
+    fn configure(&self, endpoints: &[String]) -> anyhow::Result<()> {
+        let written = self.directory.path().join("new.toml");
+        let text = format!(
+            "[store]\n{}\n[servers.s]\nendpoints = {endpoints:?}\n\
+             recovery_budget = \"{}s\"\ndrain_timeout = \"{DRAIN}\"\n",
+            self.store.config(),
+            self.budget,
         );
-        std::fs::write(shared.config(), store)?;
-        Ok(shared)
+        std::fs::write(&written, text)?;
+        Ok(std::fs::rename(written, self.config())?)
     }
 
     fn config(&self) -> PathBuf {
         self.directory.path().join("bowline.toml")
+    }
+}
+
+impl Store {
+    async fn start(arguments: &Arguments, command: &Path) -> anyhow::Result<Self> {
+        if arguments.gateways > 1 {
+            let made = Command::new(command).arg("keygen").output().await;
+            let made = made.with_context(|| format!("{}: cannot be started", command.display()))?;
+            ensure!(made.status.success(), "no seal key was made: {made:?}");
+            let seal_key = String::from_utf8(made.stdout)?.trim().to_owned();
+            let redis = Box::new(Redis::start().await?);
+            return Ok(Self::Redis(redis, seal_key));
+        }
+        if !arguments.tries(Trouble::DiskFull) {
+            return Ok(Self::Memory);
+        }
+        match Disk::mount() {
+            Ok(disk) => Ok(Self::File(disk)),
+            Err(error) => {
+                let what = format!("chaos: no small disk ({error:#}): a full one is NOT tried");
+                bowline_testbed::skip(&what);
+                Ok(Self::Memory)
+            }
+        }
+    }
+
+    fn config(&self) -> String {
+        match self {
+            Self::Memory => "kind = \"memory\"".to_owned(),
+            Self::File(disk) => format!("kind = \"file\"\npath = {:?}", disk.store()),
+            Self::Redis(redis, _) => format!("kind = \"redis\"\nurl = {:?}", redis.url()),
+        }
     }
 }

@@ -20,8 +20,8 @@ pub(crate) struct History {
     pub(crate) limit: Duration,
     /// Listening sessions that heard nothing when all was well again.
     pub(crate) deaf: Vec<usize>,
-    /// How many upstream sessions were opened.
-    pub(crate) initializes: u64,
+    /// When upstream sessions were opened, in this order.
+    pub(crate) births: Vec<Duration>,
 }
 
 /// One call of a client.
@@ -48,6 +48,22 @@ pub(crate) enum Kind {
     StreamRead,
     Bump,
     Slow,
+    /// A tool that runs, and then refuses with the words of a lost session.
+    Refuse,
+    /// A tool that is destructive at times.
+    Flip,
+    /// A tool that is cancelled while it runs.
+    Long,
+    /// A tool with an answer of many bytes.
+    Large,
+    /// A read-only tool with an event that is larger than events may be.
+    LargeEvent,
+    /// `initialize`.
+    Open,
+    /// DELETE.
+    Delete,
+    /// A ping in a session that was ended.
+    Ended,
     /// The GET stream: recorded when it ends, or carries what it must not.
     Listen,
 }
@@ -67,6 +83,8 @@ pub(crate) enum Outcome {
     Wrong(String),
     /// Without an answer: the connection or stream ended.
     Silent(String),
+    /// Without an answer, because its client cancelled it: when that was accepted, if it was.
+    Cancelled(Option<Duration>),
     /// Without an answer, because its gateway was killed: nobody is left who could tell.
     Orphaned,
     /// Not at all while the client waited.
@@ -79,13 +97,18 @@ pub(crate) struct Ran {
     pub(crate) replica: String,
     pub(crate) session: String,
     pub(crate) at: Duration,
+    pub(crate) finished: Option<Duration>,
+    /// Whether the tool was destructive at that time, if it is not always the same.
+    pub(crate) destructive: bool,
 }
 
 /// One thing that was broken.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
-    /// Whose: a replica's (`r0`), a gateway's (`g0`) or the store's.
+    /// How long it lasts, or can be met.
+    pub(crate) lasts: Duration,
+    /// Whose: a replica's (`r0`), a gateway's (`g0`), the store's, or everybody's.
     pub(crate) whose: String,
     /// Its kind, for counting.
     pub(crate) kind: &'static str,
@@ -103,7 +126,7 @@ pub(crate) struct Recorder {
 // === impl Kind ===
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Ping,
         Self::List,
         Self::Resource,
@@ -111,12 +134,23 @@ impl Kind {
         Self::StreamRead,
         Self::Bump,
         Self::Slow,
+        Self::Refuse,
+        Self::Flip,
+        Self::Long,
+        Self::Large,
+        Self::LargeEvent,
+        Self::Open,
+        Self::Delete,
+        Self::Ended,
         Self::Listen,
     ];
 
     /// Whether it may run twice.
     pub(crate) fn is_safe(self) -> bool {
-        !matches!(self, Self::Bump | Self::Slow)
+        !matches!(
+            self,
+            Self::Bump | Self::Slow | Self::Refuse | Self::Flip | Self::Long | Self::Large
+        )
     }
 
     /// Whether it is a tool, whose executions are counted.
@@ -126,7 +160,18 @@ impl Kind {
             Self::StreamRead => Some("stream_read"),
             Self::Bump => Some("bump"),
             Self::Slow => Some("slow"),
-            Self::Ping | Self::List | Self::Resource | Self::Listen => None,
+            Self::Refuse => Some("refuse"),
+            Self::Flip => Some("flip"),
+            Self::Long => Some("long"),
+            Self::Large => Some("large"),
+            Self::LargeEvent => Some("large_event"),
+            Self::Ping
+            | Self::List
+            | Self::Resource
+            | Self::Open
+            | Self::Delete
+            | Self::Ended
+            | Self::Listen => None,
         }
     }
 }
@@ -141,6 +186,14 @@ impl fmt::Display for Kind {
             Self::StreamRead => "stream_read",
             Self::Bump => "bump (unsafe)",
             Self::Slow => "slow (unsafe)",
+            Self::Refuse => "refuse (unsafe)",
+            Self::Flip => "flip (at times)",
+            Self::Long => "long, cancelled",
+            Self::Large => "large (unsafe)",
+            Self::LargeEvent => "large event",
+            Self::Open => "initialize",
+            Self::Delete => "DELETE",
+            Self::Ended => "after DELETE",
             Self::Listen => "GET stream",
         })
     }
@@ -174,10 +227,17 @@ impl Recorder {
         self.calls.lock().push(call);
     }
 
-    pub(crate) fn fault(&self, whose: impl Into<String>, kind: &'static str, text: String) {
+    pub(crate) fn fault(
+        &self,
+        whose: impl Into<String>,
+        kind: &'static str,
+        text: String,
+        lasts: Duration,
+    ) {
         let at = self.now();
         self.faults.lock().push(Fault {
             at,
+            lasts,
             whose: whose.into(),
             kind,
             text,
@@ -204,20 +264,26 @@ impl Recorder {
                 replica: one.replica,
                 session: one.session,
                 at: one.at.saturating_duration_since(self.origin),
+                finished: one
+                    .finished
+                    .map(|at| at.saturating_duration_since(self.origin)),
+                destructive: one.destructive,
             });
             (key, ran.collect())
         });
+        let replicas = world.replicas.iter();
+        let births = replicas.flat_map(|one| one.server.births());
+        let mut births: Vec<_> = births
+            .map(|at| at.saturating_duration_since(self.origin))
+            .collect();
+        births.sort_unstable();
         History {
             calls: self.calls.lock().clone(),
             ran: ran.collect(),
             faults: self.faults.lock().clone(),
             limit,
             deaf,
-            initializes: world
-                .replicas
-                .iter()
-                .map(|one| one.server.initializes())
-                .sum(),
+            births,
         }
     }
 }

@@ -1,23 +1,30 @@
 //! The sessions: each calls what may and what may not run twice, and looks at every answer.
 
+mod calls;
 mod judge;
+mod large;
 pub(crate) mod listen;
 mod rover;
+mod visitor;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
-use fastrand::Rng;
+use bowline_testbed::client::VERSION;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::calls::Calls;
+use self::judge::Expected;
+use self::listen::Heard;
 use self::rover::Failure;
 pub(crate) use self::rover::Rover;
 use crate::Arguments;
 use crate::gateway::Gateways;
 use crate::history::{Call, Kind, Outcome, Recorder};
+use crate::trouble::Trouble;
 
 /// How many calls of a session may be under way at the same time.
 const LANES: usize = 2;
@@ -25,110 +32,145 @@ const LANES: usize = 2;
 const BEFORE_THE_NEXT: Duration = Duration::from_millis(10);
 /// How long the client waits after a call's limit, to tell late from never.
 const GRACE: Duration = Duration::from_secs(5);
+/// The revision that has batches, which one session in so many speaks.
+const WITH_BATCHES: &str = "2025-03-26";
+const ONE_WITH_BATCHES_IN: usize = 5;
+/// One call in so many is a batch there, and how many members it has at most.
+const ONE_BATCH_IN: u8 = 5;
+const MEMBERS: usize = 4;
+/// How long a client that cancelled waits for the end.
+const AFTER_A_CANCEL: Duration = Duration::from_secs(2);
 
 /// A session's share of the calls: one after the other, on a connection of its own.
 #[derive(Debug)]
 struct Lane {
     session: usize,
-    lane: usize,
+    calls: Calls,
     client: Rover,
-    random: Rng,
     recorder: Arc<Recorder>,
-    calls: u64,
-    steps: u64,
-}
-
-/// Opens all sessions, before anything is broken, and has each see the list of tools.
-pub(crate) async fn open(
-    arguments: &Arguments,
-    gateways: &Arc<Gateways>,
-    recorder: &Arc<Recorder>,
-) -> anyhow::Result<Vec<Rover>> {
-    let mut clients = Vec::new();
-    for session in 0..arguments.sessions {
-        let mut client = Rover::new(gateways, session, &listen::name(session))?;
-        ensure!(client.open().await, "a session was not opened");
-        let mut lane = Lane::new(arguments, session, LANES, client, recorder);
-        let outcome = lane.exchange(Kind::List).await;
-        ensure!(outcome == Outcome::Answered, "tools/list: {outcome:?}");
-        clients.push(lane.client);
-    }
-    Ok(clients)
-}
-
-/// Calls in all sessions until then, and waits for the last answers.
-pub(crate) async fn call(
-    arguments: &Arguments,
-    sessions: &[Rover],
-    recorder: &Arc<Recorder>,
-    until: Instant,
+    heard: Arc<Heard>,
     limit: Duration,
-) {
-    let mut lanes = JoinSet::new();
-    for (session, client) in sessions.iter().enumerate() {
-        for number in 0..LANES {
-            let lane = Lane::new(arguments, session, number, client.twin(), recorder);
-            lanes.spawn(lane.run(arguments.pause, until, limit));
+    has_batches: bool,
+}
+
+/// What the sessions are made of.
+#[derive(Debug)]
+pub(crate) struct Load<'a> {
+    pub(crate) arguments: &'a Arguments,
+    pub(crate) gateways: &'a Arc<Gateways>,
+    pub(crate) recorder: &'a Arc<Recorder>,
+    pub(crate) heard: &'a Arc<Heard>,
+    /// How long a call may take.
+    pub(crate) limit: Duration,
+}
+
+impl Load<'_> {
+    /// Opens all sessions, before anything is broken, and has each see the list of tools.
+    pub(crate) async fn open(&self) -> anyhow::Result<Vec<Rover>> {
+        let mut clients = Vec::new();
+        for session in 0..self.arguments.sessions {
+            let version = match self.has_batches(session) {
+                true => WITH_BATCHES,
+                false => VERSION,
+            };
+            let mut client = Rover::new(self.gateways, session, &listen::name(session), version)?;
+            let opened = client.open().await;
+            let is_open = opened.is_ok_and(|answer| answer.status == 200);
+            ensure!(is_open, "a session was not opened");
+            let mut lane = self.lane(session, LANES, client);
+            let outcome = lane.record(Kind::List).await;
+            ensure!(outcome == Outcome::Answered, "tools/list: {outcome:?}");
+            clients.push(lane.client);
+        }
+        Ok(clients)
+    }
+
+    /// Calls in all sessions until then, and waits for the last answers.
+    pub(crate) async fn call(&self, sessions: &[Rover], until: Instant) {
+        let mut tasks = JoinSet::new();
+        for (session, client) in sessions.iter().enumerate() {
+            for number in 0..LANES {
+                let lane = self.lane(session, number, client.twin());
+                tasks.spawn(lane.run(self.arguments.pause, until));
+            }
+        }
+        self.visit(&mut tasks, until);
+        self.call_large(&mut tasks, until);
+        tasks.join_all().await;
+    }
+
+    fn lane(&self, session: usize, lane: usize, client: Rover) -> Lane {
+        Lane {
+            session,
+            calls: Calls::new(self.arguments, session, lane),
+            client,
+            recorder: Arc::clone(self.recorder),
+            heard: Arc::clone(self.heard),
+            limit: self.limit,
+            has_batches: self.has_batches(session),
         }
     }
-    lanes.join_all().await;
+
+    fn has_batches(&self, session: usize) -> bool {
+        let is_one = session % ONE_WITH_BATCHES_IN == ONE_WITH_BATCHES_IN - 1;
+        is_one && self.arguments.tries(Trouble::Batch)
+    }
 }
 
 impl Lane {
-    fn new(
-        arguments: &Arguments,
-        session: usize,
-        lane: usize,
-        client: Rover,
-        recorder: &Arc<Recorder>,
-    ) -> Self {
-        let mut seeds = Rng::with_seed(arguments.seed ^ 0x5eed);
-        let place = (session * (LANES + 1) + lane) as u64;
-        let seed = seeds
-            .u64(..)
-            .wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Self {
-            session,
-            lane,
-            client,
-            random: Rng::with_seed(seed),
-            recorder: Arc::clone(recorder),
-            calls: 0,
-            steps: 0,
-        }
-    }
-
-    async fn run(mut self, pause: u64, until: Instant, limit: Duration) {
+    async fn run(mut self, pause: u64, until: Instant) {
         loop {
-            sleep(Duration::from_millis(self.random.u64(..=pause))).await;
+            sleep(Duration::from_millis(self.calls.random().u64(..=pause))).await;
             if Instant::now() >= until {
                 return;
             }
-            let kind = self.kind();
-            let began = self.recorder.now();
-            let outcome = timeout(limit + GRACE, self.exchange(kind)).await;
-            let outcome = outcome.unwrap_or(Outcome::Never);
-            let lost = outcome == Outcome::Lost;
-            self.recorder.call(Call {
-                session: self.session,
-                kind,
-                key: self.key(),
-                began,
-                ended: self.recorder.now(),
-                gateway: self.client.latest(),
-                outcome,
-            });
-            if lost && !self.reopen(until).await {
+            if self.has_batches && self.calls.random().u8(..ONE_BATCH_IN) == 0 {
+                self.record_batch().await;
+                continue;
+            }
+            let kind = match self.heard.take_stale(self.session) {
+                true => Kind::List,
+                false => self.calls.kind(),
+            };
+            if self.record(kind).await == Outcome::Lost && !self.reopen(until).await {
                 return;
             }
         }
+    }
+
+    /// Makes one call and writes down how it ended.
+    async fn record(&mut self, kind: Kind) -> Outcome {
+        let expected = self.calls.next(kind);
+        let (began, limit) = (self.recorder.now(), self.limit + GRACE);
+        let exchange = async {
+            match kind {
+                Kind::Long => self.exchange_and_cancel(&expected).await,
+                _ => self.exchange(&expected).await,
+            }
+        };
+        let outcome = timeout(limit, exchange).await;
+        let outcome = outcome.unwrap_or(Outcome::Never);
+        self.write_down(&expected, began, outcome.clone());
+        outcome
+    }
+
+    fn write_down(&self, expected: &Expected, began: Duration, outcome: Outcome) {
+        self.recorder.call(Call {
+            session: self.session,
+            kind: expected.kind,
+            key: expected.key.clone(),
+            began,
+            ended: self.recorder.now(),
+            gateway: self.client.latest(),
+            outcome,
+        });
     }
 
     /// Opens a session in place of the lost one; `false` when the time was over before.
     async fn reopen(&mut self, until: Instant) -> bool {
         while Instant::now() < until {
             let opened = timeout(GRACE, self.client.open()).await;
-            if opened == Ok(true) {
+            if matches!(opened, Ok(Ok(answer)) if answer.status == 200) {
                 return true;
             }
             sleep(Duration::from_millis(100)).await;
@@ -136,69 +178,73 @@ impl Lane {
         false
     }
 
-    fn kind(&mut self) -> Kind {
-        match self.random.u8(..20) {
-            0 => Kind::Ping,
-            1 => Kind::List,
-            2 => Kind::Resource,
-            3..8 => Kind::Read,
-            8..11 => Kind::StreamRead,
-            11..17 => Kind::Bump,
-            _ => Kind::Slow,
-        }
-    }
-
-    /// The key of the last call.
-    fn key(&self) -> String {
-        format!("s{}.{}-{}", self.session, self.lane, self.calls)
-    }
-
     /// Makes one call and looks at the answer. Where a gateway dies, the next is asked, if nothing was
     /// sent or what was sent may run twice.
-    async fn exchange(&mut self, kind: Kind) -> Outcome {
-        self.calls += 1;
-        let key = self.key();
-        self.steps = self.random.u64(1..6);
+    async fn exchange(&mut self, expected: &Expected) -> Outcome {
+        let mut expected = expected.clone();
         let mut attempts = 0;
         loop {
-            // Numbers are the same in all sessions, so that a mixed-up answer would be taken.
-            let id = match (attempts, self.calls % 2) {
-                (0, 0) => json!(self.calls * LANES as u64 + self.lane as u64),
-                (0, _) => json!(key),
-                _ => json!(format!("{key}, again {attempts}")),
-            };
-            let message = self.message(kind, &id, &key);
+            if attempts > 0 {
+                expected.id = json!(format!("{}, again {attempts}", expected.key));
+            }
+            let message = self.calls.message(&expected);
             match self.client.send(&message).await {
-                Ok(answer) => {
-                    return judge::outcome(kind, &id, &key, self.steps, &answer);
-                }
+                Ok(answer) => return judge::outcome(&expected, &answer),
                 Err(Failure::Broken(error)) => return Outcome::Silent(error),
-                Err(Failure::Orphaned) if !kind.is_safe() => return Outcome::Orphaned,
+                Err(Failure::Orphaned) if !expected.kind.is_safe() => return Outcome::Orphaned,
                 Err(Failure::Orphaned) => attempts += 1,
                 Err(Failure::NotThere) => sleep(BEFORE_THE_NEXT).await,
             }
         }
     }
 
-    fn message(&mut self, kind: Kind, id: &Value, key: &str) -> Value {
-        let (method, parameters) = match kind {
-            // A stream is asked for without a message.
-            Kind::Ping | Kind::Listen => ("ping", json!({})),
-            Kind::List => ("tools/list", json!({})),
-            Kind::Resource => ("resources/read", json!({"uri": judge::uri(key)})),
-            Kind::Read | Kind::Bump => (
-                "tools/call",
-                json!({"name": kind.tool(), "arguments": {"key": key}}),
-            ),
-            Kind::StreamRead | Kind::Slow => (
-                "tools/call",
-                json!({
-                    "name": kind.tool(),
-                    "arguments": {"key": key, "steps": self.steps, "ms": self.random.u64(5..80)},
-                    "_meta": {"progressToken": key},
-                }),
-            ),
+    /// Makes one call and cancels it after a while, on another connection.
+    async fn exchange_and_cancel(&mut self, expected: &Expected) -> Outcome {
+        let message = self.calls.message(expected);
+        let after = Duration::from_millis(self.calls.random().u64(50..800));
+        let mut canceller = self.client.twin();
+        let recorder = Arc::clone(&self.recorder);
+        let cancel = async {
+            sleep(after).await;
+            let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": expected.id}});
+            let accepted = canceller.send(&cancelled).await;
+            let is_accepted = accepted.is_ok_and(|answer| answer.status == 202);
+            is_accepted.then(|| recorder.now())
         };
-        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": parameters})
+        let mut answering = std::pin::pin!(self.client.send(&message));
+        let accepted = tokio::select! {
+            answer = &mut answering => return match answer {
+                Ok(answer) => judge::outcome(expected, &answer),
+                Err(Failure::Broken(error)) => Outcome::Silent(error),
+                // Nothing was sent, or nobody is left who could tell.
+                Err(Failure::Orphaned | Failure::NotThere) => Outcome::Orphaned,
+            },
+            accepted = cancel => accepted,
+        };
+        // What comes now is of no interest, unless it belongs to another call.
+        if let Ok(Ok(answer)) = timeout(AFTER_A_CANCEL, answering).await
+            && let wrong @ Outcome::Wrong(_) = judge::outcome(expected, &answer)
+        {
+            return wrong;
+        }
+        Outcome::Cancelled(accepted)
+    }
+
+    /// Makes several calls in one message, and writes down how each ended.
+    async fn record_batch(&mut self) {
+        let count = self.calls.random().usize(2..=MEMBERS);
+        let members: Vec<_> = (0..count).map(|_| self.calls.member()).collect();
+        let messages = members.iter().map(|member| self.calls.message(member));
+        let batch = Value::Array(messages.collect());
+        let began = self.recorder.now();
+        let outcomes = match timeout(self.limit + GRACE, self.client.send(&batch)).await {
+            Ok(Ok(answer)) => judge::outcomes(&members, &answer),
+            Ok(Err(Failure::Broken(error))) => vec![Outcome::Silent(error); count],
+            Ok(Err(Failure::Orphaned | Failure::NotThere)) => vec![Outcome::Orphaned; count],
+            Err(_) => vec![Outcome::Never; count],
+        };
+        for (member, outcome) in members.iter().zip(outcomes) {
+            self.write_down(member, began, outcome);
+        }
     }
 }

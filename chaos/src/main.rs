@@ -11,6 +11,7 @@ mod gateway;
 mod history;
 mod load;
 mod report;
+mod trouble;
 mod world;
 
 use std::path::PathBuf;
@@ -21,9 +22,12 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::time::Instant;
 
+use self::faults::Storm;
 use self::gateway::Gateways;
 use self::history::{History, Recorder};
-use self::load::listen::Listeners;
+use self::load::Load;
+use self::load::listen::{Heard, Listeners};
+use self::trouble::Trouble;
 use self::world::World;
 
 /// The exit codes: a broken promise is not the same as a run that did not come about.
@@ -67,6 +71,16 @@ struct Arguments {
     /// The gateway's budget for a call, in seconds
     #[arg(long, default_value_t = 30)]
     budget: u64,
+    /// Try only these; otherwise all
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Trouble>,
+}
+
+impl Arguments {
+    /// Whether this is tried.
+    fn tries(&self, trouble: Trouble) -> bool {
+        self.only.is_empty() || self.only.contains(&trouble)
+    }
 }
 
 #[tokio::main]
@@ -106,19 +120,31 @@ async fn try_main(arguments: &Arguments) -> anyhow::Result<usize> {
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<History> {
-    let world = World::start(usize::from(arguments.replicas)).await?;
-    let gateways = Arc::new(Gateways::start(arguments, &world.urls()).await?);
+    let world = World::start(arguments).await?;
+    let gateways = Arc::new(Gateways::start(arguments, &world).await?);
     for log in gateways.logs() {
         println!("chaos: a gateway's log is {}", log.display());
     }
     let recorder = Arc::new(Recorder::new());
-    let sessions = load::open(arguments, &gateways, &recorder).await?;
     let limit = Duration::from_secs(arguments.budget) + MARGIN;
+    let heard = Arc::new(Heard::default());
+    let load = Load {
+        arguments,
+        gateways: &gateways,
+        recorder: &recorder,
+        heard: &heard,
+        limit,
+    };
+    let sessions = load.open().await?;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
-    let listeners = Listeners::start(&sessions, &recorder);
-    let calling = load::call(arguments, &sessions, &recorder, until, limit);
-    let breaking = faults::storm(arguments, &world, &gateways, &recorder, until);
-    let both = async { tokio::join!(calling, breaking) };
+    let listeners = Listeners::start(&sessions, &recorder, &heard);
+    let storm = Storm {
+        world: &world,
+        gateways: &gateways,
+        recorder: &recorder,
+        heard: &heard,
+    };
+    let both = async { tokio::join!(load.call(&sessions, until), storm.rage(arguments, until)) };
     tokio::select! {
         (_, broken) = both => broken?,
         never = report::progress(&recorder) => match never {},

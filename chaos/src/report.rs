@@ -23,6 +23,7 @@ struct Counts {
     refused: usize,
     lost: usize,
     orphaned: usize,
+    cancelled: usize,
     other: usize,
 }
 
@@ -47,7 +48,7 @@ pub(crate) async fn progress(recorder: &Recorder) -> Infallible {
 pub(crate) fn table(history: &History) {
     println!();
     println!(
-        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>7}{:>10}{:>10}{:>10}",
+        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>7}{:>10}{:>10}{:>10}",
         "call",
         "calls",
         "answered",
@@ -55,6 +56,7 @@ pub(crate) fn table(history: &History) {
         "refused",
         "lost",
         "orphaned",
+        "cancelled",
         "other",
         "p50 ms",
         "p99 ms",
@@ -66,6 +68,9 @@ pub(crate) fn table(history: &History) {
             .iter()
             .filter(|call| call.kind == kind)
             .collect();
+        if calls.is_empty() {
+            continue;
+        }
         let mut counts = Counts::default();
         calls.iter().for_each(|call| counts.add(call));
         let mut times: Vec<_> = calls.iter().map(|call| call.took()).collect();
@@ -76,13 +81,14 @@ pub(crate) fn table(history: &History) {
             time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
         };
         println!(
-            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
+            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
             calls.len(),
             counts.answered,
             counts.unknown,
             counts.refused,
             counts.lost,
             counts.orphaned,
+            counts.cancelled,
             counts.other,
             quantile(0.5),
             quantile(0.99),
@@ -98,7 +104,7 @@ pub(crate) fn table(history: &History) {
         .map(|(kind, count)| format!("{kind} {count}"))
         .collect();
     println!("faults: {}", faults.join(", "));
-    println!("upstream sessions opened: {}", history.initializes);
+    println!("upstream sessions opened: {}", history.births.len());
     println!();
 }
 
@@ -110,6 +116,12 @@ pub(crate) fn violations(history: &History, violations: &[Violation]) {
             let call = &history.calls[place];
             by_promise.entry(violation.promise).or_default().push(call);
         }
+    }
+    let births = violations.iter();
+    let births = births.filter(|violation| violation.shown_by == Evidence::Birth);
+    let births = births.count();
+    if births > 0 {
+        println!("VIOLATED {births} times: {}", Promise::AliveIsKept);
     }
     if !history.deaf.is_empty() {
         let (count, promise) = (history.deaf.len(), Promise::Heard);
@@ -144,6 +156,7 @@ fn outcomes(calls: &[&Call]) -> BTreeMap<String, usize> {
 fn sort(call: &Call) -> String {
     match &call.outcome {
         Outcome::Wrong(_) => format!("{}: Wrong", call.kind),
+        Outcome::Cancelled(_) => format!("{}: Cancelled", call.kind),
         other => format!("{}: {other:?}", call.kind),
     }
 }
@@ -198,6 +211,7 @@ impl Counts {
             Outcome::Refused(..) => self.refused += 1,
             Outcome::Lost => self.lost += 1,
             Outcome::Orphaned => self.orphaned += 1,
+            Outcome::Cancelled(_) => self.cancelled += 1,
             Outcome::Wrong(_) | Outcome::Silent(_) | Outcome::Never => self.other += 1,
         }
     }
@@ -207,8 +221,14 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} answered, {} -31001, {} refused, {} lost, {} orphaned, {} other",
-            self.answered, self.unknown, self.refused, self.lost, self.orphaned, self.other
+            "{} answered, {} -31001, {} refused, {} lost, {} orphaned, {} cancelled, {} other",
+            self.answered,
+            self.unknown,
+            self.refused,
+            self.lost,
+            self.orphaned,
+            self.cancelled,
+            self.other
         )
     }
 }

@@ -1,15 +1,28 @@
 //! What stands behind the gateway: counting replicas, each behind a proxy that breaks things.
 
 use std::io;
+use std::path::PathBuf;
 
+use bowline_testbed::certificates;
 use bowline_testbed::counting::{Counting, Tally};
 use bowline_testbed::faulty::Faulty;
+use bowline_testbed::tls::Terminator;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::Arguments;
+use crate::trouble::Trouble;
+
+/// The name of the certificate that replicas with TLS share.
+const CERTIFICATE: &str = "replica";
 
 /// The replicas and what they count.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) tally: Tally,
+    /// Holds the certificates.
+    directory: TempDir,
 }
 
 /// A replica and the proxy before it.
@@ -17,28 +30,64 @@ pub(crate) struct World {
 pub(crate) struct Replica {
     pub(crate) server: Counting,
     pub(crate) proxy: Faulty,
+    tls: Option<Terminator>,
 }
 
 impl World {
-    pub(crate) async fn start(count: usize) -> io::Result<Self> {
+    pub(crate) async fn start(arguments: &Arguments) -> anyhow::Result<Self> {
         let tally = Tally::default();
-        let mut replicas = Vec::new();
-        for number in 0..count {
-            let server = Counting::start(&format!("r{number}"), &tally).await?;
-            let proxy = Faulty::start(server.address()).await?;
-            replicas.push(Replica { server, proxy });
+        let directory = tempfile::tempdir()?;
+        if arguments.tries(Trouble::Tls) {
+            certificates::make(directory.path(), CERTIFICATE).await?;
         }
-        Ok(Self { replicas, tally })
+        let mut replicas = Vec::new();
+        for number in 0..usize::from(arguments.replicas) {
+            let server = Counting::start(&format!("r{number}"), &tally).await?;
+            server.settings(|settings| {
+                settings.all_tools = true;
+                settings.capabilities["tools"] = json!({"listChanged": true});
+                // One is as plain as can be, one chunks, one has TLS, and two of three escape.
+                settings.chunked = number % 3 == 1 && arguments.tries(Trouble::Chunked);
+                settings.escapes_slashes = number % 3 > 0 && arguments.tries(Trouble::Slashes);
+            });
+            let proxy = Faulty::start(server.address()).await?;
+            let tls = if number % 3 == 2 && arguments.tries(Trouble::Tls) {
+                let terminator =
+                    Terminator::start(proxy.address(), directory.path(), CERTIFICATE).await?;
+                Some(terminator)
+            } else {
+                None
+            };
+            replicas.push(Replica { server, proxy, tls });
+        }
+        Ok(Self {
+            replicas,
+            tally,
+            directory,
+        })
     }
 
-    /// Where the gateway finds the replicas, separated by commas.
-    pub(crate) fn urls(&self) -> String {
-        let urls: Vec<_> = self.replicas.iter().map(|one| one.proxy.url()).collect();
-        urls.join(",")
+    /// Where the gateway finds the replicas, but for that one.
+    pub(crate) fn urls(&self, without: Option<usize>) -> Vec<String> {
+        let all = self.replicas.iter().enumerate();
+        let left = all.filter(|(number, _)| Some(*number) != without);
+        left.map(|(_, replica)| replica.url()).collect()
+    }
+
+    /// The certificate that vouches for the replicas with TLS.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
     }
 }
 
 impl Replica {
+    fn url(&self) -> String {
+        match &self.tls {
+            Some(tls) => tls.url(),
+            None => self.proxy.url(),
+        }
+    }
+
     /// Gone, as if its machine were.
     pub(crate) async fn kill(&self) {
         self.proxy.refuse().await;

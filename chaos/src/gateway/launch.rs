@@ -18,26 +18,18 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Of a gateway before these replicas.
-    pub(super) fn new(program: PathBuf, replicas: &str) -> Self {
-        let server = format!("s={replicas}");
+    /// Of a gateway with this configuration.
+    pub(super) fn new(program: PathBuf, config: PathBuf) -> Self {
         Self {
             program,
-            arguments: vec!["--server".into(), server.into()],
+            arguments: vec!["--config".into(), config.into()],
             environment: Vec::new(),
         }
     }
 
-    /// Has it share the store of this configuration.
-    pub(super) fn share(&mut self, config: PathBuf, seal_key: &str) {
-        self.arguments.extend(["--config".into(), config.into()]);
-        self.environment
-            .push(("BOWLINE_SEAL_KEYS", seal_key.to_owned()));
-    }
-
-    /// Has it begin with a planted bug.
-    pub(super) fn plant(&mut self, bug: &str) {
-        self.environment.push(("BOWLINE_PLANTED", bug.to_owned()));
+    /// With one more variable in its environment.
+    pub(super) fn set(&mut self, variable: &'static str, value: String) {
+        self.environment.push((variable, value));
     }
 
     /// Starts it there, and waits until it says what its server's URL is.

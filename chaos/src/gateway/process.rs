@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use tokio::process::Child;
+use anyhow::{Context as _, bail, ensure};
+use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -88,6 +88,16 @@ impl Gateway {
             sleep(BETWEEN_TRIES).await;
         };
         self.life.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Has it read its configuration again. One that is dead does when it comes back.
+    pub(super) async fn reload(&self) -> anyhow::Result<()> {
+        let mut child = self.child.lock().await;
+        self.ensure_runs(&mut child)?;
+        let id = child.id().context("a gateway has ended")?.to_string();
+        let told = Command::new("kill").args(["-HUP", &id]).status().await?;
+        ensure!(told.success(), "a gateway cannot be told to reload");
         Ok(())
     }
 

@@ -10,8 +10,24 @@ pub(super) fn uri(key: &str) -> String {
     format!("key:{key}")
 }
 
+/// What is known of a call before its answer.
+#[derive(Debug, Clone)]
+pub(super) struct Expected {
+    pub(super) kind: Kind,
+    pub(super) id: Value,
+    pub(super) key: String,
+    /// How often progress is told.
+    pub(super) steps: u64,
+    /// How much padding there is.
+    pub(super) bytes: usize,
+    /// The error that the tool is asked for.
+    pub(super) refusal: Option<Value>,
+}
+
 /// How a call ended.
-pub(super) fn outcome(kind: Kind, id: &Value, key: &str, steps: u64, answer: &Answer) -> Outcome {
+pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
+    let Expected { kind, id, key, .. } = expected;
+    let kind = *kind;
     if answer.status == 404 {
         return Outcome::Lost;
     }
@@ -19,7 +35,10 @@ pub(super) fn outcome(kind: Kind, id: &Value, key: &str, steps: u64, answer: &An
         .messages
         .iter()
         .partition(|message| message.get("method").is_some());
-    if let Some(stray) = answers.iter().find(|message| message["id"] != *id) {
+    if let Some(stray) = answers
+        .iter()
+        .find(|message| !is_id(&message["id"], id, answer.status.as_u16()))
+    {
         return Outcome::Wrong(format!("an answer to {}", stray["id"]));
     }
     let [found] = answers.as_slice() else {
@@ -30,15 +49,63 @@ pub(super) fn outcome(kind: Kind, id: &Value, key: &str, steps: u64, answer: &An
         };
     };
     if let Some(error) = found.get("error") {
+        let is_wanted = |wanted: &Value| {
+            error["code"] == wanted["code"]
+                && error["message"] == wanted["message"]
+                && error["data"]["key"] == *key
+        };
+        if expected.refusal.as_ref().is_some_and(is_wanted) {
+            return Outcome::Answered;
+        }
         return refused(answer.status.as_u16(), error);
     }
-    if !is_result(kind, key, &found["result"]) {
-        return Outcome::Wrong(format!("the result {}", found["result"]));
+    let result = &found["result"];
+    if !is_result(kind, key, result) {
+        let mut result = result.to_string();
+        result.truncate(200);
+        return Outcome::Wrong(format!("the result {result}"));
     }
-    if matches!(kind, Kind::StreamRead | Kind::Slow) {
-        return progress(key, steps, &told);
+    let padding = result["padding"].as_str().unwrap_or_default();
+    if padding.len() != expected.bytes {
+        return Outcome::Wrong(format!("{} bytes of padding", padding.len()));
+    }
+    if matches!(kind, Kind::StreamRead | Kind::Slow | Kind::Long) {
+        return progress(key, expected.steps, &told);
     }
     Outcome::Answered
+}
+
+/// Whether this is the request's id. A refusal by status may name none.
+fn is_id(found: &Value, id: &Value, status: u16) -> bool {
+    found == id || (found.is_null() && status >= 400)
+}
+
+/// How each member of a batch ended.
+pub(super) fn outcomes(members: &[Expected], answer: &Answer) -> Vec<Outcome> {
+    let flat = answer.messages.iter().flat_map(|message| match message {
+        Value::Array(messages) => messages.as_slice(),
+        one => std::slice::from_ref(one),
+    });
+    let flat: Vec<_> = flat.cloned().collect();
+    let is_known = |message: &Value| members.iter().any(|member| message["id"] == member.id);
+    let stray = |message: &&Value| message.get("method").is_none() && !is_known(message);
+    let stray = flat.iter().find(stray).filter(|_| answer.status == 200);
+    let outcomes = members.iter().map(|member| {
+        if let Some(stray) = stray {
+            return Outcome::Wrong(format!("an answer to {}", stray["id"]));
+        }
+        let own = flat.iter().filter(|message| message["id"] == member.id);
+        let part = Answer {
+            status: answer.status,
+            headers: answer.headers.clone(),
+            messages: own.cloned().collect(),
+            event_ids: Vec::new(),
+            cut: answer.cut.clone(),
+            text: String::new(),
+        };
+        outcome(member, &part)
+    });
+    outcomes.collect()
 }
 
 fn refused(status: u16, error: &Value) -> Outcome {
@@ -55,10 +122,17 @@ fn is_result(kind: Kind, key: &str, result: &Value) -> bool {
         Kind::Ping => *result == json!({}),
         Kind::List => result["tools"]
             .as_array()
-            .is_some_and(|tools| tools.len() == 4),
+            .is_some_and(|tools| tools.len() == 9),
         Kind::Resource => result["contents"][0]["text"] == uri(key),
-        Kind::Listen => false,
-        Kind::Read | Kind::StreamRead | Kind::Bump | Kind::Slow => {
+        Kind::Listen | Kind::Refuse | Kind::LargeEvent | Kind::Open | Kind::Delete => false,
+        Kind::Ended => *result == json!({}),
+        Kind::Read
+        | Kind::StreamRead
+        | Kind::Bump
+        | Kind::Slow
+        | Kind::Flip
+        | Kind::Long
+        | Kind::Large => {
             result["content"][0]["text"] == key && result["structuredContent"]["key"] == key
         }
     }
@@ -113,7 +187,47 @@ mod tests {
     }
 
     fn judged(kind: Kind, status: u16, messages: Vec<Value>) -> Outcome {
-        outcome(kind, &json!(1), "k", 2, &answer(status, messages))
+        outcome(&expected(kind, 1), &answer(status, messages))
+    }
+
+    fn expected(kind: Kind, id: u64) -> Expected {
+        Expected {
+            kind,
+            id: json!(id),
+            key: "k".to_owned(),
+            steps: 2,
+            bytes: 0,
+            refusal: None,
+        }
+    }
+
+    #[test]
+    fn a_tools_own_refusal_is_its_answer_unless_it_comes_as_a_lost_session() {
+        let wanted = json!({"code": -32000, "message": "the session has expired"});
+        let mut expected = expected(Kind::Refuse, 1);
+        expected.refusal = Some(wanted);
+        let own = json!({"id": 1, "error": {"code": -32000, "message": "the session has expired", "data": {"key": "k"}}});
+        for status in [200, 400, 410] {
+            let answer = answer(status, vec![own.clone()]);
+            assert_eq!(outcome(&expected, &answer), Outcome::Answered);
+        }
+        let told = answer(404, vec![own]);
+        assert_eq!(outcome(&expected, &told), Outcome::Lost);
+        let other = answer(200, vec![error(-31002)]);
+        let refused = Outcome::Refused(200, Some(-31002));
+        assert_eq!(outcome(&expected, &other), refused);
+    }
+
+    #[test]
+    fn every_member_of_a_batch_wants_its_own_answer() {
+        let members = [expected(Kind::Bump, 1), expected(Kind::Read, 2)];
+        let judged = |messages| outcomes(&members, &answer(200, vec![messages]));
+        let both = judged(json!([result(2, "k"), result(1, "k")]));
+        assert_eq!(both, [Outcome::Answered, Outcome::Answered]);
+        let one = judged(json!([result(1, "k")]));
+        assert!(matches!(&one[..], [Outcome::Answered, Outcome::Silent(_)]));
+        let stray = judged(json!([result(1, "k"), result(2, "k"), result(3, "k")]));
+        assert!(matches!(&stray[..], [Outcome::Wrong(_), Outcome::Wrong(_)]));
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -30,21 +32,61 @@ pub(crate) struct Listeners {
     _tasks: JoinSet<()>,
 }
 
+/// What listening clients heard of changed tools.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// The latest change that was announced, and the latest that somebody heard of.
+    announced: AtomicU64,
+    heard: watch::Sender<u64>,
+    /// Sessions that have to look at the tools again.
+    stale: Mutex<BTreeSet<usize>>,
+}
+
 /// What a session's client calls itself, by which its server knows whom it speaks to.
 pub(super) fn name(session: usize) -> String {
     format!("chaos {session}")
 }
 
+impl Heard {
+    /// Another change; its number.
+    pub(crate) fn announce(&self) -> u64 {
+        self.announced.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Waits until somebody heard of this change.
+    pub(crate) async fn until(&self, number: u64) {
+        let mut heard = self.heard.subscribe();
+        // The sender is at hand as long as this is.
+        drop(heard.wait_for(|heard| *heard >= number).await);
+    }
+
+    /// Whether this session has to look at the tools again; it does from now on.
+    pub(super) fn take_stale(&self, session: usize) -> bool {
+        self.stale.lock().remove(&session)
+    }
+
+    /// A session heard this.
+    fn note(&self, session: usize, message: &Value) {
+        if message["method"] == "notifications/tools/list_changed" {
+            self.stale.lock().insert(session);
+        }
+        if let Some(number) = message["params"]["_meta"]["flip"].as_u64() {
+            self.heard.send_modify(|heard| *heard = number.max(*heard));
+        }
+    }
+}
+
 impl Listeners {
     /// Has some of these sessions listen.
-    pub(crate) fn start(clients: &[Rover], recorder: &Arc<Recorder>) -> Self {
+    pub(crate) fn start(clients: &[Rover], recorder: &Arc<Recorder>, changes: &Arc<Heard>) -> Self {
         let heard = Arc::<Mutex<BTreeSet<usize>>>::default();
         let mut tasks = JoinSet::new();
         let mut sessions = BTreeSet::new();
         for (session, client) in clients.iter().enumerate().step_by(ONE_IN) {
             sessions.insert(session);
             let (heard, recorder) = (Arc::clone(&heard), Arc::clone(recorder));
-            tasks.spawn(listen(session, client.twin(), heard, recorder));
+            let changes = Arc::clone(changes);
+            tasks.spawn(listen(session, client.twin(), heard, changes, recorder));
         }
         Self {
             sessions,
@@ -81,6 +123,7 @@ async fn listen(
     session: usize,
     mut client: Rover,
     heard: Arc<Mutex<BTreeSet<usize>>>,
+    changes: Arc<Heard>,
     recorder: Arc<Recorder>,
 ) {
     let record = |gateway, outcome| {
@@ -98,6 +141,7 @@ async fn listen(
     loop {
         let gateway = client.upcoming();
         let ended = client.listen(|message| {
+            changes.note(session, &message);
             if is_spoken_to(session, &message) {
                 heard.lock().insert(session);
             } else if !is_own(session, &message) {

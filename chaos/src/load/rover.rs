@@ -32,9 +32,14 @@ pub(super) enum Failure {
 
 impl Rover {
     /// A client of this name that begins with the gateway whose turn it is.
-    pub(super) fn new(gateways: &Arc<Gateways>, turn: usize, name: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        gateways: &Arc<Gateways>,
+        turn: usize,
+        name: &str,
+        version: &'static str,
+    ) -> anyhow::Result<Self> {
         let clients = gateways.all().iter().map(|gateway| {
-            let client = Client::new(gateway.url())?.named(name);
+            let client = Client::new(gateway.url())?.named(name).speaking(version);
             Ok((client, gateway.life()))
         });
         Ok(Self {
@@ -58,22 +63,29 @@ impl Rover {
         }
     }
 
-    /// Opens a session for all gateways; whether that went well.
-    pub(super) async fn open(&mut self) -> bool {
-        let (place, _) = self.next();
+    /// Opens a session for all gateways; how that was answered.
+    pub(super) async fn open(&mut self) -> Result<Answer, Failure> {
+        let (place, life) = self.next();
         let opener = &mut self.clients[place].0;
         let opened = opener.open().await;
-        if !opened.is_ok_and(|answer| answer.status == 200) {
-            return false;
-        }
-        let opened = opener.twin();
+        let session = opener.twin();
+        let orphaned = self.gateways.all()[place].died_since(life);
+        let answer = opened.map_err(|error| Failure::new(&error, orphaned))?;
         for (gateway, (client, _)) in self.gateways.all().iter().zip(&mut self.clients) {
-            match opened.moved_to(gateway.url()) {
-                Ok(moved) => *client = moved,
-                Err(_) => return false,
+            // Its URL was good before.
+            if let Ok(moved) = session.moved_to(gateway.url()) {
+                *client = moved;
             }
         }
-        true
+        Ok(answer)
+    }
+
+    /// Ends the session at the next gateway.
+    pub(super) async fn delete(&mut self) -> Result<Answer, Failure> {
+        let (place, life) = self.next();
+        let answer = self.clients[place].0.delete().await;
+        let orphaned = self.gateways.all()[place].died_since(life);
+        answer.map_err(|error| Failure::new(&error, orphaned))
     }
 
     /// Sends a message to the next gateway and reads all that answers it.

@@ -25,6 +25,8 @@ pub const VERSION: &str = "2025-11-25";
 pub struct Client {
     /// What it calls itself in `clientInfo`.
     name: String,
+    /// The revision that it speaks.
+    version: &'static str,
     address: SocketAddr,
     url: Uri,
     session: Option<HeaderValue>,
@@ -80,6 +82,7 @@ impl Client {
         let host = url.authority().context("no host")?.as_str();
         Ok(Self {
             name: "testbed".to_owned(),
+            version: VERSION,
             address: host.parse()?,
             url,
             session: None,
@@ -95,11 +98,19 @@ impl Client {
         self
     }
 
+    /// The same in another revision of the protocol.
+    #[must_use]
+    pub fn speaking(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
     /// A client in the same session with a connection of its own.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self {
             name: self.name.clone(),
+            version: self.version,
             address: self.address,
             url: self.url.clone(),
             session: self.session.clone(),
@@ -115,6 +126,7 @@ impl Client {
     /// As [`Client::new`].
     pub fn moved_to(&self, url: &str) -> anyhow::Result<Self> {
         let mut moved = Self::new(url)?.named(self.name.clone());
+        moved.version = self.version;
         moved.session = self.session.clone();
         Ok(moved)
     }
@@ -133,7 +145,7 @@ impl Client {
     pub async fn open(&mut self) -> anyhow::Result<Answer> {
         self.session = None;
         let initialize = json!({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": {
-            "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": self.name, "version": "1"},
+            "protocolVersion": self.version, "capabilities": {}, "clientInfo": {"name": self.name, "version": "1"},
         }});
         let answer = self.send(&initialize).await?;
         self.session = answer.headers.get(SESSION_ID).cloned();
@@ -218,7 +230,10 @@ impl Client {
         }
         if let Some(session) = &self.session {
             all.insert(SESSION_ID, session.clone());
-            all.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
+            all.insert(
+                "mcp-protocol-version",
+                HeaderValue::from_static(self.version),
+            );
         }
         for (name, value) in headers {
             all.insert(*name, HeaderValue::from_str(value)?);

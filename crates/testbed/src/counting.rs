@@ -26,6 +26,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -49,6 +50,10 @@ pub struct Counting {
 pub struct Settings {
     /// The version that it answers to `initialize`; otherwise the one that it is asked for.
     pub version: Option<String>,
+    /// Whether it has the tools that only some tests know.
+    pub all_tools: bool,
+    /// Whether its JSON comes in chunks.
+    pub chunked: bool,
     /// Its capabilities.
     pub capabilities: Value,
     /// What a request in an unknown session gets.
@@ -67,6 +72,7 @@ struct Replica {
     initializes: AtomicU64,
     deletes: AtomicU64,
     strays: AtomicU64,
+    births: Mutex<Vec<Instant>>,
 }
 
 /// Why a connection is ended from this side.
@@ -105,6 +111,7 @@ impl Counting {
                 initializes: AtomicU64::new(0),
                 deletes: AtomicU64::new(0),
                 strays: AtomicU64::new(0),
+                births: Mutex::default(),
             }),
             listening: Mutex::default(),
             life: Mutex::default(),
@@ -188,6 +195,12 @@ impl Counting {
     #[must_use]
     pub fn initializes(&self) -> u64 {
         self.replica.initializes.load(Ordering::Relaxed)
+    }
+
+    /// When its sessions were opened, in this order.
+    #[must_use]
+    pub fn births(&self) -> Vec<Instant> {
+        self.replica.births.lock().clone()
     }
 
     /// How many known sessions were ended by a DELETE.
@@ -274,6 +287,8 @@ impl Default for Settings {
         let unknown = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}});
         Self {
             version: None,
+            all_tools: false,
+            chunked: false,
             capabilities: json!({"tools": {}, "resources": {"subscribe": true}, "logging": {}}),
             lost: Canned::json(404, &unknown.to_string()),
             escapes_slashes: false,

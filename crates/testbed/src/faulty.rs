@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -35,6 +36,9 @@ pub enum Fault {
     ResetBefore,
     /// The upstream gets all of it, then the connection is reset; nothing of the answer comes back.
     ResetAfter,
+    /// The same, but the connection ends (FIN) before it is reset, as HAProxy's `option nolinger` has it in
+    /// `mode tcp`.
+    EndThenReset,
     /// Of the answer's body so many bytes come back, then the connection ends.
     ///
     /// Chunks' sizes are not counted. The end is a FIN, because a reset may swallow bytes that were
@@ -42,6 +46,8 @@ pub enum Fault {
     Cut(usize),
     /// It is forwarded later.
     Delay(Duration),
+    /// It is forwarded then, as if the upstream had hung until that moment.
+    Hang(Instant),
     /// It is forwarded at once; the answer comes back later.
     DelayAnswer(Duration),
     /// This is answered; the upstream gets nothing of it.
@@ -193,6 +199,12 @@ impl Canned {
     #[must_use]
     pub fn json(status: u16, body: &str) -> Self {
         Self::new(status, "application/json", body)
+    }
+
+    /// A status with a page for people.
+    #[must_use]
+    pub fn html(status: u16, body: &str) -> Self {
+        Self::new(status, "text/html", body)
     }
 
     fn new(status: u16, content_type: &str, body: &str) -> Self {

@@ -1,6 +1,7 @@
 //! What Bowline is tested against. Development only; nothing here ships.
 
 pub mod answering;
+pub mod certificates;
 pub mod client;
 pub mod counting;
 pub mod distant;
@@ -11,5 +12,6 @@ pub mod redis;
 pub mod scripted;
 mod skipped;
 pub mod strict;
+pub mod tls;
 
 pub use self::skipped::skip;

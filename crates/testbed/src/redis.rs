@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
+use crate::certificates::{self, run};
+
 /// A running Redis that keeps nothing on the disk. Killed when dropped.
 #[derive(Debug)]
 pub struct Redis {
@@ -46,7 +48,7 @@ impl Redis {
     /// As [`Redis::start`], and when `openssl` is not installed.
     pub async fn start_tls() -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
-        certify(directory.path()).await?;
+        certificates::make(directory.path(), "redis").await?;
         Self::launch(directory, Vec::new(), true).await
     }
 
@@ -183,36 +185,4 @@ async fn spawn(
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(child)
-}
-
-/// Makes an authority, and a certificate of it for 127.0.0.1.
-async fn certify(directory: &Path) -> anyhow::Result<()> {
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
-    let request = || {
-        let mut command = Command::new("openssl");
-        command.current_dir(directory).args(["req", "-x509"]);
-        command.args(key).args(["-nodes", "-days", "2"]);
-        command
-    };
-    run(request()
-        .args(["-subj", "/CN=testbed"])
-        .args(["-keyout", "ca.key", "-out", "ca.pem"]))
-    .await?;
-    run(request()
-        .args(["-subj", "/CN=redis", "-CA", "ca.pem", "-CAkey", "ca.key"])
-        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", "redis.key", "-out", "redis.pem"]))
-    .await
-}
-
-async fn run(command: &mut Command) -> anyhow::Result<()> {
-    let name = command.as_std().get_program().to_owned();
-    let output = command
-        .output()
-        .await
-        .with_context(|| format!("{} is not installed", name.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{}: {said}", name.display());
-    Ok(())
 }

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::resting::Busy;
 use super::stream::Stream;
@@ -16,6 +17,7 @@ use super::{Life, Replica};
 use crate::scripted::Scroll;
 
 const SESSION_ID: &str = "mcp-session-id";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const MAX_BODY: usize = 1 << 20;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -85,8 +87,9 @@ impl Replica {
             || parameters["protocolVersion"].clone(),
             |version| version.into(),
         );
+        self.births.lock().push(Instant::now());
         let id = self.sessions.open(&self.name, parameters);
-        let mut response = result(
+        let mut response = self.result(
             message,
             &json!({
                 "protocolVersion": version,
@@ -103,7 +106,7 @@ impl Replica {
     fn lost(&self, message: &Value) -> Response<Scroll> {
         let lost = self.settings.lock().lost.clone();
         let body = lost.body.replace("$id", &message["id"].to_string());
-        let mut response = plain(StatusCode::NOT_FOUND, &body);
+        let mut response = plain(StatusCode::NOT_FOUND, body);
         *response.status_mut() = StatusCode::from_u16(lost.status).unwrap_or_default();
         for (name, value) in &lost.headers {
             if let (Ok(name), Ok(value)) = (
@@ -124,18 +127,21 @@ impl Replica {
                 self.sessions
                     .change(session, |session| session.initialized = true);
             }
+            if method == "notifications/cancelled" {
+                self.sessions.cancel(session, &parameters["requestId"]);
+            }
             return plain(StatusCode::ACCEPTED, "");
         }
         let uri = || parameters["uri"].as_str().unwrap_or_default().to_owned();
         match method {
             "ping" => {}
-            "tools/list" => return result(message, &tools::listing()),
+            "tools/list" => return self.result(message, &tools::listing(&self)),
             "tools/call" => return self.call(session, message, life),
-            "prompts/list" => return result(message, &json!({"prompts": []})),
-            "resources/list" => return result(message, &json!({"resources": []})),
+            "prompts/list" => return self.result(message, &json!({"prompts": []})),
+            "resources/list" => return self.result(message, &json!({"resources": []})),
             "resources/read" => {
                 let contents = json!({"contents": [{"uri": uri(), "text": uri()}]});
-                return result(message, &contents);
+                return self.result(message, &contents);
             }
             "resources/subscribe" => self.sessions.change(session, |session| {
                 session.subscriptions.insert(uri());
@@ -148,17 +154,33 @@ impl Replica {
                 self.sessions
                     .change(session, |session| session.log_level = level);
             }
-            _ => return error(message, -32601, "no such method"),
+            _ => return self.error(message, -32601, "no such method"),
         }
-        result(message, &json!({}))
+        self.result(message, &json!({}))
     }
 
     fn call(self: Arc<Self>, session: &str, message: &Value, life: &Life) -> Response<Scroll> {
         let call = Call::new(message);
-        let with_ids = match call.manner() {
-            None => return error(message, -32602, "no such tool"),
-            Some(Manner::Plain) => return answer(&call.run(&self, session)),
-            Some(Manner::Stream { with_ids }) => with_ids,
+        let Some(manner) = call.manner() else {
+            return self.error(message, -32602, "no such tool");
+        };
+        let with_ids = match manner {
+            Manner::Plain => return self.answer(call.run(&self, session).to_string()),
+            Manner::Refusal(status) => {
+                let mut response = self.answer(call.refuse(&self, session).to_string());
+                *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+                return response;
+            }
+            Manner::Large { in_chunks } => {
+                let text = call.run_large(&self, session);
+                return if in_chunks {
+                    chunked(&text)
+                } else {
+                    json(text)
+                };
+            }
+            Manner::LargeEvent | Manner::Cancellable => false,
+            Manner::Stream { with_ids } => with_ids,
         };
         let Some(stream) = self.sessions.stream(session, with_ids) else {
             // Forgotten a moment ago.
@@ -167,10 +189,41 @@ impl Replica {
         if with_ids {
             stream.prime();
         }
-        let running = call.run_slowly(self, session.to_owned(), Arc::clone(&stream));
-        // The client may leave; only a death stops it.
-        spawn(life, running);
+        let out = Arc::clone(&stream);
+        let owner = session.to_owned();
+        // The client may leave; only a death stops it, and a cancel what can be cancelled.
+        match manner {
+            Manner::LargeEvent => {
+                out.write_text(&call.run_large(&self, session));
+                out.finish();
+            }
+            Manner::Cancellable => {
+                let cancelled = self.sessions.begin(session, &message["id"]);
+                spawn(life, call.run_until(cancelled, self, owner, out));
+            }
+            _ => spawn(life, call.run_slowly(self, owner, out)),
+        }
         events(stream, 0, life)
+    }
+
+    fn result(&self, message: &Value, result: &Value) -> Response<Scroll> {
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        self.answer(answer.to_string())
+    }
+
+    fn error(&self, message: &Value, code: i64, text: &str) -> Response<Scroll> {
+        let error = json!({"code": code, "message": text});
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+        self.answer(answer.to_string())
+    }
+
+    /// An answer (JSON text), in this replica's manner.
+    fn answer(&self, message: String) -> Response<Scroll> {
+        if self.settings.lock().chunked {
+            chunked(&message)
+        } else {
+            json(message)
+        }
     }
 
     fn get(&self, session: &str, after: Option<&str>, life: &Life) -> Response<Scroll> {
@@ -199,30 +252,31 @@ fn events(stream: Arc<Stream>, from: usize, life: &Life) -> Response<Scroll> {
     response
 }
 
-fn result(message: &Value, result: &Value) -> Response<Scroll> {
-    answer(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))
-}
-
-fn error(message: &Value, code: i64, text: &str) -> Response<Scroll> {
-    answer(
-        &json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}}),
-    )
-}
-
-fn answer(message: &Value) -> Response<Scroll> {
-    let mut response = plain(StatusCode::OK, &message.to_string());
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert("content-type", json);
+fn json(text: String) -> Response<Scroll> {
+    let mut response = plain(StatusCode::OK, text);
+    response.headers_mut().insert("content-type", JSON);
     response
 }
 
-fn plain(status: StatusCode, text: &str) -> Response<Scroll> {
+/// The same in chunks, so that nobody knows its length before its end.
+fn chunked(text: &str) -> Response<Scroll> {
     let (parts, body) = mpsc::unbounded_channel();
-    drop(parts.send(Ok(text.to_owned().into())));
+    for part in text.as_bytes().chunks(text.len().div_ceil(3)) {
+        drop(parts.send(Ok(part.to_owned().into())));
+    }
+    let mut response = Response::new(Scroll::new(body));
+    response.headers_mut().insert("content-type", JSON);
+    response
+}
+
+fn plain(status: StatusCode, text: impl Into<String>) -> Response<Scroll> {
+    let (text, (parts, body)) = (text.into(), mpsc::unbounded_channel());
+    let length = text.len();
+    drop(parts.send(Ok(text.into())));
     let mut response = Response::new(Scroll::new(body));
     *response.status_mut() = status;
     response
         .headers_mut()
-        .insert("content-length", text.len().into());
+        .insert("content-length", length.into());
     response
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::stream::Stream;
 
@@ -46,6 +47,8 @@ struct Known {
     session: Session,
     streams: HashMap<u64, Arc<Stream>>,
     next_stream: u64,
+    /// Calls that can be cancelled, by their id (JSON text).
+    running: HashMap<String, CancellationToken>,
 }
 
 /// The number of the GET stream among a session's streams.
@@ -67,6 +70,7 @@ impl Sessions {
             session,
             streams: HashMap::from([(GET, Stream::new(GET, true))]),
             next_stream: GET + 1,
+            running: HashMap::new(),
         };
         table.known.insert(number, known);
         id
@@ -121,6 +125,22 @@ impl Sessions {
             known.next_stream += 1;
             stream
         })
+    }
+
+    /// A call with this id begins that can be cancelled; what tells it so.
+    pub(super) fn begin(&self, id: &str, call: &Value) -> CancellationToken {
+        let token = CancellationToken::new();
+        let running = (call.to_string(), token.clone());
+        self.with(id, |known| known.running.extend([running]));
+        token
+    }
+
+    /// The call with this id is cancelled, if there is one.
+    pub(super) fn cancel(&self, id: &str, call: &Value) {
+        let running = self.with(id, |known| known.running.remove(&call.to_string()));
+        if let Some(token) = running.flatten() {
+            token.cancel();
+        }
     }
 
     /// The stream that a GET is about and the place to go on from.

@@ -40,7 +40,12 @@ impl Stream {
     }
 
     pub(super) fn write(&self, message: &Value) {
-        self.write_data(&message.to_string());
+        self.write_text(&message.to_string());
+    }
+
+    /// Writes a message that is JSON text already.
+    pub(super) fn write_text(&self, message: &str) {
+        self.write_data(message);
     }
 
     fn write_data(&self, data: &str) {

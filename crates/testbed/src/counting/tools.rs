@@ -1,10 +1,11 @@
-//! The tools: two that may run twice and two that may not.
+//! The tools: some may run twice and some may not.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::stream::Stream;
 use super::{Execution, Replica};
@@ -18,6 +19,7 @@ pub(super) struct Call {
     steps: u64,
     step: Duration,
     progress_token: Option<Value>,
+    arguments: Value,
 }
 
 /// How a tool answers.
@@ -25,23 +27,42 @@ pub(super) struct Call {
 pub(super) enum Manner {
     /// At once, as JSON.
     Plain,
+    /// At once, as JSON with this status: an error that is the caller's own.
+    Refusal(u16),
+    /// As JSON of many bytes, in chunks or not.
+    Large { in_chunks: bool },
+    /// By a stream of one event of many bytes.
+    LargeEvent,
     /// By a stream, with or without event ids.
     Stream { with_ids: bool },
+    /// The same, until it is cancelled.
+    Cancellable,
 }
 
-/// What `tools/list` says.
-pub(super) fn listing() -> Value {
+/// What `tools/list` says; all of it, or what every test knows.
+pub(super) fn listing(replica: &Replica) -> Value {
     let key = json!({"type": "string"});
     let number = json!({"type": "integer"});
     let plain = json!({"type": "object", "properties": {"key": key}, "required": ["key"]});
     let stream = json!({"type": "object", "properties": {"key": key, "steps": number, "ms": number}, "required": ["key"]});
     let read_only = json!({"readOnlyHint": true});
-    json!({"tools": [
-        {"name": "read", "description": "Returns the key.", "inputSchema": plain, "annotations": read_only},
-        {"name": "bump", "description": "Counts the key.", "inputSchema": plain},
-        {"name": "slow", "description": "Counts the key and takes its time.", "inputSchema": stream},
-        {"name": "stream_read", "description": "Returns the key by a stream that can be resumed.", "inputSchema": stream, "annotations": read_only},
-    ]})
+    let flip = json!({"readOnlyHint": !replica.tally.lists_flip_as_destructive()});
+    let mut tools = vec![
+        json!({"name": "read", "description": "Returns the key.", "inputSchema": plain, "annotations": read_only}),
+        json!({"name": "bump", "description": "Counts the key.", "inputSchema": plain}),
+        json!({"name": "slow", "description": "Counts the key and takes its time.", "inputSchema": stream}),
+        json!({"name": "stream_read", "description": "Returns the key by a stream that can be resumed.", "inputSchema": stream, "annotations": read_only}),
+    ];
+    if replica.settings.lock().all_tools {
+        tools.extend([
+            json!({"name": "refuse", "description": "Counts the key and refuses.", "inputSchema": plain}),
+            json!({"name": "flip", "description": "Changes its nature.", "inputSchema": plain, "annotations": flip}),
+            json!({"name": "large", "description": "Counts the key and says much.", "inputSchema": plain}),
+            json!({"name": "large_event", "description": "Says much at once.", "inputSchema": plain, "annotations": read_only}),
+            json!({"name": "long", "description": "Counts the key and can be cancelled.", "inputSchema": stream}),
+        ]);
+    }
+    json!({"tools": tools})
 }
 
 impl Call {
@@ -55,15 +76,23 @@ impl Call {
             steps: arguments["steps"].as_u64().unwrap_or(3),
             step: Duration::from_millis(arguments["ms"].as_u64().unwrap_or(10)),
             progress_token: parameters["_meta"].get("progressToken").cloned(),
+            arguments: arguments.clone(),
         }
     }
 
     /// How it is answered; `None` when there is no such tool.
     pub(super) fn manner(&self) -> Option<Manner> {
+        let status = || self.arguments["status"].as_u64()?.try_into().ok();
         match self.tool.as_str() {
-            "read" | "bump" => Some(Manner::Plain),
+            "read" | "bump" | "flip" => Some(Manner::Plain),
+            "refuse" => Some(Manner::Refusal(status().unwrap_or(400))),
+            "large" => Some(Manner::Large {
+                in_chunks: self.arguments["chunked"] == true,
+            }),
+            "large_event" => Some(Manner::LargeEvent),
             "slow" => Some(Manner::Stream { with_ids: false }),
             "stream_read" => Some(Manner::Stream { with_ids: true }),
+            "long" => Some(Manner::Cancellable),
             _ => None,
         }
     }
@@ -74,6 +103,23 @@ impl Call {
         self.answer(replica, executions)
     }
 
+    /// Runs it; an error in the caller's own words.
+    pub(super) fn refuse(&self, replica: &Replica, session: &str) -> Value {
+        self.count(replica, session);
+        json!({"jsonrpc": "2.0", "id": self.id, "error": {
+            "code": self.arguments["code"], "message": self.arguments["message"], "data": {"key": self.key},
+        }})
+    }
+
+    /// Runs it; an answer (JSON text) with as much padding as the caller asks for.
+    pub(super) fn run_large(&self, replica: &Replica, session: &str) -> String {
+        let answer = self.run(replica, session).to_string();
+        let bytes = self.arguments["bytes"].as_u64().unwrap_or_default();
+        let padding = "x".repeat(usize::try_from(bytes).unwrap_or_default());
+        let result = format!(r#""result":{{"padding":"{padding}","#);
+        answer.replacen(r#""result":{"#, &result, 1)
+    }
+
     /// Runs it with progress in between.
     pub(super) async fn run_slowly(self, replica: Arc<Replica>, session: String, out: Arc<Stream>) {
         let executions = self.count(&replica, &session);
@@ -82,7 +128,22 @@ impl Call {
             out.write(&self.progress(step));
         }
         out.write(&self.answer(&replica, executions));
+        replica.tally.finish(&self.key, executions);
         out.finish();
+    }
+
+    /// The same until it is cancelled: then its stream ends without an answer.
+    pub(super) async fn run_until(
+        self,
+        cancelled: CancellationToken,
+        replica: Arc<Replica>,
+        session: String,
+        out: Arc<Stream>,
+    ) {
+        let running = self.run_slowly(replica, session, Arc::clone(&out));
+        if cancelled.run_until_cancelled(running).await.is_none() {
+            out.finish();
+        }
     }
 
     fn count(&self, replica: &Replica, session: &str) -> usize {
@@ -91,6 +152,8 @@ impl Call {
             session: session.to_owned(),
             tool: self.tool.clone(),
             at: Instant::now(),
+            finished: None,
+            destructive: false,
         };
         replica.tally.add(&self.key, execution)
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::framing::{Body, Head};
 use super::rules::{Mark, Seen};
 use super::{Canned, Fault, Shared};
+
+/// How long after its end a connection is reset.
+const BEFORE_THE_RESET: Duration = Duration::from_millis(2);
 
 /// How a connection ends, if no error ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,13 +126,24 @@ impl Line {
                 return Ok(None);
             }
             Fault::Delay(time) => tokio::time::sleep(time).await,
-            Fault::Pass | Fault::ResetAfter | Fault::Cut(_) | Fault::DelayAnswer(_) => {}
+            Fault::Hang(until) => tokio::time::sleep_until(until).await,
+            Fault::Pass
+            | Fault::ResetAfter
+            | Fault::EndThenReset
+            | Fault::Cut(_)
+            | Fault::DelayAnswer(_) => {}
         }
         self.forward(shared, request).await?;
         match fault {
             Fault::ResetAfter => {
                 // An upstream that begins to answer has certainly read the request.
                 self.read_answer().await?;
+                Ok(Some(End::Reset))
+            }
+            Fault::EndThenReset => {
+                self.read_answer().await?;
+                self.client.shutdown().await?;
+                tokio::time::sleep(BEFORE_THE_RESET).await;
                 Ok(Some(End::Reset))
             }
             Fault::Cut(after) => self.answer(after).await,

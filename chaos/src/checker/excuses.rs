@@ -1,0 +1,101 @@
+//! What was broken at the time, and what it excuses.
+
+use std::time::Duration;
+
+use crate::history::{Call, Fault, History, Kind, Outcome, Ran};
+
+/// How long after a fault its consequences are felt.
+const AFTER: Duration = Duration::from_secs(3);
+/// How long a cancel may take to arrive.
+const CANCEL_TAKES: Duration = Duration::from_secs(1);
+/// How long after the cause a session may be opened anew: a call can hang before it is noticed.
+const LOSS_TAKES: Duration = Duration::from_secs(40);
+
+/// Faults that were felt at a time between these.
+fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item = &Fault> {
+    let is_felt = move |fault: &&Fault| fault.at <= to && from <= fault.at + fault.lasts + AFTER;
+    history.faults.iter().filter(is_felt)
+}
+
+/// Whether a call may be refused with this status: a balancer said so, or nothing can be written down.
+pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> bool {
+    let cause = match status {
+        400 => "400",
+        503 => "disk full",
+        _ => return false,
+    };
+    felt(history, call.began, call.ended).any(|fault| fault.kind == cause)
+}
+
+/// Whether the store could not be written or asked.
+pub(super) fn store_is_away(history: &History, call: &Call) -> bool {
+    let mut felt = felt(history, call.began, call.ended);
+    felt.any(|fault| matches!(fault.kind, "disk full" | "pause redis"))
+}
+
+/// Whether anything at all was broken.
+pub(super) fn was_anything(history: &History, call: &Call) -> bool {
+    felt(history, call.began, call.ended).next().is_some()
+}
+
+/// Whether a fault struck the replica that ran it, or its gateway.
+pub(super) fn was_struck(history: &History, call: &Call, ran: &[Ran]) -> bool {
+    felt(history, call.began, call.ended).any(|fault| is_near(fault, ran))
+}
+
+fn is_near(fault: &Fault, ran: &[Ran]) -> bool {
+    let is_its = |ran: &Ran| ran.replica == fault.whose;
+    ran.iter().any(is_its) || !fault.whose.starts_with('r')
+}
+
+/// Whether a safe tool was not known to be one: since the tools may have changed (a session was opened
+/// anew, endpoints or tools changed), nobody was shown the list of tools.
+pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
+    if !matches!(call.kind, Kind::Read | Kind::StreamRead) {
+        return false;
+    }
+    let births = history.births.iter().copied();
+    let changes = history
+        .faults
+        .iter()
+        .filter(|fault| matches!(fault.kind, "flip" | "reload"))
+        .map(|fault| fault.at + fault.lasts.min(call.ended.saturating_sub(fault.at)));
+    let changed = births.chain(changes).filter(|at| *at <= call.ended).max();
+    let shown = |list: &&Call| {
+        list.kind == Kind::List
+            && list.outcome == Outcome::Answered
+            && list.ended <= call.began
+            && changed.is_none_or(|changed| list.began > changed)
+    };
+    history.calls.iter().find(shown).is_none()
+}
+
+/// Whether a cancelled call ran on, or again, although nothing kept the cancel from its server.
+pub(super) fn ran_on(history: &History, accepted: Duration, ran: &[Ran]) -> bool {
+    let late = accepted + CANCEL_TAKES;
+    let ran_on = ran.iter().filter_map(|ran| match ran.finished {
+        Some(finished) if finished > late => Some(finished),
+        _ => (ran.at > late).then_some(ran.at),
+    });
+    let Some(at) = ran_on.max() else {
+        return false;
+    };
+    let from = accepted.saturating_sub(AFTER);
+    !felt(history, from, at).any(|fault| is_near(fault, ran))
+}
+
+/// Sessions that were opened anew although nothing had been done to any.
+pub(super) fn opened_without_need(history: &History) -> impl Iterator<Item = Duration> {
+    // Faults that cost no session, and clients that open theirs themselves, say nothing.
+    let costs = |fault: &&Fault| !matches!(fault.kind, "400" | "delay" | "hang a call");
+    let visits = history.calls.iter().any(|call| call.kind == Kind::Open);
+    let first = history.faults.iter().map(|fault| fault.at).min();
+    let births = history.births.iter().copied();
+    births.filter(move |born| {
+        let is_later = first.is_some_and(|first| *born > first);
+        let mut costly = history.faults.iter().filter(costs);
+        let explained =
+            costly.any(|fault| (fault.at..=fault.at + fault.lasts + LOSS_TAKES).contains(born));
+        is_later && !visits && !explained
+    })
+}

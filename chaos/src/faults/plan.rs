@@ -1,0 +1,397 @@
+//! What is broken, when, and for how long: a plan from the seed.
+//!
+//! Time is cut into rounds. In each, one replica is left alone and the others are struck; all is
+//! well with them again before the round ends, but for one that hangs, which is left alone meanwhile and
+//! is not the one to rely on. So at any moment there is a healthy endpoint, and it stays so for the rest
+//! of the round. The same holds for gateways, if they are several.
+
+use std::time::Duration;
+
+use bowline_testbed::faulty::{Canned, Fault, When};
+use fastrand::Rng;
+
+use crate::Arguments;
+use crate::trouble::Trouble;
+
+/// How long one replica is left alone.
+pub(super) const ROUND: Duration = Duration::from_secs(2);
+/// How long a replica or a call hangs, and how many rounds that touches.
+pub(super) const HANG: Duration = Duration::from_secs(10);
+const HANG_ROUNDS: usize = 6;
+/// When the last strike of a round begins, and how long the longest lasts.
+const LAST_STRIKE_MS: u64 = 900;
+const LONGEST_MS: u64 = 900;
+/// How long the store hangs, or its disk is full, at most.
+const LONGEST_PAUSE_MS: u64 = 1000;
+/// In one round of so many a replica begins to hang, a tool changes, endpoints do, or the disk is full.
+const ONE_ROUND_IN: u8 = 6;
+
+/// Strikes, and how often each is drawn.
+const STRIKES: [(Trouble, usize); 13] = [
+    (Trouble::Kill, 2),
+    (Trouble::Forget, 1),
+    (Trouble::Break, 1),
+    (Trouble::ResetBefore, 1),
+    (Trouble::ResetAfter, 2),
+    (Trouble::EndThenReset, 2),
+    (Trouble::Cut, 2),
+    (Trouble::Delay, 1),
+    (Trouble::Plain404, 1),
+    (Trouble::Html404, 1),
+    (Trouble::Plain400, 1),
+    (Trouble::Ill, 1),
+    (Trouble::HangCall, 1),
+];
+
+/// What is done in one round, in any order.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) spared: usize,
+    pub(super) strikes: Vec<Strike>,
+    pub(super) spared_gateway: usize,
+    pub(super) deaths: Vec<Death>,
+    /// When the store hangs, and for how long.
+    pub(super) pause: Option<Spell>,
+    /// When the store's disk is full, and for how long.
+    pub(super) full: Option<Spell>,
+    /// The replica that hangs, and whether it begins to.
+    pub(super) hung: Option<(usize, bool)>,
+    /// The endpoint that is taken out of the configuration, and when.
+    pub(super) drained: Option<(usize, Duration)>,
+    pub(super) flip: Option<Flip>,
+}
+
+/// A time in a round.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spell {
+    pub(super) after: Duration,
+    pub(super) lasts: Duration,
+}
+
+/// A gateway is killed, and started again after a time.
+#[derive(Debug)]
+pub(super) struct Death {
+    pub(super) gateway: usize,
+    pub(super) spell: Spell,
+}
+
+/// The tool `flip` becomes something else.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flip {
+    pub(super) after: Duration,
+    /// The server restarts with it; otherwise it says so to whoever listens.
+    pub(super) by_restart: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Strike {
+    pub(super) replica: usize,
+    pub(super) after: Duration,
+    pub(super) what: What,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    /// Dead for so long.
+    Kill(Duration),
+    /// Every session is forgotten.
+    Forget,
+    /// Every open connection is reset.
+    Break,
+    /// Requests meet a fault.
+    Requests(Requests),
+}
+
+/// So many requests like that meet a fault of this kind.
+#[derive(Debug, Clone)]
+pub(super) struct Requests {
+    pub(super) kind: &'static str,
+    pub(super) count: usize,
+    pub(super) when: When,
+    pub(super) fault: Fault,
+}
+
+/// Plans one round after the other.
+#[derive(Debug)]
+pub(super) struct Planner {
+    random: Rng,
+    arguments: Arguments,
+    /// The replica that hangs, and for how many rounds still.
+    hung: Option<(usize, usize)>,
+    rounds: usize,
+}
+
+impl Planner {
+    pub(super) fn new(arguments: &Arguments) -> Self {
+        Self {
+            random: Rng::with_seed(arguments.seed),
+            arguments: arguments.clone(),
+            hung: None,
+            rounds: 0,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Round {
+        self.rounds += 1;
+        let mut round = Round::default();
+        let replicas = usize::from(self.arguments.replicas);
+        self.plan_hang(&mut round, replicas);
+        let hung = round.hung.map(|(replica, _)| replica);
+        let well: Vec<_> = (0..replicas).filter(|one| Some(*one) != hung).collect();
+        round.spared = self.random.choice(&well).copied().unwrap_or_default();
+        let struck: Vec<_> = well
+            .into_iter()
+            .filter(|one| *one != round.spared)
+            .collect();
+        for replica in &struck {
+            // Most are struck, some often, some not at all.
+            for _ in 0..self.random.usize(..5) {
+                let (after, what) = (self.moment(), self.what());
+                round.strikes.extend(what.map(|what| Strike {
+                    replica: *replica,
+                    after,
+                    what,
+                }));
+            }
+        }
+        if self.happens(Trouble::Reload) {
+            let drained = self.random.choice(&struck).copied();
+            round.drained = drained.map(|replica| (replica, self.moment()));
+        }
+        if self.happens(Trouble::Flip) {
+            round.flip = Some(Flip {
+                after: self.moment(),
+                by_restart: self.random.bool(),
+            });
+        }
+        if self.happens(Trouble::DiskFull) {
+            round.full = Some(self.spell());
+        }
+        self.plan_gateways(&mut round);
+        round
+    }
+
+    /// A replica that hangs does so for several rounds. Of two replicas, none does.
+    fn plan_hang(&mut self, round: &mut Round, replicas: usize) {
+        if let Some((replica, left)) = self.hung {
+            self.hung = (left > 1).then_some((replica, left - 1));
+            round.hung = Some((replica, false));
+        } else if replicas > 2 && self.happens(Trouble::Hang) {
+            let replica = self.random.usize(..replicas);
+            self.hung = Some((replica, HANG_ROUNDS - 1));
+            round.hung = Some((replica, true));
+        }
+    }
+
+    /// What becomes of the gateways.
+    fn plan_gateways(&mut self, round: &mut Round) {
+        let gateways = usize::from(self.arguments.gateways);
+        if gateways == 1 {
+            return;
+        }
+        round.spared_gateway = self.random.usize(..gateways);
+        let dies = self.arguments.only.is_empty();
+        for gateway in (0..gateways).filter(|gateway| *gateway != round.spared_gateway) {
+            if dies && self.random.u8(..3) == 0 {
+                let spell = self.spell();
+                round.deaths.push(Death { gateway, spell });
+            }
+        }
+        if self.arguments.pause_redis && self.random.u8(..3) == 0 {
+            round.pause = Some(self.spell());
+        }
+    }
+
+    /// Whether it is this one's round.
+    fn happens(&mut self, trouble: Trouble) -> bool {
+        let is_due = match trouble {
+            _ if self.arguments.only.is_empty() => self.random.u8(..ONE_ROUND_IN) == 0,
+            // What comes of it is looked at afterwards, so there has to be an afterwards.
+            Trouble::DiskFull => self.rounds % 4 == 1,
+            _ => true,
+        };
+        is_due && self.arguments.tries(trouble)
+    }
+
+    fn moment(&mut self) -> Duration {
+        Duration::from_millis(self.random.u64(..LAST_STRIKE_MS))
+    }
+
+    fn spell(&mut self) -> Spell {
+        Spell {
+            after: self.moment(),
+            lasts: Duration::from_millis(self.random.u64(20..LONGEST_PAUSE_MS)),
+        }
+    }
+
+    /// A strike that this run is about; `None` if it is about none.
+    fn what(&mut self) -> Option<What> {
+        let tried = |(trouble, _): &&(Trouble, usize)| self.arguments.tries(*trouble);
+        let tried: Vec<_> = STRIKES.iter().filter(tried).collect();
+        let all: usize = tried.iter().map(|(_, weight)| weight).sum();
+        let mut place = self.random.usize(..all.max(1));
+        let drawn = tried.into_iter().find(|(_, weight)| {
+            let is_here = place < *weight;
+            place = place.saturating_sub(*weight);
+            is_here
+        });
+        drawn.and_then(|(trouble, _)| strike(*trouble, &mut self.random))
+    }
+}
+
+fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
+    let count = random.usize(1..20);
+    let short = Duration::from_millis(random.u64(20..LONGEST_MS));
+    let any = |kind, fault| {
+        Some(What::Requests(Requests {
+            kind,
+            count,
+            when: When::any(),
+            fault,
+        }))
+    };
+    match trouble {
+        Trouble::Kill => Some(What::Kill(short)),
+        Trouble::Forget => Some(What::Forget),
+        Trouble::Break => Some(What::Break),
+        Trouble::ResetBefore => any("reset before", Fault::ResetBefore),
+        Trouble::ResetAfter => any("reset after", Fault::ResetAfter),
+        Trouble::EndThenReset => any("end, then reset", Fault::EndThenReset),
+        Trouble::Cut => any("cut", Fault::Cut(random.usize(..400))),
+        Trouble::Delay => any("delay", Fault::Delay(short)),
+        Trouble::Plain404 => {
+            let gone = Canned::plain(404, "404 page not found");
+            any("404", Fault::Answer(gone))
+        }
+        Trouble::Html404 => {
+            let page = "<html><body><h1>404 Not Found</h1>nginx</body></html>";
+            any("html 404", Fault::Answer(Canned::html(404, page)))
+        }
+        Trouble::Plain400 => {
+            let bad = Canned::plain(400, "Bad Request: no such session here");
+            // Calls only, so that a ping can find out, or all.
+            let when = match random.bool() {
+                true => When::rpc("tools/call"),
+                false => When::any(),
+            };
+            Some(What::Requests(Requests {
+                kind: "400",
+                count,
+                when,
+                fault: Fault::Answer(bad),
+            }))
+        }
+        Trouble::Ill => {
+            let status = *random.choice(&[502, 503, 503, 504]).unwrap_or(&503);
+            let mut ill = Canned::plain(status, "no");
+            if random.bool() {
+                ill = ill.header("retry-after", "1");
+            }
+            any("50x", Fault::Answer(ill))
+        }
+        Trouble::HangCall => {
+            let fault = match random.bool() {
+                true => Fault::Delay(HANG),
+                false => Fault::DelayAnswer(HANG),
+            };
+            Some(What::Requests(Requests {
+                kind: "hang a call",
+                count: 1,
+                when: When::rpc("tools/call"),
+                fault,
+            }))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn planner(options: &[&str]) -> Planner {
+        let arguments = [&["chaos"], options].concat();
+        Planner::new(&Arguments::parse_from(arguments))
+    }
+
+    #[test]
+    fn one_replica_is_spared_in_every_round_and_only_hangs_outlast_it() {
+        let mut planner = planner(&["--seed", "7"]);
+        let (mut kinds, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..2000 {
+            let round = planner.next();
+            for strike in &round.strikes {
+                assert_ne!(strike.replica, round.spared);
+                let (kind, lasts) = match &strike.what {
+                    What::Kill(time) => ("kill", *time),
+                    What::Forget => ("forget", Duration::ZERO),
+                    What::Break => ("break", Duration::ZERO),
+                    What::Requests(requests) => match requests.fault {
+                        Fault::Delay(time) if time != HANG => (requests.kind, time),
+                        _ => (requests.kind, Duration::ZERO),
+                    },
+                };
+                assert!(strike.after + lasts < ROUND);
+                kinds.insert(kind);
+            }
+            for (is_so, name) in [
+                (round.hung.is_some(), "hang"),
+                (round.flip.is_some(), "flip"),
+                (round.drained.is_some(), "reload"),
+                (round.full.is_some(), "disk"),
+            ] {
+                others.extend(is_so.then_some(name));
+            }
+            assert_ne!(round.hung.map(|(hung, _)| hung), Some(round.spared));
+            let drained = round.drained.map(|(replica, _)| replica);
+            assert_ne!(drained, Some(round.spared));
+        }
+        assert_eq!(kinds.len(), STRIKES.len(), "{kinds:?}");
+        assert_eq!(others.len(), 4, "{others:?}");
+    }
+
+    #[test]
+    fn one_gateway_is_spared_in_every_round_and_the_store_hangs_when_asked_for() {
+        let mut planner = planner(&["--gateways", "3", "--pause-redis"]);
+        let (mut deaths, mut pauses) = (0, 0);
+        for _ in 0..2000 {
+            let round = planner.next();
+            for death in &round.deaths {
+                assert_ne!(death.gateway, round.spared_gateway);
+            }
+            deaths += round.deaths.len();
+            pauses += usize::from(round.pause.is_some());
+        }
+        assert!(deaths > 1000 && pauses > 500, "{deaths}, {pauses}");
+    }
+
+    #[test]
+    fn a_run_of_one_thing_has_nothing_else() {
+        let mut planner = planner(&["--only", "404"]);
+        let mut strikes = 0;
+        for _ in 0..200 {
+            let round = planner.next();
+            assert!(round.hung.is_none() && round.flip.is_none() && round.drained.is_none());
+            for strike in round.strikes {
+                strikes += 1;
+                assert!(matches!(strike.what, What::Requests(requests) if requests.kind == "404"));
+            }
+        }
+        assert!(strikes > 100, "{strikes}");
+    }
+
+    #[test]
+    fn the_same_seed_plans_the_same() {
+        let plans = |seed| {
+            let mut planner = planner(&["--seed", seed]);
+            let rounds: Vec<_> = (0..20).map(|_| planner.next()).collect();
+            format!("{rounds:?}")
+        };
+        assert_eq!(plans("3"), plans("3"));
+        assert_ne!(plans("3"), plans("4"));
+    }
+}

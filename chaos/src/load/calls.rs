@@ -1,0 +1,165 @@
+//! What is called next, and what is expected of it: from the seed.
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use super::LANES;
+use super::judge::{self, Expected};
+use crate::Arguments;
+use crate::history::Kind;
+use crate::trouble::Trouble;
+
+/// What every session calls, and how often.
+const ALWAYS: [(Kind, usize); 7] = [
+    (Kind::Ping, 1),
+    (Kind::List, 1),
+    (Kind::Resource, 1),
+    (Kind::Read, 5),
+    (Kind::StreamRead, 3),
+    (Kind::Bump, 6),
+    (Kind::Slow, 3),
+];
+/// The same for what a run may be without.
+const AT_TIMES: [(Trouble, Kind, usize); 3] = [
+    (Trouble::OwnAnswer, Kind::Refuse, 2),
+    (Trouble::Flip, Kind::Flip, 2),
+    (Trouble::Cancel, Kind::Long, 1),
+];
+/// What a tool says when it refuses: the words of lost sessions, and codes that servers have for them.
+const WORDS: [&str; 4] = [
+    "Session not found",
+    "card charged, but the checkout session has expired",
+    "Bad Request: No valid session ID provided",
+    "invalid session",
+];
+const CODES: [i64; 3] = [-32000, -32602, -32600];
+const STATUSES: [u16; 3] = [404, 400, 410];
+/// How a call that is cancelled would go on.
+const LONG_STEPS: u64 = 30;
+const LONG_STEP_MS: u64 = 100;
+
+/// The calls of one lane.
+#[derive(Debug)]
+pub(super) struct Calls {
+    session: usize,
+    lane: usize,
+    random: Rng,
+    kinds: Vec<Kind>,
+    made: u64,
+}
+
+impl Calls {
+    pub(super) fn new(arguments: &Arguments, session: usize, lane: usize) -> Self {
+        let mut seeds = Rng::with_seed(arguments.seed ^ 0x5eed);
+        let place = (session * (LANES + 1) + lane) as u64;
+        let seed = seeds
+            .u64(..)
+            .wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let at_times = AT_TIMES.iter();
+        let at_times = at_times.filter(|(trouble, ..)| arguments.tries(*trouble));
+        let at_times = at_times.map(|(_, kind, weight)| (*kind, *weight));
+        let weighted = ALWAYS.into_iter().chain(at_times);
+        Self {
+            session,
+            lane,
+            random: Rng::with_seed(seed),
+            kinds: weighted
+                .flat_map(|(kind, weight)| vec![kind; weight])
+                .collect(),
+            made: 0,
+        }
+    }
+
+    pub(super) fn random(&mut self) -> &mut Rng {
+        &mut self.random
+    }
+
+    pub(super) fn kind(&mut self) -> Kind {
+        let drawn = self.random.choice(&self.kinds);
+        drawn.copied().unwrap_or(Kind::Ping)
+    }
+
+    /// A call that may be a member of a batch.
+    pub(super) fn member(&mut self) -> Expected {
+        let kind = loop {
+            let kind = self.kind();
+            if !matches!(kind, Kind::Long | Kind::StreamRead | Kind::Slow) {
+                break kind;
+            }
+        };
+        self.next(kind)
+    }
+
+    /// The next call is of this kind.
+    pub(super) fn next(&mut self, kind: Kind) -> Expected {
+        self.made += 1;
+        // The slash shows who compares ids as text: there are two ways to write it.
+        let key = format!("s{}/{}-{}", self.session, self.lane, self.made);
+        // Numbers are the same in all sessions, so that a mixed-up answer would be taken.
+        let id = match self.made % 2 {
+            0 => json!(self.made * LANES as u64 + self.lane as u64),
+            _ => json!(key),
+        };
+        let steps = self.random.u64(1..6);
+        Expected {
+            kind,
+            id,
+            key,
+            steps: if kind == Kind::Long {
+                LONG_STEPS
+            } else {
+                steps
+            },
+            bytes: 0,
+            refusal: (kind == Kind::Refuse).then(|| self.refusal()),
+        }
+    }
+
+    fn refusal(&mut self) -> Value {
+        let random = &mut self.random;
+        json!({
+            "status": random.choice(&STATUSES),
+            "code": random.choice(&CODES),
+            "message": random.choice(&WORDS),
+        })
+    }
+
+    pub(super) fn message(&mut self, expected: &Expected) -> Value {
+        let Expected { kind, key, .. } = expected;
+        let step = match kind {
+            Kind::Long => LONG_STEP_MS,
+            _ => self.random.u64(5..80),
+        };
+        let call = |arguments: Value| {
+            (
+                "tools/call",
+                json!({"name": kind.tool(), "arguments": arguments}),
+            )
+        };
+        let (method, parameters) = match kind {
+            Kind::List => ("tools/list", json!({})),
+            Kind::Resource => ("resources/read", json!({"uri": judge::uri(key)})),
+            Kind::Read | Kind::Bump | Kind::Flip => call(json!({"key": key})),
+            Kind::Large | Kind::LargeEvent => {
+                let in_chunks = self.random.bool();
+                call(json!({"key": key, "bytes": expected.bytes, "chunked": in_chunks}))
+            }
+            Kind::Refuse => {
+                let mut arguments = expected.refusal.clone().unwrap_or_default();
+                arguments["key"] = json!(key);
+                call(arguments)
+            }
+            Kind::StreamRead | Kind::Slow | Kind::Long => {
+                let arguments = json!({"key": key, "steps": expected.steps, "ms": step});
+                let (method, mut parameters) = call(arguments);
+                parameters["_meta"] = json!({"progressToken": key});
+                (method, parameters)
+            }
+            // The others have no message, or any will do.
+            Kind::Ping | Kind::Open | Kind::Delete | Kind::Ended | Kind::Listen => {
+                ("ping", json!({}))
+            }
+        };
+        json!({"jsonrpc": "2.0", "id": expected.id, "method": method, "params": parameters})
+    }
+}

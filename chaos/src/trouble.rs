@@ -1,0 +1,62 @@
+//! Everything that can be tried, by name, so that a run can be of one thing only.
+
+use clap::ValueEnum;
+
+/// Something that breaks, or that clients or servers do and that is hard to get right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trouble {
+    /// A replica dies and comes back
+    Kill,
+    /// A replica forgets its sessions
+    Forget,
+    /// Every connection to a replica is reset
+    Break,
+    /// Requests are reset before the server gets them
+    ResetBefore,
+    /// Requests are reset after the server ran them
+    ResetAfter,
+    /// The same, but the connection ends before it is reset
+    EndThenReset,
+    /// Answers end in the middle
+    Cut,
+    /// Requests come late
+    Delay,
+    /// A balancer says 404, in plain text
+    #[value(name = "404")]
+    Plain404,
+    /// A balancer says 404, with a page for people
+    #[value(name = "html-404")]
+    Html404,
+    /// A balancer says 400, in plain text
+    #[value(name = "400")]
+    Plain400,
+    /// A balancer says that the server is ill
+    #[value(name = "50x")]
+    Ill,
+    /// A replica hangs for ten seconds
+    Hang,
+    /// One call hangs for ten seconds, before or after it ran
+    HangCall,
+    /// A tool becomes destructive, or read-only again
+    Flip,
+    /// The gateways' configuration loses an endpoint, and gets it back
+    Reload,
+    /// The disk of a gateway's file store fills up
+    DiskFull,
+    /// Tools refuse with 404, 400 or 410 and the words of a lost session
+    OwnAnswer,
+    /// Clients cancel calls
+    Cancel,
+    /// Clients open sessions and end them
+    Delete,
+    /// Answers of 20 MiB
+    Large,
+    /// Sessions of 2025-03-26, with batches
+    Batch,
+    /// A replica's JSON comes in chunks
+    Chunked,
+    /// A replica escapes slashes in its JSON
+    Slashes,
+    /// A replica speaks TLS
+    Tls,
+}
