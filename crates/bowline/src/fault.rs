@@ -91,6 +91,10 @@ pub(crate) enum Fault {
     EmptyBatch,
     #[error("`initialize` must come alone, not in a batch")]
     InitializeInBatch,
+    #[error(
+        "`initialize`, its query and its forwarded headers are kept with the session, and are larger than {limit} bytes together"
+    )]
+    InitializeTooLarge { limit: usize },
     #[error("the batch has more than {limit} messages")]
     BatchTooLarge { limit: usize },
     #[error(
@@ -240,6 +244,11 @@ impl Fault {
                 StatusCode::BAD_REQUEST,
                 INVALID_REQUEST,
                 "initialize_in_batch",
+            ),
+            Self::InitializeTooLarge { .. } => row(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                INVALID_REQUEST,
+                "initialize_too_large",
             ),
             Self::BatchTooLarge { .. } => {
                 row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "batch_too_large")

@@ -477,12 +477,13 @@ impl Shared {
             return Ok(false);
         };
         self.tell_end(session, Ending::Deleted);
-        self.delete_upstream(leg, carried);
+        self.delete_upstream(leg, session.carried(&carried));
         Ok(true)
     }
 
     fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
         self.tell_end(&session, ending);
+        let carried = session.carried(&carried);
         if !session.is_kept() {
             if ending != Ending::Lost {
                 self.delete_upstream(session.leg(), carried);
@@ -538,7 +539,7 @@ impl Shared {
                 Ok(Some(leg)) => {
                     self.table.end(&session.id);
                     self.tell_end(&session, Ending::Idle);
-                    self.delete_upstream(leg, Carried::default());
+                    self.delete_upstream(leg, session.carried(&Carried::default()));
                 }
                 Ok(None) => self.table.let_go(&session.id),
                 Err(error) => {
@@ -567,6 +568,7 @@ impl Shared {
 
     fn move_drained(&self) {
         let upstreams = self.routes.all();
+        upstreams.values().for_each(|one| one.moves.end_left());
         if !self.drain.has_begun() && upstreams.values().any(|one| one.has_overdue_sessions()) {
             leg::move_drained(&self.table);
         }

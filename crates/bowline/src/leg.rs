@@ -12,6 +12,7 @@ mod judge;
 mod listen;
 mod mend;
 mod moves;
+mod newborn;
 mod open;
 mod outcome;
 mod overtime;

@@ -92,7 +92,7 @@ async fn send_until_answered(
     let mut overtime = Overtime::of(session, &message);
     let mut again = Again::default();
     if leg.is_lost() {
-        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent))).await?;
+        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent), carried)).await?;
     }
     let finished = loop {
         if let Some(result) = leg.lacks.empty_list(message.method()) {
@@ -108,14 +108,15 @@ async fn send_until_answered(
                     error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
                 },
             };
-            answered.map(|answered| finish(session, &leg, &asked, answered, overtime.take()))
+            answered
+                .map(|answered| finish(session, &leg, &asked, carried, answered, overtime.take()))
         };
         let error = match finished {
             Ok(finished) => break finished,
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
-        let after = again.after(session, &leg, &message, (&call, &sent), error);
+        let after = again.after(session, &leg, &message, (&call, &sent), carried, error);
         let next = Box::pin(after).await?;
         if next.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
@@ -127,7 +128,7 @@ async fn send_until_answered(
         && newer.at != leg.at
     {
         // Another gateway has opened the session again: what was set is set there, too.
-        Box::pin(say_again_on(&newer, &message)).await;
+        Box::pin(say_again_on(&newer, &message, &session.carried(carried))).await;
     }
     let rescue = || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
     Ok(match finished {
@@ -273,6 +274,7 @@ fn finish(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
     asked: &Asked,
+    carried: &Carried,
     answered: Answered,
     overtime: Option<Overtime>,
 ) -> Finished {
@@ -287,7 +289,7 @@ fn finish(
                 // The application's own, or a server's that has lost the session and says it
                 // badly: only asking can tell. A client would take the status for a lost session.
                 status = StatusCode::OK;
-                mend_behind(session, leg, Cause::Unproven);
+                mend_behind(session, leg, Cause::Unproven, carried);
             }
             let body = asked.restore(body);
             if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
@@ -361,7 +363,7 @@ pub(crate) async fn notify(
         Known::Alive => return Err(error),
         Known::Lost => Cause::Lost,
         Known::Unproven if matches!(error, UpstreamError::Declined(_)) => {
-            match Box::pin(is_forgotten(session, &leg)).await {
+            match Box::pin(is_forgotten(session, &leg, carried)).await {
                 true => Cause::Lost,
                 false => return Err(error),
             }
@@ -376,16 +378,16 @@ pub(crate) async fn notify(
     match message.method() {
         Some("notifications/initialized") => {
             session.remember(message).await;
-            let mended = Box::pin(mend(session, &leg, cause)).await?;
+            let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
             if mended.at == leg.at && ran == Ran::No {
                 return tell(&mended, body, carried, sent).await;
             }
         }
         Some("notifications/roots/list_changed") => {
-            let mended = Box::pin(mend(session, &leg, cause)).await?;
+            let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
             return tell(&mended, body, carried, sent).await;
         }
-        _ => mend_behind(session, &leg, cause),
+        _ => mend_behind(session, &leg, cause, carried),
     }
     Ok(Reply::Accepted)
 }

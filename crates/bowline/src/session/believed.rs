@@ -7,6 +7,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::upstream::Carried;
+
+/// The most that an `initialize` may bring that is kept as long as its session: its text, and what is
+/// carried along. Those of real clients have a hundredth of it.
+pub(crate) const MAX_OPENING: usize = 64 * 1024;
+
 /// The most subscriptions of one session that are restored.
 const MAX_SUBSCRIPTIONS: usize = 1000;
 
@@ -14,7 +20,9 @@ const MAX_SUBSCRIPTIONS: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Believed {
     /// The client's `initialize`, as it came.
-    pub(crate) initialize: Bytes,
+    pub(crate) initialize: Box<[u8]>,
+    /// What was carried along with it, if anything was.
+    pub(crate) carried: Option<Box<Carried>>,
     /// What the server offered in answer.
     pub(crate) offered: Offered,
     /// Whether the client has sent `notifications/initialized`.
@@ -49,10 +57,10 @@ const LISTS: [(&str, u8); 3] = [("tools", 1), ("prompts", 2), ("resources", 4)];
 // === impl Believed ===
 
 impl Believed {
-    pub(crate) fn new(initialize: &Bytes, offered: Offered) -> Self {
+    pub(crate) fn new(initialize: &[u8], carried: Option<Box<Carried>>, offered: Offered) -> Self {
         Self {
-            // Copied: the body is a slice of the connection's read buffer.
-            initialize: Bytes::copy_from_slice(initialize),
+            initialize: initialize.into(),
+            carried,
             offered,
             initialized: AtomicBool::new(false),
             said: Mutex::default(),
@@ -288,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_the_client_set_is_remembered() {
-        let believed = Believed::new(&Bytes::new(), Offered::of("{}"));
+        let believed = Believed::new(&[], None, Offered::of("{}"));
         let said = |method: &str, params: &str| {
             believed.note(&message(&format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
@@ -308,7 +316,8 @@ mod tests {
     #[test]
     fn news_are_told_once_and_only_of_lists_that_change() {
         let believed = Believed::new(
-            &Bytes::new(),
+            &[],
+            None,
             Offered::of(r#"{"tools":{"listChanged":true},"prompts":{}}"#),
         );
         assert_eq!(believed.take_news(), None);

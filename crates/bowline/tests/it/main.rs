@@ -8,6 +8,7 @@
 )]
 
 mod across;
+mod across_drain;
 mod across_scenarios;
 mod answer_ids;
 mod arrays;
@@ -41,6 +42,8 @@ mod opening;
 mod operations;
 mod recovery;
 mod recovery_balancer;
+mod recovery_carried;
+mod recovery_leftovers;
 mod recovery_restore;
 mod recovery_scenarios;
 mod recovery_table;
