@@ -10,6 +10,7 @@ mod budget;
 mod cancel;
 mod judge;
 mod listen;
+mod memory;
 mod mend;
 mod moves;
 mod newborn;

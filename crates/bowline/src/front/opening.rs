@@ -161,7 +161,7 @@ impl Drop for Newborn {
     fn drop(&mut self) {
         if !self.announced {
             self.shared
-                .end_session(&self.id, Ending::Unclaimed, Carried::default());
+                .end_session(&self.id, Ending::Unclaimed, &Carried::default());
         }
     }
 }

@@ -187,11 +187,11 @@ impl Session {
     /// Remembers what the client said and the server took. What other gateways should restore is
     /// written down for them; the leg that the session has then may be a newer one.
     pub(crate) async fn remember(self: &Arc<Self>, message: &Message) -> Option<Arc<Leg>> {
-        self.believed.note(message);
-        let kept = self.kept.as_ref()?;
         if !Believed::is_memorable(message) {
             return None;
         }
+        self.believed.note(message);
+        let kept = self.kept.as_ref()?;
         match Box::pin(kept.save(self, || self.believed.note(message))).await {
             Ok(leg) => Some(leg),
             Err(error) => {

@@ -41,6 +41,7 @@ mod oauth_stage;
 mod opening;
 mod operations;
 mod recovery;
+mod recovery_accepted;
 mod recovery_balancer;
 mod recovery_carried;
 mod recovery_leftovers;
