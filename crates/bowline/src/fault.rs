@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::config::ServerName;
 use crate::egress::{EgressError, WireError};
-use crate::session::Unsure;
+use crate::session::{TooMuchSaid, Unsure};
 use crate::store::{Refusal, StoreError};
 use crate::upstream::{Declined, UpstreamError};
 
@@ -91,6 +91,10 @@ pub(crate) enum Fault {
     EmptyBatch,
     #[error("`initialize` must come alone, not in a batch")]
     InitializeInBatch,
+    #[error(
+        "`initialize`, its query and its forwarded headers are kept with the session, and are larger than {limit} bytes together"
+    )]
+    InitializeTooLarge { limit: usize },
     #[error("the batch has more than {limit} messages")]
     BatchTooLarge { limit: usize },
     #[error(
@@ -109,6 +113,8 @@ pub(crate) enum Fault {
     TooManySessions,
     #[error("too many streams ([limits] streams); try again later")]
     TooManyStreams,
+    #[error(transparent)]
+    TooManySubscriptions(#[from] TooMuchSaid),
     #[error("too many visits; try again later")]
     TooManyVisits,
     #[error("the query has no `state`, or more than one")]
@@ -241,6 +247,11 @@ impl Fault {
                 INVALID_REQUEST,
                 "initialize_in_batch",
             ),
+            Self::InitializeTooLarge { .. } => row(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                INVALID_REQUEST,
+                "initialize_too_large",
+            ),
             Self::BatchTooLarge { .. } => {
                 row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "batch_too_large")
             }
@@ -257,6 +268,10 @@ impl Fault {
             Self::LastEventId => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "last_event_id"),
             Self::TooManySessions => overloaded("too_many_sessions"),
             Self::TooManyStreams => overloaded("too_many_streams"),
+            // In band: the client asked for something, and that is the answer.
+            Self::TooManySubscriptions(_) => {
+                row(StatusCode::OK, OVERLOADED, "too_many_subscriptions")
+            }
             Self::TooManyVisits => Telling {
                 retry_after: Some(1),
                 ..row(StatusCode::TOO_MANY_REQUESTS, OVERLOADED, "too_many_visits")

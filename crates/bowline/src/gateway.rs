@@ -452,7 +452,7 @@ impl Shared {
     }
 
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
-    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending, carried: Carried) -> bool {
+    pub(crate) fn end_session(&self, id: &SessionId, ending: Ending, carried: &Carried) -> bool {
         let Some(session) = self.table.end(id) else {
             return false;
         };
@@ -466,7 +466,7 @@ impl Shared {
         &self,
         id: &SessionId,
         session: &Arc<Session>,
-        carried: Carried,
+        carried: &Carried,
     ) -> Result<bool, Unsure> {
         if !session.is_kept() {
             return Ok(self.end_session(id, Ending::Deleted, carried));
@@ -477,12 +477,13 @@ impl Shared {
             return Ok(false);
         };
         self.tell_end(session, Ending::Deleted);
-        self.delete_upstream(leg, carried);
+        self.delete_upstream(leg, session.carried(carried));
         Ok(true)
     }
 
-    fn bury(&self, session: Arc<Session>, ending: Ending, carried: Carried) {
+    fn bury(&self, session: Arc<Session>, ending: Ending, carried: &Carried) {
         self.tell_end(&session, ending);
+        let carried = session.carried(carried);
         if !session.is_kept() {
             if ending != Ending::Lost {
                 self.delete_upstream(session.leg(), carried);
@@ -519,7 +520,7 @@ impl Shared {
         match self.table.keeper().filter(|keeper| keeper.is_shared()) {
             None => {
                 for session in self.table.expire(idle) {
-                    self.bury(session, Ending::Idle, Carried::default());
+                    self.bury(session, Ending::Idle, &Carried::default());
                 }
             }
             Some(keeper) => self.expire_shared(keeper).await,
@@ -538,7 +539,7 @@ impl Shared {
                 Ok(Some(leg)) => {
                     self.table.end(&session.id);
                     self.tell_end(&session, Ending::Idle);
-                    self.delete_upstream(leg, Carried::default());
+                    self.delete_upstream(leg, session.carried(&Carried::default()));
                 }
                 Ok(None) => self.table.let_go(&session.id),
                 Err(error) => {
@@ -567,6 +568,7 @@ impl Shared {
 
     fn move_drained(&self) {
         let upstreams = self.routes.all();
+        upstreams.values().for_each(|one| one.moves.end_left());
         if !self.drain.has_begun() && upstreams.values().any(|one| one.has_overdue_sessions()) {
             leg::move_drained(&self.table);
         }

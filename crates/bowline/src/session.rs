@@ -16,7 +16,7 @@ mod table;
 mod timeline;
 mod written;
 
-pub(crate) use believed::{Believed, Lacks, Offered};
+pub(crate) use believed::{Believed, Lacks, MAX_OPENING, Offered, TooMuchSaid};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use departed::Departed;
 pub(crate) use keeper::{Keeper, Unsure};

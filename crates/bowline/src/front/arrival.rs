@@ -79,7 +79,7 @@ impl Arrival {
         let max_age = self.shared.limits.session_max_age;
         if max_age.is_some_and(|max_age| session.age() >= max_age) {
             self.shared
-                .end_session(&id, Ending::TooOld, Carried::default());
+                .end_session(&id, Ending::TooOld, &Carried::default());
             return Err(Fault::UnknownSession);
         }
         let named = self.headers.get(mcp::PROTOCOL_VERSION);

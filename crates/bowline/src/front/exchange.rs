@@ -129,7 +129,7 @@ pub(super) fn failed(
     error: UpstreamError,
 ) -> Fault {
     if matches!(error, UpstreamError::SessionLost) {
-        shared.end_session(id, Ending::Lost, Carried::default());
+        shared.end_session(id, Ending::Lost, &Carried::default());
     }
     session.leg().fault(error)
 }

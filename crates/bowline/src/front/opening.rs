@@ -18,7 +18,7 @@ use crate::detach::see_through;
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, First, LegRef, Reply};
-use crate::session::{Believed, Seal, Session, Vacancy};
+use crate::session::{Believed, MAX_OPENING, Seal, Session, Vacancy};
 use crate::upstream::{Carried, UpstreamError};
 
 /// How long a server may take to answer `initialize`: longer than any sane start, and bounded
@@ -51,6 +51,9 @@ pub(super) async fn initialize(
     }
     if arrival.upstream.is_retired() {
         return Err(Fault::NoSuchServer);
+    }
+    if message.raw().len() + arrival.carried.len() > MAX_OPENING {
+        return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
     }
     let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
     let permit = stream_permit(&shared)?;
@@ -114,13 +117,13 @@ async fn open(
     let Some(leg) = leg else {
         return Ok(Opening::Declined(reply));
     };
-    let believed = Believed::new(&initialize, offered);
+    let believed = Believed::new(&initialize, arrival.carried.to_keep(), offered);
     let session = Session::new(&id, arrival.caller, seal, leg, believed);
     let session = match vacancy.fill(session).await {
         Ok(session) => session,
         Err((unsure, session)) => {
             // Nobody will ever hear of it.
-            leg::discard(&session.leg());
+            leg::discard(session.leg(), Arc::new(arrival.carried));
             return Err(Fault::unsure(&unsure));
         }
     };
@@ -158,7 +161,7 @@ impl Drop for Newborn {
     fn drop(&mut self) {
         if !self.announced {
             self.shared
-                .end_session(&self.id, Ending::Unclaimed, Carried::default());
+                .end_session(&self.id, Ending::Unclaimed, &Carried::default());
         }
     }
 }

@@ -261,7 +261,7 @@ async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     let (id, in_use) = arrival.find().await?;
     let ended = arrival
         .shared
-        .delete_session(&id, in_use.session(), arrival.carried)
+        .delete_session(&id, in_use.session(), &arrival.carried)
         .await;
     if !ended.map_err(|unsure| Fault::unsure(&unsure))? {
         return Err(Fault::UnknownSession);

@@ -36,11 +36,12 @@ impl Again {
         leg: &Arc<Leg>,
         request: &Message,
         (call, sent): (&Call, &Sent),
+        carried: &Carried,
         error: UpstreamError,
     ) -> Result<Arc<Leg>, UpstreamError> {
         let (ran, mut known) = outcome(&error);
         if matches!(error, UpstreamError::Declined(_)) && known == Known::Unproven {
-            match is_forgotten(session, leg).await {
+            match is_forgotten(session, leg, carried).await {
                 true => known = Known::Lost,
                 // It was meant for the request.
                 false => return Err(error),
@@ -72,13 +73,13 @@ impl Again {
             Ran::Yes => false,
         };
         if !may_go || left {
-            mend_behind(session, leg, cause);
+            mend_behind(session, leg, cause, carried);
             return Err(match ran {
                 Ran::Unknown => not_repeated(session, &error),
                 Ran::No | Ran::Yes => error,
             });
         }
-        let mended = mended(session, leg, cause, (call, sent)).await?;
+        let mended = mended(session, leg, cause, (call, sent), carried).await?;
         session
             .upstream
             .metrics
@@ -112,13 +113,17 @@ fn not_repeated(session: &Session, why: &dyn std::fmt::Display) -> UpstreamError
 }
 
 /// Whether the session is what a refusal was meant for: a ping on it is refused, too.
-pub(super) async fn is_forgotten(session: &Arc<Session>, leg: &Arc<Leg>) -> bool {
+pub(super) async fn is_forgotten(
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    carried: &Carried,
+) -> bool {
     if leg.is_lost() || session.leg().at != leg.at {
         return true;
     }
     let total = session.upstream.server().recovery.budget;
     let limit = Budget::new(total, total).attempt(0);
-    let pinged = tokio::time::timeout(limit, ping(leg, &Carried::default())).await;
+    let pinged = tokio::time::timeout(limit, ping(leg, &session.carried(carried))).await;
     matches!(pinged, Ok(Pulse::Lost))
 }
 
@@ -128,12 +133,13 @@ pub(super) async fn mended(
     leg: &Arc<Leg>,
     cause: Cause,
     (call, sent): (&Call, &Sent),
+    carried: &Carried,
 ) -> Result<Arc<Leg>, UpstreamError> {
     tokio::select! {
         biased;
         () = call.cancelled() => Err(UpstreamError::Cancelled),
         () = sent.left() => Err(UpstreamError::Cancelled),
-        mended = mend(session, leg, cause) => Ok(mended?),
+        mended = mend(session, leg, cause, carried) => Ok(mended?),
     }
 }
 

@@ -35,7 +35,7 @@ fn tell(session: Arc<Session>, id: &str, reason: &str) {
         let leg = session.leg();
         leg.upstream
             .post(
-                leg.link(&Carried::default()),
+                leg.link(&session.carried(&Carried::default())),
                 cancelled.into(),
                 Sent::default(),
             )

@@ -46,7 +46,7 @@ pub(crate) async fn listen(
             Known::Lost => Cause::Lost,
             Known::Unproven => Cause::Unproven,
         };
-        let mended = match mend(&session, &leg, cause).await {
+        let mended = match mend(&session, &leg, cause, &carried).await {
             // There is nothing to hear yet; whoever opens the leg opens this, too.
             Err(NotMended::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
             mended => mended?,
@@ -103,7 +103,7 @@ pub(super) async fn open(
         status,
         StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::GONE
     ) || is_suspect(&leg.upstream.server().recovery.fingerprints, status);
-    if may_be_lost && matches!(ping(leg, carried).await, Pulse::Lost) {
+    if may_be_lost && matches!(ping(leg, &session.carried(carried)).await, Pulse::Lost) {
         return Err(UpstreamError::SessionLost);
     }
     if status.is_server_error() {

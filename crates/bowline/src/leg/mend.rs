@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Leg;
 use super::budget::Budget;
+use super::newborn::Newborn;
 use super::part::part;
 use super::restore::{self, TRUSTED_FAILURES};
 use super::send::{Pulse, ping};
@@ -59,6 +60,7 @@ pub(crate) struct Mending {
 #[derive(Debug, Clone)]
 struct Flight {
     generation: u32,
+    carried: Arc<Carried>,
     outcome: watch::Receiver<Option<Mended>>,
     waiters: Arc<Waiters>,
 }
@@ -83,25 +85,54 @@ struct Spent {
     reckoned: Option<Instant>,
 }
 
-/// Mends the session that was met broken on the leg `seen`.
-pub(crate) async fn mend(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
-    let (mut outcome, waiting) = match join(session, seen, cause) {
-        Ok(joined) => joined,
-        Err(newer) => return Ok(newer),
-    };
-    let mended = match outcome.wait_for(Option::is_some).await {
-        Ok(mended) => mended.clone(),
-        Err(_) => None,
-    };
-    drop(waiting);
-    mended.unwrap_or(Err(NotMended::TellClient))
+/// A flight that was joined.
+struct Joined {
+    outcome: watch::Receiver<Option<Mended>>,
+    waiting: Waiting,
+    /// It carries what this one would have it carry.
+    is_own: bool,
+}
+
+/// Mends the session that was met broken on the leg `seen`, by a request that carried this.
+pub(crate) async fn mend(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Carried,
+) -> Mended {
+    let carried = Arc::new(session.carried(carried));
+    let mut was_refused = false;
+    loop {
+        let mut joined = match join(session, seen, cause, &carried) {
+            Ok(joined) => joined,
+            Err(newer) => return Ok(newer),
+        };
+        let mended = match joined.outcome.wait_for(Option::is_some).await {
+            Ok(mended) => mended.clone(),
+            Err(_) => None,
+        };
+        drop(joined.waiting);
+        match mended {
+            // Somebody else's headers were refused. These may not be.
+            Some(Err(NotMended::Refused(_))) if !joined.is_own && !was_refused => {
+                was_refused = true;
+            }
+            mended => return mended.unwrap_or(Err(NotMended::TellClient)),
+        }
+    }
 }
 
 /// Mends without anybody waiting for it: for failures whose client got an answer already.
-pub(crate) fn mend_behind(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) {
+pub(crate) fn mend_behind(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Carried,
+) {
     let (session, seen) = (Arc::clone(session), Arc::clone(seen));
+    let carried = carried.clone();
     let tracker = session.upstream.tracker().clone();
-    tracker.spawn(async move { mend(&session, &seen, cause).await.is_ok() });
+    tracker.spawn(async move { mend(&session, &seen, cause, &carried).await.is_ok() });
 }
 
 /// Joins the flight, or begins it. `Err`: there is a newer leg already.
@@ -109,7 +140,8 @@ fn join(
     session: &Arc<Session>,
     seen: &Arc<Leg>,
     cause: Cause,
-) -> Result<(watch::Receiver<Option<Mended>>, Waiting), Arc<Leg>> {
+    carried: &Arc<Carried>,
+) -> Result<Joined, Arc<Leg>> {
     let mut flight = session.mending.flight.lock();
     let current = session.leg();
     if current.at.generation != seen.at.generation {
@@ -122,7 +154,11 @@ fn join(
         && flight.generation == seen.at.generation
         && let Some(waiting) = Waiting::join(&flight.waiters)
     {
-        return Ok((flight.outcome.clone(), waiting));
+        return Ok(Joined {
+            outcome: flight.outcome.clone(),
+            waiting,
+            is_own: flight.carried == *carried,
+        });
     }
     if cause != Cause::Drained {
         session
@@ -135,16 +171,18 @@ fn join(
     let waiting = Waiting::new(&waiters);
     *flight = Some(Flight {
         generation: seen.at.generation,
+        carried: Arc::clone(carried),
         outcome: outcome.clone(),
         waiters: Arc::clone(&waiters),
     });
     drop(flight);
     let (session, seen) = (Arc::clone(session), Arc::clone(seen));
+    let carried = Arc::clone(carried);
     let tracker = session.upstream.tracker().clone();
     tracker.spawn(async move {
         let started = Instant::now();
         let mended = tokio::select! {
-            mended = fly(&session, &seen, cause) => mended,
+            mended = fly(&session, &seen, cause, &carried) => mended,
             () = waiters.nobody_left.cancelled() => Err(NotMended::Unavailable("nobody waited any more".into())),
         };
         tell(&session, &seen, cause, &mended, started.elapsed());
@@ -152,10 +190,19 @@ fn join(
         session.mending.flight.lock().take_if(|flight| Arc::ptr_eq(&flight.waiters, &waiters));
         sender.send_replace(Some(mended));
     });
-    Ok((outcome, waiting))
+    Ok(Joined {
+        outcome,
+        waiting,
+        is_own: true,
+    })
 }
 
-async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
+async fn fly(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Arc<Carried>,
+) -> Mended {
     let server = session.upstream.server();
     let total = server.recovery.budget;
     let left = session.mending.spent.lock().left(total);
@@ -172,7 +219,7 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
         }
         if !leaves {
             let limit = budget.attempt(silences);
-            match tokio::time::timeout(limit, ping(seen, &Carried::default())).await {
+            match tokio::time::timeout(limit, ping(seen, carried)).await {
                 Ok(Pulse::Alive) => return Ok(Arc::clone(seen)),
                 Ok(Pulse::Lost) => {
                     seen.lose();
@@ -214,9 +261,9 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
                 continue;
             }
         };
-        let restored = restore_within(session, seen, &budget, failures).await;
+        let restored = restore_within(session, seen, carried, &budget, failures).await;
         let published = match restored {
-            Ok(leg) => publish(Arc::clone(session), held, leg)
+            Ok(newborn) => publish(Arc::clone(session), held, newborn)
                 .await
                 .map_err(restore::Failed::ForGood),
             Err(failed) => Err(failed),
@@ -224,7 +271,7 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
         match published {
             Ok(published) => {
                 if !is_forgotten && !seen.endpoint.is_unreachable() {
-                    part(seen);
+                    part(session, seen, carried);
                 }
                 return Ok(published);
             }
@@ -244,16 +291,17 @@ async fn fly(session: &Arc<Session>, seen: &Arc<Leg>, cause: Cause) -> Mended {
 async fn restore_within(
     session: &Session,
     seen: &Leg,
+    carried: &Arc<Carried>,
     budget: &Budget,
     failures: u32,
-) -> Result<Leg, restore::Failed> {
+) -> Result<Newborn, restore::Failed> {
     let endpoint = restore::place(session, seen, failures)?;
     let limit = if session.upstream.has_well_endpoint_but(&endpoint) {
         budget.attempt(failures)
     } else {
         budget.patient_attempt()
     };
-    let restoring = restore::restore(session, seen, endpoint.again(), failures);
+    let restoring = restore::restore(session, seen, endpoint.again(), carried, failures);
     let restored = tokio::time::timeout(limit, restoring).await;
     restored.unwrap_or_else(|_| {
         let reason = "it did not answer `initialize` in time";
@@ -265,18 +313,14 @@ async fn restore_within(
 /// Nothing of the client's is sent on a generation before it is published; and a session that ended
 /// meanwhile stays ended, and its newborn upstream session goes, too. It is seen through even if
 /// nobody waits any more: a newborn is either everybody's or nobody's.
-async fn publish(session: Arc<Session>, held: Option<Held>, leg: Leg) -> Mended {
-    let tracker = leg.upstream.tracker().clone();
+async fn publish(session: Arc<Session>, held: Option<Held>, newborn: Newborn) -> Mended {
+    let tracker = session.upstream.tracker().clone();
     let is_kept = session.is_kept();
     let publishing = async move {
-        let leg = Arc::new(leg);
-        let published = session.publish(&leg).await;
+        let published = session.publish(newborn.leg()).await;
         drop(held);
-        if !matches!(published, Ok(Published::Done)) {
-            restore::discard(&leg);
-        }
         match published {
-            Ok(Published::Done) => Ok(leg),
+            Ok(Published::Done) => Ok(newborn.stays()),
             Ok(Published::Other(theirs)) => Ok(theirs),
             Ok(Published::Ended) => Err(NotMended::TellClient),
             Err(unsure) => Err(NotMended::Unavailable(unsure.to_string().into())),

@@ -6,9 +6,12 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::Leg;
 use super::mend::{Cause, mend};
+use super::restore::discard;
 use crate::config::OnLoss;
 use crate::session::{Session, Table};
+use crate::upstream::Carried;
 
 /// How many sessions of one upstream move at the same time: a thousand that all initialise at once
 /// would be the outage that draining is to spare everybody.
@@ -20,6 +23,17 @@ pub(crate) struct Moves {
     places: Arc<Semaphore>,
     /// After one that failed the next is not tried at once.
     not_before: Mutex<Option<Instant>>,
+    /// Not tasks that sleep: a gateway that stops does not wait for them.
+    left: Mutex<Vec<Left>>,
+}
+
+/// An upstream session that was left, and on which other gateways may still have something under way.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) leg: Arc<Leg>,
+    pub(super) carried: Arc<Carried>,
+    /// When its time is over.
+    pub(super) until: Instant,
 }
 
 impl Default for Moves {
@@ -27,6 +41,26 @@ impl Default for Moves {
         Self {
             places: Arc::new(Semaphore::new(AT_ONCE)),
             not_before: Mutex::default(),
+            left: Mutex::default(),
+        }
+    }
+}
+
+impl Moves {
+    /// Ends an upstream session when its time is over.
+    pub(super) fn end_later(&self, left: Left) {
+        self.left.lock().push(left);
+    }
+
+    /// Ends the upstream sessions whose time is over.
+    pub(crate) fn end_left(&self) {
+        let now = Instant::now();
+        let due: Vec<_> = {
+            let mut left = self.left.lock();
+            left.extract_if(.., |left| left.until <= now).collect()
+        };
+        for left in due {
+            discard(left.leg, left.carried);
         }
     }
 }
@@ -42,7 +76,10 @@ pub(crate) fn move_drained(table: &Table) {
         let tracker = session.upstream.tracker().clone();
         tracker.spawn(async move {
             let leg = session.leg();
-            if mend(&session, &leg, Cause::Drained).await.is_err() {
+            if mend(&session, &leg, Cause::Drained, &Carried::default())
+                .await
+                .is_err()
+            {
                 let server = session.upstream.server();
                 let later = Instant::now() + server.recovery.budget;
                 *session.upstream.moves.not_before.lock() = Some(later);

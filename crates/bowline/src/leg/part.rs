@@ -4,16 +4,21 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Leg;
+use super::moves::Left;
 use super::restore::discard;
+use crate::session::Session;
+use crate::upstream::Carried;
 
 /// Tells whoever waits for it that a generation's last exchange has ended: by being dropped with it.
 pub(super) type Farewell = oneshot::Sender<std::convert::Infallible>;
 
 /// Ends the upstream session of a generation that was left, when its exchanges have ended or its
-/// endpoint's time is over. They hold the leg; this does not.
-pub(super) fn part(left: &Arc<Leg>) {
+/// endpoint's time is over. They hold the leg; this does not. Where other gateways share the session
+/// they may have exchanges on it, too, which nobody here knows of: then only the time counts.
+pub(super) fn part(session: &Session, left: &Arc<Leg>, carried: &Arc<Carried>) {
     if !left.has_upstream_session() {
         return;
     }
@@ -24,9 +29,19 @@ pub(super) fn part(left: &Arc<Leg>) {
     }
     let twin = Arc::new(left.twin());
     let limit = left.upstream.server().recovery.drain_timeout;
+    let carried = Arc::clone(carried);
+    if session.is_shared() {
+        let parted = Left {
+            leg: twin,
+            carried,
+            until: Instant::now() + limit,
+        };
+        left.upstream.moves.end_later(parted);
+        return;
+    }
     left.upstream.tracker().clone().spawn(async move {
         // The channel closes, or the time is over: the same follows.
         drop(tokio::time::timeout(limit, last_exchange).await);
-        discard(&twin);
+        discard(twin, carried);
     });
 }

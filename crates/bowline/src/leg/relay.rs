@@ -16,6 +16,7 @@ use http_body::Body as _;
 use thiserror::Error;
 
 use super::Leg;
+use super::memory::{Memory, Remembered, accepts};
 use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
@@ -67,6 +68,9 @@ pub(crate) struct EventRelay {
     leg: Option<Arc<Leg>>,
     /// The answer lists the server's tools.
     lists_tools: bool,
+    /// What is remembered if the answer is a result, and the answer while that is done.
+    memory: Option<Box<Memory>>,
+    remembering: Option<Box<(Remembered, Shown)>>,
     /// A request waits for its answer, so an end without one is a cut.
     must_answer: bool,
     answered: bool,
@@ -194,6 +198,8 @@ impl EventRelay {
             session: Weak::new(),
             leg: None,
             lists_tools: false,
+            memory: None,
+            remembering: None,
             must_answer: false,
             answered: false,
             last_event_id: None,
@@ -224,6 +230,11 @@ impl EventRelay {
         self.must_answer = true;
         self.lists_tools = lists_tools;
         self
+    }
+
+    /// The request is to be remembered if the answer is a result.
+    pub(super) fn remembers(&mut self, memory: Box<Memory>) {
+        self.memory = Some(memory);
     }
 
     /// An answer may be the operator's fingerprint of a lost session, although the status is good.
@@ -324,12 +335,23 @@ impl EventRelay {
     /// The next event as the client sees it, and what is in it.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
+            if let Some(remembering) = &mut self.remembering {
+                // Done or not possible: the answer is the answer.
+                _ = ready!(Pin::new(&mut remembering.0).poll(cx));
+                let remembered = self.remembering.take();
+                return Poll::Ready(remembered.map(|remembered| Ok(remembered.1)));
+            }
             if let Some(event) = self.decoder.next_event()? {
                 if self.is_repeated(&event) {
                     continue;
                 }
                 if let Some(shown) = self.show(&event)? {
-                    return Poll::Ready(Some(Ok(shown)));
+                    match self.remember() {
+                        None => return Poll::Ready(Some(Ok(shown))),
+                        Some(remembered) => {
+                            self.remembering = Some(Box::new((remembered, shown)));
+                        }
+                    }
                 }
                 continue;
             }
@@ -394,6 +416,15 @@ impl EventRelay {
         Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
     }
 
+    /// Remembers the request whose answer has come; `None`: there is nothing to wait for.
+    fn remember(&mut self) -> Option<Remembered> {
+        if !self.answered {
+            return None;
+        }
+        let (memory, session) = (self.memory.take()?, self.session.upgrade()?);
+        memory.begin(&session, self.leg.as_ref()?)
+    }
+
     /// Whether the answer to the stream's request says that the session is lost.
     fn is_fingerprint(&self, message: &Message) -> bool {
         self.suspect.as_ref().is_some_and(|server| {
@@ -406,6 +437,7 @@ impl EventRelay {
     fn note(&mut self, message: &Message) {
         if self.rewrite.is_answer(message) {
             self.answered = true;
+            self.memory.take_if(|_| !accepts(message));
             if self.lists_tools
                 && let Some(session) = self.session.upgrade()
             {

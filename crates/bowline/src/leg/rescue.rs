@@ -151,7 +151,14 @@ async fn go_on_with_request(
     }
     let cut = UpstreamError::Stream(StreamError::Cut);
     let mended = Again::default()
-        .after(&session, &leg, &message, (&call, &Sent::default()), cut)
+        .after(
+            &session,
+            &leg,
+            &message,
+            (&call, &Sent::default()),
+            &carried,
+            cut,
+        )
         .await;
     let replied = match mended {
         Ok(mended) => request_again(&session, &leg, mended, (message, call), &carried).await,

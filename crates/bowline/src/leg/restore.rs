@@ -9,11 +9,12 @@ use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
 use super::mend::NotMended;
+use super::newborn::Newborn;
 use super::open::{initialized, issued_id};
 use super::{Leg, LegRef};
 use crate::body::Sent;
 use crate::egress::Jar;
-use crate::session::{Offered, Session};
+use crate::session::{Lacks, Offered, Session};
 use crate::upstream::{Carried, Link, Pin, Repeat, UpstreamError};
 
 /// After so many failures the old cookies are held to lead nowhere.
@@ -39,8 +40,9 @@ pub(super) async fn restore(
     session: &Session,
     old: &Leg,
     endpoint: Pin,
+    carried: &Arc<Carried>,
     failures: u32,
-) -> Result<Leg, Failed> {
+) -> Result<Newborn, Failed> {
     let keeps_cookies = endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
     let jar = if keeps_cookies {
         old.jar.lock().clone()
@@ -48,7 +50,6 @@ pub(super) async fn restore(
         Jar::default()
     };
     let jar = Mutex::new(jar);
-    let carried = Carried::default();
     // With the name that the caller has now, for whom it is opened.
     let account = session.upstream.account(&session.caller);
     let link = Link {
@@ -56,7 +57,7 @@ pub(super) async fn restore(
         session_id: None,
         version: None,
         jar: &jar,
-        carried: &carried,
+        carried,
         account: account.as_deref(),
         repeat: Repeat::Safe,
     };
@@ -71,43 +72,44 @@ pub(super) async fn restore(
         return Err(Failed::ForNow(why.into(), retry_after(&answer.headers)));
     }
     let session_id = issued_id(&answer.headers).map_err(for_now)?;
+    // From here on it has to be ended, whatever becomes of it.
+    let mut newborn = Newborn::new(
+        Leg {
+            upstream: Arc::clone(&session.upstream),
+            endpoint,
+            at: LegRef {
+                generation: old.at.generation + 1,
+                ..old.at
+            },
+            session_id,
+            version: old.version.clone(),
+            jar,
+            sign_in: account.as_ref().map_or(0, |account| account.sent()),
+            account,
+            lacks: Lacks::default(),
+            lost: false.into(),
+            farewell: OnceLock::new(),
+        },
+        carried,
+    );
     let result = initialized(answer, INITIALIZE_ID).await.map_err(for_now)?;
     let offered = result
         .initialized()
         .map(|result| Offered::of(result.capabilities()))
         .unwrap_or_default();
-    let leg = Leg {
-        upstream: Arc::clone(&session.upstream),
-        endpoint,
-        at: LegRef {
-            generation: old.at.generation + 1,
-            ..old.at
-        },
-        session_id,
-        version: old.version.clone(),
-        jar,
-        sign_in: account.as_ref().map_or(0, |account| account.sent()),
-        account,
-        lacks: session.believed.offered.missing_in(offered),
-        lost: false.into(),
-        farewell: OnceLock::new(),
-    };
+    newborn.lacks(session.believed.offered.missing_in(offered));
     // A server that is not what it was is the client's to judge.
     let is_as_before = result.initialized().is_some_and(|result| {
         result.version == old.version() && offered.covers(session.believed.offered)
     });
     if !is_as_before {
-        discard(&Arc::new(leg));
         return Err(Failed::ForGood(NotMended::TellClient));
     }
-    if let (Some(account), Some(result)) = (&leg.account, result.result()) {
+    if let (Some(account), Some(result)) = (&newborn.leg().account, result.result()) {
         account.remember_initialized(result);
     }
-    if let Err(failed) = say_again(session, &leg).await {
-        discard(&Arc::new(leg));
-        return Err(failed);
-    }
-    Ok(leg)
+    say_again(session, newborn.leg(), carried).await?;
+    Ok(newborn)
 }
 
 /// Where the session goes: where it was while that takes sessions, and elsewhere if it does not, or
@@ -126,7 +128,7 @@ pub(super) fn place(session: &Session, old: &Leg, failures: u32) -> Result<Pin, 
 
 /// The client's `initialize` with the version that was agreed on, under an id of our own.
 fn initialize_of(session: &Session, old: &Leg) -> Option<Bytes> {
-    let message = Message::parse(session.believed.initialize.clone()).ok()?;
+    let message = Message::parse(Bytes::copy_from_slice(&session.believed.initialize)).ok()?;
     let renamed = Message::parse(message.splice(message.id_span()?, INITIALIZE_ID)).ok()?;
     let version = format!("\"{}\"", old.version());
     match renamed.param("protocolVersion") {
@@ -136,27 +138,30 @@ fn initialize_of(session: &Session, old: &Leg) -> Option<Bytes> {
 }
 
 /// Says again what the client had said: that it is ready, its log level, its subscriptions.
-async fn say_again(session: &Session, leg: &Leg) -> Result<(), Failed> {
+async fn say_again(session: &Session, leg: &Leg, carried: &Carried) -> Result<(), Failed> {
     if session.believed.is_initialized() {
         let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        say(leg, ready.into()).await?;
+        say(leg, ready.into(), carried).await?;
     }
     let said = session.believed.restorable();
     if let Some(level) = said.level {
-        say(leg, request("logging/setLevel", "level", &level)).await?;
+        say(leg, request("logging/setLevel", "level", &level), carried).await?;
     }
     for uri in said.subscriptions {
-        say(leg, request("resources/subscribe", "uri", &uri)).await?;
+        say(leg, request("resources/subscribe", "uri", &uri), carried).await?;
     }
     Ok(())
 }
 
 /// Says something of the client's again on a newer generation than the one that it was said on.
-pub(super) async fn say_again_on(leg: &Leg, message: &Message) {
+pub(super) async fn say_again_on(leg: &Leg, message: &Message, carried: &Carried) {
     let Some(span) = message.id_span() else {
         return;
     };
-    if say(leg, message.splice(span, RESTORE_ID)).await.is_err() {
+    if say(leg, message.splice(span, RESTORE_ID), carried)
+        .await
+        .is_err()
+    {
         tracing::debug!("what the client set was not set on the newer generation");
     }
 }
@@ -167,11 +172,10 @@ fn request(method: &str, name: &str, value: &str) -> Bytes {
 }
 
 /// Sends something of our own; what the server thinks of it is its own affair, as it was before.
-async fn say(leg: &Leg, message: Bytes) -> Result<(), Failed> {
-    let carried = Carried::default();
+async fn say(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed> {
     let answer = leg
         .upstream
-        .post(leg.link(&carried).safe(), message, Sent::default())
+        .post(leg.link(carried).safe(), message, Sent::default())
         .await;
     let answer = answer.map_err(for_now)?;
     if answer.denies_session() || answer.status.is_server_error() {
@@ -205,10 +209,9 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Ends an upstream session that nobody needs, as a courtesy that nobody waits for.
-pub(crate) fn discard(leg: &Arc<Leg>) {
-    let leg = Arc::clone(leg);
+pub(crate) fn discard(leg: Arc<Leg>, carried: Arc<Carried>) {
     let tracker = leg.upstream.tracker().clone();
-    tracker.spawn(async move { end(&leg, &Carried::default()).await });
+    tracker.spawn(async move { end(&leg, &carried).await });
 }
 
 /// Ends the upstream's session of a leg, if there is one.

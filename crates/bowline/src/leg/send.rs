@@ -10,15 +10,17 @@ use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
 use super::again::{Again, is_forgotten, is_safe, mended};
+use super::memory::{Memory, is_result};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
 use super::relay::{EventRelay, FrameRelay, Relay};
-use super::restore::{retry_after, say_again_on};
+use super::restore::retry_after;
 use super::rewrite::Rewrite;
 use super::{Leg, LegRef, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
-use crate::session::{Born, Call, News, Session};
+use crate::fault::Fault;
+use crate::session::{Believed, Born, Call, News, Session};
 use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
@@ -91,8 +93,12 @@ async fn send_until_answered(
 ) -> Result<Reply, UpstreamError> {
     let mut overtime = Overtime::of(session, &message);
     let mut again = Again::default();
+    let is_memorable = Believed::is_memorable(&message);
+    if is_memorable && let Err(full) = session.believed.has_room_for(&message) {
+        return Ok(Reply::refusal(session, &message, &full.into()));
+    }
     if leg.is_lost() {
-        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent))).await?;
+        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent), carried)).await?;
     }
     let finished = loop {
         if let Some(result) = leg.lacks.empty_list(message.method()) {
@@ -108,14 +114,15 @@ async fn send_until_answered(
                     error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
                 },
             };
-            answered.map(|answered| finish(session, &leg, &asked, answered, overtime.take()))
+            answered
+                .map(|answered| finish(session, &leg, &asked, carried, answered, overtime.take()))
         };
         let error = match finished {
             Ok(finished) => break finished,
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
-        let after = again.after(session, &leg, &message, (&call, &sent), error);
+        let after = again.after(session, &leg, &message, (&call, &sent), carried, error);
         let next = Box::pin(after).await?;
         if next.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
@@ -123,12 +130,10 @@ async fn send_until_answered(
         }
         leg = next;
     };
-    if let Some(newer) = session.remember(&message).await
-        && newer.at != leg.at
-    {
-        // Another gateway has opened the session again: what was set is set there, too.
-        Box::pin(say_again_on(&newer, &message)).await;
-    }
+    let finished = match is_memorable {
+        true => Box::pin(remembered(session, &leg, &message, carried, finished)).await,
+        false => finished,
+    };
     let rescue = || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
     Ok(match finished {
         Finished::Reply(reply) => reply,
@@ -231,7 +236,7 @@ async fn answer(
         let rewrite = rewrite(session, leg, asked);
         return Box::pin(array::look_into(answer, first, &rewrite)).await;
     }
-    if is_json && (is_small || asked.is_renamed) {
+    if is_json && (is_small || asked.is_renamed || Believed::is_memorable(message)) {
         let reply = Reply::whole_after(first, &mut answer).await?;
         return match reply.is_answer_to(message) {
             true => Ok(Answered::Read(reply)),
@@ -273,6 +278,7 @@ fn finish(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
     asked: &Asked,
+    carried: &Carried,
     answered: Answered,
     overtime: Option<Overtime>,
 ) -> Finished {
@@ -287,7 +293,7 @@ fn finish(
                 // The application's own, or a server's that has lost the session and says it
                 // badly: only asking can tell. A client would take the status for a lost session.
                 status = StatusCode::OK;
-                mend_behind(session, leg, Cause::Unproven);
+                mend_behind(session, leg, Cause::Unproven, carried);
             }
             let body = asked.restore(body);
             if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
@@ -321,6 +327,30 @@ fn finish(
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })
+}
+
+/// Remembers what the server has accepted: now, or when its stream brings the answer.
+async fn remembered(
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    message: &Message,
+    carried: &Carried,
+    finished: Finished,
+) -> Finished {
+    let Some(memory) = Memory::of(message, carried) else {
+        return finished;
+    };
+    match finished {
+        Finished::Reply(Reply::Whole { ref body, .. }) if is_result(body) => {
+            memory.remember(session, leg).await;
+            finished
+        }
+        Finished::Events(mut events) => {
+            events.remembers(memory);
+            Finished::Events(events)
+        }
+        Finished::Reply(_) => finished,
+    }
 }
 
 /// Takes what a listing says of the server's tools.
@@ -361,7 +391,7 @@ pub(crate) async fn notify(
         Known::Alive => return Err(error),
         Known::Lost => Cause::Lost,
         Known::Unproven if matches!(error, UpstreamError::Declined(_)) => {
-            match Box::pin(is_forgotten(session, &leg)).await {
+            match Box::pin(is_forgotten(session, &leg, carried)).await {
                 true => Cause::Lost,
                 false => return Err(error),
             }
@@ -376,16 +406,16 @@ pub(crate) async fn notify(
     match message.method() {
         Some("notifications/initialized") => {
             session.remember(message).await;
-            let mended = Box::pin(mend(session, &leg, cause)).await?;
+            let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
             if mended.at == leg.at && ran == Ran::No {
                 return tell(&mended, body, carried, sent).await;
             }
         }
         Some("notifications/roots/list_changed") => {
-            let mended = Box::pin(mend(session, &leg, cause)).await?;
+            let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
             return tell(&mended, body, carried, sent).await;
         }
-        _ => mend_behind(session, &leg, cause),
+        _ => mend_behind(session, &leg, cause, carried),
     }
     Ok(Reply::Accepted)
 }
@@ -528,6 +558,18 @@ impl Reply {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::JSON)),
             body: body.into(),
+        }
+    }
+
+    /// A request that is not sent, and why.
+    fn refusal(session: &Session, request: &Message, why: &Fault) -> Self {
+        let reason = why.telling().reason;
+        session.upstream.metrics.refused(reason);
+        tracing::info!(reason, session = %session.hash, server = %session.upstream.name, "refused");
+        Self::Whole {
+            status: why.telling().status,
+            content_type: Some(HeaderValue::from_static(media::JSON)),
+            body: why.body(request.id()).into(),
         }
     }
 

@@ -6,15 +6,32 @@ use bowline_wire::message::Message;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-/// The most subscriptions of one session that are restored.
+use crate::upstream::Carried;
+
+/// The most that an `initialize` may bring that is kept as long as its session: its text, and what is
+/// carried along. Those of real clients have a hundredth of it.
+pub(crate) const MAX_OPENING: usize = 64 * 1024;
+
+/// The most that a client may set at its server, to be restored: its subscriptions, and altogether.
 const MAX_SUBSCRIPTIONS: usize = 1000;
+const MAX_SAID: usize = 64 * 1024;
+
+/// There is no room for more that a recovery would have to set again.
+#[derive(Debug, Error)]
+#[error(
+    "a session has at most {MAX_SUBSCRIPTIONS} subscriptions, of {MAX_SAID} bytes together with its log level: unsubscribe from some"
+)]
+pub(crate) struct TooMuchSaid;
 
 /// What a client said and was shown.
 #[derive(Debug)]
 pub(crate) struct Believed {
     /// The client's `initialize`, as it came.
-    pub(crate) initialize: Bytes,
+    pub(crate) initialize: Box<[u8]>,
+    /// What was carried along with it, if anything was.
+    pub(crate) carried: Option<Box<Carried>>,
     /// What the server offered in answer.
     pub(crate) offered: Offered,
     /// Whether the client has sent `notifications/initialized`.
@@ -49,10 +66,10 @@ const LISTS: [(&str, u8); 3] = [("tools", 1), ("prompts", 2), ("resources", 4)];
 // === impl Believed ===
 
 impl Believed {
-    pub(crate) fn new(initialize: &Bytes, offered: Offered) -> Self {
+    pub(crate) fn new(initialize: &[u8], carried: Option<Box<Carried>>, offered: Offered) -> Self {
         Self {
-            // Copied: the body is a slice of the connection's read buffer.
-            initialize: Bytes::copy_from_slice(initialize),
+            initialize: initialize.into(),
+            carried,
             offered,
             initialized: AtomicBool::new(false),
             said: Mutex::default(),
@@ -80,37 +97,26 @@ impl Believed {
         )
     }
 
-    /// Notes what a message that the server took means for later.
-    pub(crate) fn note(&self, message: &Message) {
-        let value = |name| {
-            message
-                .param(name)
-                .map(|span| Box::from(message.text(span)))
-        };
-        match message.method() {
-            Some("notifications/initialized") => self.initialized.store(true, Ordering::Release),
-            Some("logging/setLevel") => self.said(|said| said.level = value("level")),
-            Some("resources/subscribe") => {
-                let Some(uri) = value("uri") else { return };
-                self.said(|said| {
-                    let known = said.subscriptions.contains(&uri);
-                    if !known && said.subscriptions.len() < MAX_SUBSCRIPTIONS {
-                        said.subscriptions.push(uri);
-                    }
-                });
-            }
-            Some("resources/unsubscribe") => {
-                let Some(uri) = value("uri") else { return };
-                self.said(|said| said.subscriptions.retain(|known| *known != uri));
-            }
-            _ => {}
+    /// Whether what a message sets could be remembered.
+    pub(crate) fn has_room_for(&self, message: &Message) -> Result<(), TooMuchSaid> {
+        let mut said = self.restorable();
+        match said.note(message) {
+            true => Ok(()),
+            false => Err(TooMuchSaid),
         }
     }
 
-    fn said(&self, change: impl FnOnce(&mut Said)) {
-        change(self.said.lock().get_or_insert_default());
+    /// Notes what a message that the server accepted means for later.
+    pub(crate) fn note(&self, message: &Message) {
+        if message.method() == Some("notifications/initialized") {
+            self.initialized.store(true, Ordering::Release);
+            return;
+        }
+        if Self::is_memorable(message) && !self.said.lock().get_or_insert_default().note(message) {
+            // There was room when it was asked for.
+            tracing::warn!("more was set at a server at once than is restored");
+        }
     }
-
     pub(crate) fn is_initialized(&self) -> bool {
         self.initialized.load(Ordering::Acquire)
     }
@@ -142,6 +148,60 @@ impl Believed {
             .collect();
         Some(news.into())
     }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// Notes what a message sets. `false`: there is no room for it, and nothing has changed.
+    fn note(&mut self, message: &Message) -> bool {
+        let value = |name| {
+            message
+                .param(name)
+                .map(|span| canonical(message.text(span)))
+        };
+        match message.method() {
+            Some("logging/setLevel") => {
+                let level = value("level");
+                let old = self.level.as_ref().map_or(0, |level| level.len());
+                let new = level.as_ref().map_or(0, |level| level.len());
+                if self.len() - old + new > MAX_SAID {
+                    return false;
+                }
+                self.level = level;
+            }
+            Some("resources/subscribe") => {
+                let Some(uri) = value("uri") else { return true };
+                if self.subscriptions.contains(&uri) {
+                    return true;
+                }
+                let is_full = self.subscriptions.len() >= MAX_SUBSCRIPTIONS;
+                if is_full || self.len() + uri.len() > MAX_SAID {
+                    return false;
+                }
+                self.subscriptions.push(uri);
+            }
+            Some("resources/unsubscribe") => {
+                let Some(uri) = value("uri") else { return true };
+                self.subscriptions.retain(|known| *known != uri);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn len(&self) -> usize {
+        let level = self.level.as_ref().map_or(0, |level| level.len());
+        let subscriptions = self.subscriptions.iter().map(|uri| uri.len());
+        level + subscriptions.sum::<usize>()
+    }
+}
+
+/// JSON text in the one way in which we write it: the same text may be written in several.
+fn canonical(text: &str) -> Box<str> {
+    let value: Result<String, _> = serde_json::from_str(text);
+    let written = value.map(serde_json::Value::from);
+    written.map_or_else(|_| text.into(), |value| value.to_string().into())
 }
 
 // === impl Offered ===
@@ -288,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_the_client_set_is_remembered() {
-        let believed = Believed::new(&Bytes::new(), Offered::of("{}"));
+        let believed = Believed::new(&[], None, Offered::of("{}"));
         let said = |method: &str, params: &str| {
             believed.note(&message(&format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
@@ -298,6 +358,8 @@ mod tests {
         said("resources/subscribe", r#"{"uri":"b"}"#);
         said("resources/subscribe", r#"{"uri":"a"}"#);
         said("resources/unsubscribe", r#"{"uri":"b"}"#);
+        said("resources/subscribe", r#"{"uri":"c/d"}"#);
+        said("resources/unsubscribe", r#"{"uri":"c\/\u0064"}"#);
         said("logging/setLevel", r#"{"level":"debug"}"#);
         let restorable = believed.restorable();
         assert_eq!(restorable.subscriptions, [Box::from("\"a\"")]);
@@ -306,9 +368,49 @@ mod tests {
     }
 
     #[test]
+    fn what_one_client_sets_is_bounded_in_number_and_in_bytes() {
+        let set = |method: &str, name: &str, value: &str| {
+            message(&format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"{name}":"{value}"}}}}"#
+            ))
+        };
+        let believed = Believed::new(&[], None, Offered::of("{}"));
+        for number in 0..2 * MAX_SUBSCRIPTIONS {
+            believed.note(&set("resources/subscribe", "uri", &number.to_string()));
+        }
+        assert_eq!(believed.restorable().subscriptions.len(), MAX_SUBSCRIPTIONS);
+        let known = set("resources/subscribe", "uri", "7");
+        believed.has_room_for(&known).unwrap();
+        let more = set("resources/subscribe", "uri", "more");
+        believed.has_room_for(&more).unwrap_err();
+        believed.note(&set("resources/unsubscribe", "uri", "7"));
+        believed.has_room_for(&more).unwrap();
+
+        let believed = Believed::new(&[], None, Offered::of("{}"));
+        for number in 0..20 {
+            let uri = format!("{number}{}", "x".repeat(8 * 1024));
+            believed.note(&set("resources/subscribe", "uri", &uri));
+            believed.note(&set(
+                "logging/setLevel",
+                "level",
+                &"y".repeat(number * 8 * 1024),
+            ));
+        }
+        let restorable = believed.restorable();
+        assert!(restorable.len() <= MAX_SAID, "{}", restorable.len());
+        believed
+            .has_room_for(&set("logging/setLevel", "level", &"z".repeat(MAX_SAID)))
+            .unwrap_err();
+        believed
+            .has_room_for(&set("logging/setLevel", "level", "error"))
+            .unwrap();
+    }
+
+    #[test]
     fn news_are_told_once_and_only_of_lists_that_change() {
         let believed = Believed::new(
-            &Bytes::new(),
+            &[],
+            None,
             Offered::of(r#"{"tools":{"listChanged":true},"prompts":{}}"#),
         );
         assert_eq!(believed.take_news(), None);

@@ -18,7 +18,7 @@ use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::{Leg, Mending};
 use crate::telemetry::SessionHash;
-use crate::upstream::Upstream;
+use crate::upstream::{Carried, Upstream};
 
 /// What is remembered for one client. Kept small: there are many, and most are idle.
 ///
@@ -167,6 +167,15 @@ impl Session {
         })
     }
 
+    /// What a request of Bowline's own carries: what that of the client's does which it is about, and
+    /// what that lacks of what came with `initialize`.
+    pub(crate) fn carried(&self, met: &Carried) -> Carried {
+        match &self.believed.carried {
+            Some(opening) => met.or(opening, &self.upstream.server()),
+            None => met.clone(),
+        }
+    }
+
     /// Whether this gateway is the one to open the next generation after `seen`.
     pub(crate) async fn turn(self: &Arc<Self>, seen: &Leg) -> Result<Turn, Unsure> {
         match &self.kept {
@@ -178,11 +187,11 @@ impl Session {
     /// Remembers what the client said and the server took. What other gateways should restore is
     /// written down for them; the leg that the session has then may be a newer one.
     pub(crate) async fn remember(self: &Arc<Self>, message: &Message) -> Option<Arc<Leg>> {
-        self.believed.note(message);
-        let kept = self.kept.as_ref()?;
         if !Believed::is_memorable(message) {
             return None;
         }
+        self.believed.note(message);
+        let kept = self.kept.as_ref()?;
         match Box::pin(kept.save(self, || self.believed.note(message))).await {
             Ok(leg) => Some(leg),
             Err(error) => {
@@ -214,6 +223,12 @@ impl Session {
     /// Whether it is kept beyond this process.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()
+    }
+
+    /// Whether other gateways may use it, too.
+    pub(crate) fn is_shared(&self) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| kept.keeper.is_shared())
     }
 
     /// Tells other gateways something of this session.

@@ -3,7 +3,6 @@
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::version::Agreed;
-use bytes::Bytes;
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,6 +11,7 @@ use thiserror::Error;
 use super::believed::{Lacks, Offered, Said};
 use super::{Believed, Caller, Seal, Session};
 use crate::leg::{Leg, LegRef};
+use crate::upstream::Carried;
 
 /// The layout that this Bowline writes; it reads this one and older ones.
 const LAYOUT: u8 = 1;
@@ -47,6 +47,9 @@ pub(crate) struct Written {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     subscriptions: Vec<Box<RawValue>>,
     initialize: Box<RawValue>,
+    /// What was carried along with `initialize`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    carried: Option<Box<Carried>>,
 }
 
 /// Why a record cannot be used.
@@ -91,6 +94,7 @@ impl Written {
                 .map(raw)
                 .collect::<Result<_, _>>()?,
             initialize: RawValue::from_string(initialize.to_owned())?,
+            carried: session.believed.carried.clone(),
         })
     }
 
@@ -124,8 +128,8 @@ impl Written {
     }
 
     pub(super) fn believed(&self) -> Believed {
-        let initialize = Bytes::copy_from_slice(self.initialize.get().as_bytes());
-        let believed = Believed::new(&initialize, self.offered);
+        let initialize = self.initialize.get().as_bytes();
+        let believed = Believed::new(initialize, self.carried.clone(), self.offered);
         self.said_to(&believed);
         believed
     }

@@ -1,16 +1,29 @@
 //! What of a client's request goes along with its message: the query, and headers on a list.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde::{Deserialize, Serialize};
 
 use crate::config::Server;
 use crate::egress::Head;
 
 /// What is carried along with one message, or nothing.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Written", try_from = "Written")]
 pub(crate) struct Carried {
     query: Option<Box<str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The same in a session's record. Header values are bytes, so they are written as base64.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    query: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    headers: Vec<(String, String)>,
 }
 
 /// The longest query that is carried. A URL cannot have more than 64 KiB altogether.
@@ -73,6 +86,49 @@ impl Carried {
         }
     }
 
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.query.is_none() && self.headers.is_empty()
+    }
+
+    /// How many bytes of a client's are in it.
+    pub(crate) fn len(&self) -> usize {
+        let headers = self.headers.iter();
+        let headers = headers.map(|(name, value)| name.as_str().len() + value.len());
+        self.query.as_ref().map_or(0, |query| query.len()) + headers.sum::<usize>()
+    }
+
+    /// A copy to be kept, if there is anything to keep. The values of a request are parts of its
+    /// connection's read buffer, which a copy does not hold.
+    pub(crate) fn to_keep(&self) -> Option<Box<Self>> {
+        if self.is_nothing() {
+            return None;
+        }
+        let headers = self.headers.iter().filter_map(|(name, value)| {
+            let mut copy = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+            copy.set_sensitive(true);
+            Some((name.clone(), copy))
+        });
+        Some(Box::new(Self {
+            query: self.query.clone(),
+            headers: headers.collect(),
+        }))
+    }
+
+    /// This, and what it lacks of what was carried when the session was opened, as far as the operator
+    /// still allows it.
+    pub(crate) fn or(&self, opening: &Self, server: &Server) -> Self {
+        let mut both = self.clone();
+        if both.query.is_none() {
+            both.query.clone_from(&opening.query);
+        }
+        let is_lacking = |name: &HeaderName| self.headers.iter().all(|(own, _)| own != name);
+        for name in allowed(server).filter(|name| is_lacking(name)) {
+            let kept = opening.headers.iter().filter(|(kept, _)| kept == name);
+            both.headers.extend(kept.cloned());
+        }
+        both
+    }
+
     /// Adds the headers.
     pub(super) fn add_to(&self, head: &mut Head) {
         for (name, value) in &self.headers {
@@ -98,6 +154,37 @@ impl Carried {
         let joined = format!("{configured}{between}{query}");
         // Both are valid, and together too long only if the configured one nearly is by itself.
         PathAndQuery::try_from(joined).unwrap_or_else(|_| configured.clone())
+    }
+}
+
+impl From<Carried> for Written {
+    fn from(carried: Carried) -> Self {
+        let headers = carried.headers.iter();
+        Self {
+            headers: headers
+                .map(|(name, value)| (name.to_string(), URL_SAFE_NO_PAD.encode(value)))
+                .collect(),
+            query: carried.query,
+        }
+    }
+}
+
+impl TryFrom<Written> for Carried {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let headers = written.headers.iter().map(|(name, value)| {
+            let name = name.parse().map_err(|_| "a header's name")?;
+            let value = URL_SAFE_NO_PAD.decode(value);
+            let value = value.map_err(|_| "a header's value")?;
+            let mut value = HeaderValue::try_from(value).map_err(|_| "a header's value")?;
+            value.set_sensitive(true);
+            Ok((name, value))
+        });
+        Ok(Self {
+            headers: headers.collect::<Result<_, Self::Error>>()?,
+            query: written.query,
+        })
     }
 }
 
@@ -129,6 +216,38 @@ mod tests {
         assert_eq!(joined("/mcp?a=b", None), "/mcp?a=b");
         assert_eq!(joined("/mcp?", Some("x=1")), "/mcp?x=1");
         assert_eq!(joined("/?a", Some("a=%2F+&&=?/é")), "/?a&a=%2F+&&=?/é");
+    }
+
+    #[test]
+    fn what_a_request_lacks_comes_from_the_opening_if_it_is_still_allowed() {
+        let mut server = Server::from_url("http://localhost/").unwrap();
+        server.forward_headers = ["x-tenant", "x-trace", "x-gone"]
+            .map(HeaderName::from_static)
+            .to_vec();
+        let carried = |query, headers: &[(&'static str, &[u8])]| {
+            let headers = headers.iter().map(|(name, value)| {
+                let value = HeaderValue::from_bytes(value).unwrap();
+                (HeaderName::from_static(name), value)
+            });
+            Carried::of(query, &headers.collect(), &server)
+        };
+        let opening = carried(
+            Some("t=1"),
+            &[("x-tenant", b"a\xff"), ("x-trace", b"1"), ("x-gone", b"1")],
+        );
+        let mut now = server.clone();
+        now.forward_headers.pop();
+        let kept = opening.to_keep().unwrap();
+        let met = carried(None, &[("x-trace", b"2")]).or(&kept, &now);
+        let wanted = carried(Some("t=1"), &[("x-trace", b"2"), ("x-tenant", b"a\xff")]);
+        let mut wanted = wanted;
+        wanted.headers.reverse();
+        assert!(met == wanted);
+        assert!(carried(Some("t=2"), &[]).or(&kept, &now).query.as_deref() == Some("t=2"));
+        assert!(Carried::default().to_keep().is_none());
+        let written = serde_json::to_string(&*kept).unwrap();
+        assert!(serde_json::from_str::<Carried>(&written).unwrap() == opening);
+        assert_eq!(opening.len(), 3 + 8 + 2 + 7 + 1 + 6 + 1);
     }
 
     #[test]

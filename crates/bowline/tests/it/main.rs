@@ -8,6 +8,7 @@
 )]
 
 mod across;
+mod across_drain;
 mod across_scenarios;
 mod answer_ids;
 mod arrays;
@@ -40,7 +41,10 @@ mod oauth_stage;
 mod opening;
 mod operations;
 mod recovery;
+mod recovery_accepted;
 mod recovery_balancer;
+mod recovery_carried;
+mod recovery_leftovers;
 mod recovery_restore;
 mod recovery_scenarios;
 mod recovery_table;

@@ -16,7 +16,7 @@ fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
-        Believed::new(&Bytes::new(), Offered::default()),
+        Believed::new(&[], None, Offered::default()),
     ));
     let stream = Arc::new(LiveStream::new(Source::Silent, None));
     let body = StreamBody::new(
@@ -62,7 +62,7 @@ async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
-        Believed::new(&Bytes::new(), Offered::default()),
+        Believed::new(&[], None, Offered::default()),
     ));
     let stream = Arc::new(LiveStream::new(Source::Silent, None));
     let body = StreamBody::new(

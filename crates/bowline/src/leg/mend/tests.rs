@@ -1,5 +1,4 @@
 use bowline_wire::id::SessionId;
-use bytes::Bytes;
 
 use super::*;
 use crate::session::{Believed, Caller, Offered, Seal};
@@ -7,7 +6,7 @@ use crate::session::{Believed, Caller, Offered, Seal};
 /// A session over a server that nobody dials.
 fn session() -> Arc<Session> {
     let id = SessionId::from_random([7; SessionId::BYTES]);
-    let believed = Believed::new(&Bytes::new(), Offered::default());
+    let believed = Believed::new(&[], None, Offered::default());
     let seal = Seal::generate().unwrap();
     Arc::new(Session::new(
         &id,
@@ -16,6 +15,10 @@ fn session() -> Arc<Session> {
         Leg::idle(),
         believed,
     ))
+}
+
+fn joined(session: &Arc<Session>, cause: Cause) -> Joined {
+    join(session, &session.leg(), cause, &Arc::default()).unwrap()
 }
 
 /// Which flight is under way.
@@ -27,9 +30,8 @@ fn flight(session: &Session) -> Option<Arc<Waiters>> {
 #[tokio::test]
 async fn whoever_comes_while_somebody_waits_joins_the_flight() {
     let session = session();
-    let leg = session.leg();
-    let (_, first) = join(&session, &leg, Cause::Unproven).unwrap();
-    let (_, second) = join(&session, &leg, Cause::Lost).unwrap();
+    let first = joined(&session, Cause::Unproven).waiting;
+    let second = joined(&session, Cause::Lost).waiting;
     assert!(Arc::ptr_eq(&first.0, &second.0));
     drop(first);
     assert!(!second.0.nobody_left.is_cancelled());
@@ -41,11 +43,11 @@ async fn whoever_comes_while_somebody_waits_joins_the_flight() {
 #[tokio::test]
 async fn whoever_comes_as_the_last_one_leaves_has_a_flight_of_its_own() {
     let session = session();
-    let leg = session.leg();
-    let (mut outcome, first) = join(&session, &leg, Cause::Unproven).unwrap();
-    drop(first);
+    let first = joined(&session, Cause::Unproven);
+    drop(first.waiting);
+    let mut outcome = first.outcome;
     // The first flight has not noticed yet.
-    let (_, second) = join(&session, &leg, Cause::Unproven).unwrap();
+    let second = joined(&session, Cause::Unproven).waiting;
     let stopped = outcome.wait_for(Option::is_some).await.unwrap().clone();
     assert!(matches!(stopped, Some(Err(NotMended::Unavailable(_)))));
     let under_way = flight(&session).expect("the second flight");
@@ -97,11 +99,16 @@ async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_flight_to_nobody_takes_its_budget_and_the_next_has_what_it_left() {
     let session = session();
-    let leg = session.leg();
     let total = session.upstream.server().recovery.budget;
     let flown = async || {
         let started = Instant::now();
-        let mended = mend(&session, &leg, Cause::Unproven).await;
+        let mended = mend(
+            &session,
+            &session.leg(),
+            Cause::Unproven,
+            &Carried::default(),
+        )
+        .await;
         assert!(matches!(mended, Err(NotMended::Unavailable(_))));
         started.elapsed()
     };
