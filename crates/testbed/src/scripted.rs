@@ -51,6 +51,8 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Scroll {
     parts: mpsc::UnboundedReceiver<io::Result<Bytes>>,
+    /// A break that waits until what came before it has left.
+    broken: Option<io::Error>,
 }
 
 /// The test's end of a streamed body. Dropping it ends the body.
@@ -221,7 +223,7 @@ impl Asked {
     #[expect(clippy::expect_used, reason = "a mistake in the test itself")]
     pub fn begin(self, status: u16, headers: &[(&str, &str)]) -> Pen {
         let (pen, parts) = mpsc::unbounded_channel();
-        let mut response = Response::new(Scroll { parts });
+        let mut response = Response::new(Scroll::new(parts));
         *response.status_mut() = StatusCode::from_u16(status).expect("a status");
         for (name, value) in headers {
             let name = http::HeaderName::from_bytes(name.as_bytes()).expect("a header name");
@@ -279,7 +281,10 @@ impl Pen {
 impl Scroll {
     /// A body of what is sent here; it ends when the sender is dropped.
     pub(crate) fn new(parts: mpsc::UnboundedReceiver<io::Result<Bytes>>) -> Self {
-        Self { parts }
+        Self {
+            parts,
+            broken: None,
+        }
     }
 }
 
@@ -291,8 +296,16 @@ impl Body for Scroll {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        self.parts
-            .poll_recv(cx)
-            .map(|part| part.map(|part| part.map(Frame::data)))
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match std::task::ready!(self.parts.poll_recv(cx)) {
+            Some(Err(error)) => {
+                self.broken = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            part => Poll::Ready(part.map(|part| part.map(Frame::data))),
+        }
     }
 }
