@@ -12,62 +12,54 @@ use crate::body::Sent;
 use crate::session::{Call, Session};
 use crate::upstream::UpstreamError;
 
-/// How often one request goes again at the most, whatever happens.
-const MAX_AGAIN: u32 = 8;
+/// How often one request goes again at the most, whatever happens, also when its answer had begun to
+/// stream: one that breaks its server is not the end of all replicas.
+const MAX_AGAIN: u32 = 4;
 
-/// One request's tries.
-#[derive(Debug, Default)]
-pub(super) struct Again {
-    tries: u32,
-}
-
-impl Again {
-    /// The leg on which the request may go again; otherwise what to tell the client. The session
-    /// is mended either way.
-    pub(super) async fn after(
-        &mut self,
-        session: &Arc<Session>,
-        leg: &Arc<Leg>,
-        request: &Message,
-        (call, sent): (&Call, &Sent),
-        error: UpstreamError,
-    ) -> Result<Arc<Leg>, UpstreamError> {
-        let (ran, known) = outcome(&error);
-        let cause = match known {
-            Known::Alive => return Err(error),
-            Known::Lost => Cause::Lost,
-            Known::Unproven => Cause::Unproven,
-        };
-        self.tries += 1;
-        let may_go = match ran {
-            Ran::No => true,
-            Ran::Unknown => is_safe(session, request).await,
-            Ran::Yes => false,
-        };
-        let left = call.is_cancelled() || sent.client_left();
-        if !may_go || left || self.tries > MAX_AGAIN {
-            mend_behind(session, leg, cause);
-            if ran == Ran::Unknown {
-                session
-                    .upstream
-                    .metrics
-                    .replay(&session.upstream.name, false);
-            }
-            return Err(match ran {
-                Ran::Unknown => UpstreamError::OutcomeUnknown(error.to_string().into()),
-                Ran::No if known == Known::Lost => {
-                    UpstreamError::NotMended("it lost the session again and again".into())
-                }
-                Ran::No | Ran::Yes => error,
-            });
+/// The leg on which a request that failed may go again; otherwise what to tell the client. The session
+/// is mended either way.
+pub(super) async fn after(
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    request: &Message,
+    (call, sent): (&Call, &Sent),
+    error: UpstreamError,
+) -> Result<Arc<Leg>, UpstreamError> {
+    let (ran, known) = outcome(&error);
+    let cause = match known {
+        Known::Alive => return Err(error),
+        Known::Lost => Cause::Lost,
+        Known::Unproven => Cause::Unproven,
+    };
+    let failures = call.count_failure();
+    let may_go = match ran {
+        Ran::No => true,
+        Ran::Unknown => is_safe(session, request).await,
+        Ran::Yes => false,
+    };
+    let left = call.is_cancelled() || sent.client_left();
+    if !may_go || left || failures > MAX_AGAIN {
+        mend_behind(session, leg, cause);
+        if ran == Ran::Unknown {
+            session
+                .upstream
+                .metrics
+                .replay(&session.upstream.name, false);
         }
-        let mended = mended(session, leg, cause, (call, sent)).await?;
-        session
-            .upstream
-            .metrics
-            .replay(&session.upstream.name, true);
-        Ok(mended)
+        return Err(match ran {
+            Ran::Unknown => UpstreamError::OutcomeUnknown(error.to_string().into()),
+            Ran::No if known == Known::Lost => {
+                UpstreamError::NotMended("it lost the session again and again".into())
+            }
+            Ran::No | Ran::Yes => error,
+        });
     }
+    let mended = mended(session, leg, cause, (call, sent)).await?;
+    session
+        .upstream
+        .metrics
+        .replay(&session.upstream.name, true);
+    Ok(mended)
 }
 
 /// The leg on which a request can go, unless its client cancels it or leaves meanwhile.

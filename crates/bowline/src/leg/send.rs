@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::again::{Again, is_safe, mended};
+use super::again::{self, is_safe, mended};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
@@ -62,7 +62,16 @@ pub(crate) fn request(
     let call = Call::begin(session, message.id().unwrap_or_default());
     let asked = Asked::first(&message);
     let leg = session.leg();
-    send_until_answered(session, leg, (message, call), asked, carried, sent)
+    let overtime = Overtime::of(session, &message);
+    send_until_answered(
+        session,
+        leg,
+        (message, call),
+        asked,
+        carried,
+        sent,
+        overtime,
+    )
 }
 
 /// Sends a request again whose answer broke off on the leg `old`.
@@ -72,6 +81,8 @@ pub(super) async fn request_again(
     leg: Arc<Leg>,
     (message, call): (Message, Arc<Call>),
     carried: &Carried,
+    sent: Sent,
+    overtime: Option<Overtime>,
 ) -> Result<Reply, UpstreamError> {
     let mut asked = Asked {
         goes_on: true,
@@ -79,9 +90,12 @@ pub(super) async fn request_again(
     };
     if old.at == leg.at {
         asked = asked.again(&message, &call);
+    } else {
+        // Nothing of it is under way there.
+        call.goes_as(None);
     }
-    let sent = Sent::default();
-    send_until_answered(session, leg, (message, call), asked, carried, sent).await
+    let request = (message, call);
+    send_until_answered(session, leg, request, asked, carried, sent, overtime).await
 }
 
 async fn send_until_answered(
@@ -91,11 +105,12 @@ async fn send_until_answered(
     mut asked: Asked,
     carried: &Carried,
     sent: Sent,
+    mut overtime: Option<Overtime>,
 ) -> Result<Reply, UpstreamError> {
-    let mut overtime = Overtime::of(session, &message);
-    let mut again = Again::default();
     if leg.is_lost() {
-        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent))).await?;
+        let mending = mended(session, &leg, Cause::Lost, (&call, &sent));
+        let mending = Overtime::within_mending(&mut overtime, session, &leg, mending);
+        leg = Box::pin(mending).await?;
     }
     let finished = loop {
         if let Some(result) = leg.lacks.empty_list(message.method()) {
@@ -103,14 +118,7 @@ async fn send_until_answered(
         }
         let finished = {
             let answering = answer(session, &leg, &asked, carried, sent.clone());
-            let answered = match &mut overtime {
-                None => answering.await,
-                Some(patience) => tokio::select! {
-                    biased;
-                    answered = answering => answered,
-                    error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
-                },
-            };
+            let answered = Overtime::within(&mut overtime, answering).await;
             answered.map(|answered| finish(session, &leg, &asked, answered, overtime.take()))
         };
         let error = match finished {
@@ -118,7 +126,8 @@ async fn send_until_answered(
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
-        let after = again.after(session, &leg, &message, (&call, &sent), error);
+        let after = again::after(session, &leg, &message, (&call, &sent), error);
+        let after = Overtime::within_mending(&mut overtime, session, &leg, after);
         let next = Box::pin(after).await?;
         if next.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
@@ -168,7 +177,7 @@ impl Asked {
         let ours = renamed::renamed(id, call.next_repeat());
         match Message::parse(original.splice(span, &ours)) {
             Ok(message) => {
-                call.is_sent_as(&ours);
+                call.goes_as(Some(&ours));
                 Self {
                     message,
                     is_renamed: true,
@@ -319,7 +328,28 @@ pub(super) fn learn(session: &Session, listing: &Message) {
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request. One
 /// that meets a loss is taken all the same; what it was about is gone, or is said again by mending.
+/// A server that does not take it in time holds up nothing that comes after it.
 pub(crate) async fn notify(
+    session: &Arc<Session>,
+    message: &Message,
+    body: Bytes,
+    carried: &Carried,
+    sent: Sent,
+) -> Result<Reply, UpstreamError> {
+    let limit = Overtime::of_notice(session);
+    let telling = notify_whenever(session, message, body, carried, sent);
+    let told = tokio::time::timeout(limit, telling).await;
+    told.unwrap_or_else(|_| {
+        let leg = session.leg();
+        if leg.is_lost() {
+            // Whoever comes next needs it.
+            mend_behind(session, &leg, Cause::Lost);
+        }
+        Err(UpstreamError::NotTaken(limit))
+    })
+}
+
+async fn notify_whenever(
     session: &Arc<Session>,
     message: &Message,
     body: Bytes,

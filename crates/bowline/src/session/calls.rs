@@ -2,7 +2,7 @@
 //! one that waits for its session to be mended or was sent again, and none that was cancelled is
 //! sent again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ pub(crate) struct Call {
     id: Box<str>,
     /// The id under which it was sent again, as JSON text.
     sent_as: Mutex<Option<Box<str>>>,
+    /// How often it failed, wherever it was sent.
+    failures: AtomicU32,
     cancelled: AtomicBool,
     notify: Notify,
     /// Weak: a stream of the session may hold the call.
@@ -61,6 +63,7 @@ impl Call {
         let call = Arc::new(Self {
             id: id.into(),
             sent_as: Mutex::default(),
+            failures: AtomicU32::new(0),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
             session: Arc::downgrade(session),
@@ -77,9 +80,15 @@ impl Call {
         })
     }
 
-    /// The request goes again under another id (JSON text).
-    pub(crate) fn is_sent_as(&self, id: &str) {
-        *self.sent_as.lock() = Some(id.into());
+    /// The request goes again under another id (JSON text), or under its own.
+    pub(crate) fn goes_as(&self, id: Option<&str>) {
+        *self.sent_as.lock() = id.map(Into::into);
+    }
+
+    /// The request failed once more: how often that is. It counts for as long as the client waits, also
+    /// over streams of its answer that break.
+    pub(crate) fn count_failure(&self) -> u32 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
