@@ -427,7 +427,9 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")
         },
         UpstreamError::NotOpened(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
-        UpstreamError::InitializeTimeout(_) | UpstreamError::CallTimeout(_) => Telling {
+        UpstreamError::InitializeTimeout(_)
+        | UpstreamError::CallTimeout(_)
+        | UpstreamError::NotTaken(_) => Telling {
             status: StatusCode::GATEWAY_TIMEOUT,
             ..bad_gateway(codes::DEADLINE, "deadline")
         },

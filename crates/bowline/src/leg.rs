@@ -27,11 +27,13 @@ mod rewrite;
 mod send;
 mod unopened;
 
+pub(crate) use budget::{Budget, moment};
 pub(crate) use cancel::cancelled_elsewhere;
 pub(crate) use listen::{listen, lost};
 pub(crate) use mend::Mending;
 pub(crate) use moves::{Moves, move_drained};
 pub(crate) use open::{First, open};
+pub(crate) use overtime::Overtime;
 pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};
 pub(crate) use rescue::Rescue;
 pub(crate) use restore::{discard, end};

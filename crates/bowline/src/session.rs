@@ -26,5 +26,5 @@ pub(crate) use questions::{Question, Questions};
 pub(crate) use record::{Caller, InUse, Session};
 pub(crate) use seal::{Born, EventMark, Seal};
 pub(crate) use standing::Condition;
-pub(crate) use streams::{LiveStream, Opening, Source, StreamKey};
+pub(crate) use streams::{LiveStream, Source, StreamKey};
 pub(crate) use table::{Table, Vacancy};

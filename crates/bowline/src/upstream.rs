@@ -110,6 +110,8 @@ pub(crate) enum UpstreamError {
     NotOpenedInTime(Arc<str>),
     #[error("the server neither answered nor made progress within {0:?}")]
     CallTimeout(Duration),
+    #[error("the server did not take the message within {0:?}")]
+    NotTaken(Duration),
     #[error("the server did not answer `initialize` within {0:?}")]
     InitializeTimeout(Duration),
     #[error("the server issued {0}")]

@@ -54,6 +54,8 @@ pub struct Scroll {
     /// What comes before the parts.
     first: Option<Bytes>,
     escapes_slashes: bool,
+    /// A break that waits until what came before it has left.
+    broken: Option<io::Error>,
 }
 
 /// The test's end of a streamed body. Dropping it ends the body.
@@ -286,6 +288,7 @@ impl Scroll {
             parts,
             first: None,
             escapes_slashes: false,
+            broken: None,
         }
     }
 
@@ -311,14 +314,22 @@ impl Body for Scroll {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         let escapes = self.escapes_slashes;
         let written = |part: Bytes| if escapes { escaped(&part) } else { part };
-        self.parts
-            .poll_recv(cx)
-            .map(|part| part.map(|part| part.map(|part| Frame::data(written(part)))))
+        match std::task::ready!(self.parts.poll_recv(cx)) {
+            Some(Err(error)) => {
+                self.broken = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            part => Poll::Ready(part.map(|part| part.map(|part| Frame::data(written(part))))),
+        }
     }
 }
 

@@ -114,7 +114,9 @@ impl Message {
         if is_batch(&raw) {
             return Err(Malformed::Batch);
         }
-        let fields: Fields<'_> = serde_json::from_slice(&raw).map_err(|error| malformed(&error))?;
+        let mut fields: Fields<'_> =
+            serde_json::from_slice(&raw).map_err(|error| malformed(&error))?;
+        fields.forget_null();
         let kind = fields.kind()?;
         let method = fields.method.map(|value| Method::read(&raw, value));
         let span = |value: Option<&RawValue>| value.map(|value| Span::of(&raw, value));
@@ -251,6 +253,16 @@ impl Initialized<'_> {
 // === impl Fields ===
 
 impl Fields<'_> {
+    /// Some servers write both `result` and `error`, one of them `null`: the other one counts.
+    fn forget_null(&mut self) {
+        let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
+        if self.result.is_some() && is_null(self.error) {
+            self.error = None;
+        } else if self.error.is_some() && is_null(self.result) {
+            self.result = None;
+        }
+    }
+
     fn kind(&self) -> Result<Kind, Malformed> {
         let wrong = |what: &str| Err(Malformed::NotJsonRpc(what.to_owned()));
         if self.jsonrpc != "2.0" {

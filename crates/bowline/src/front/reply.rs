@@ -184,7 +184,7 @@ impl Drop for StreamBody {
     fn drop(&mut self) {
         let session = Arc::clone(self.in_use.session());
         let stream = Arc::clone(&self.stream);
-        stream.give_up_rescue();
+        stream.leave();
         if stream.must_be_read_out() {
             let held = (session.begin_use(), self.permit.take());
             self.abandoned.see_out(async move {

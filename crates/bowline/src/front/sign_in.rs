@@ -154,7 +154,7 @@ impl Wait {
         let question = asking
             .as_ref()
             .map(|(_, mark)| question(sign_ins, flow, means, mark));
-        let rest = Source::Opening(Box::pin(self.through(flow.clone(), means, asking)));
+        let rest = Source::opening(self.through(flow.clone(), means, asking));
         match question {
             Some(question) => Source::Saying(event_of(question.as_bytes()), Box::new(rest)),
             None => rest,

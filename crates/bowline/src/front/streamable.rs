@@ -38,11 +38,6 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bodies up to this are copied rather than held where they were read to.
 const SMALL_BODY: usize = 4 * 1024;
 
-/// How long a GET waits for the upstream before its own headers go out: long enough to tell the
-/// client of a lost session by a status, short enough for servers that answer with their first
-/// event.
-const LISTEN_GRACE: Duration = Duration::from_secs(1);
-
 /// A fault, and the id (JSON text) of the request that met it.
 type Refused = (Fault, Option<Box<str>>);
 
@@ -198,7 +193,7 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
                 None,
                 arrival.carried.clone(),
             );
-            (Born::Standalone, Source::Opening(Box::pin(opening)))
+            (Born::Standalone, Source::opening(opening))
         }
         Some(None) => return Err(Fault::LastEventId),
         Some(Some(Resumed::At(born, last))) => {
@@ -208,7 +203,7 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
                 last,
                 arrival.carried.clone(),
             );
-            (born, Source::Opening(Box::pin(opening)))
+            (born, Source::opening(opening))
         }
         Some(Some(Resumed::Lost(id))) => {
             let told = leg::lost(&session.leg(), &id);
@@ -228,7 +223,10 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     }
     let body =
         StreamBody::new(Arc::clone(&stream), in_use, shared.abandoned(), permit).with_heartbeat();
-    if let Ok(Err(error)) = tokio::time::timeout(LISTEN_GRACE, stream.opened()).await {
+    // Long enough to tell the client of a lost session by a status, short enough for servers that
+    // answer with their first event.
+    let grace = leg::moment(&body.session().upstream.server());
+    if let Ok(Err(error)) = tokio::time::timeout(grace, stream.opened()).await {
         return Err(failed(shared, &id, body.session(), error));
     }
     let content_type = HeaderValue::from_static(media::EVENT_STREAM);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_wire::message::Message;
 
 use super::Leg;
-use super::budget::Budget;
+use super::budget::{Budget, until};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::replay::{self, MayRepeat};
@@ -14,93 +14,82 @@ use crate::body::Sent;
 use crate::session::{Call, Session};
 use crate::upstream::{Carried, UpstreamError};
 
-/// How often a request that may have run goes again at the most, where it may run twice.
+/// How often a request that may have run goes again at the most, where it may run twice: one that
+/// breaks its server is not the end of all replicas.
 const MAX_REPEATS: u32 = 2;
 
-/// One request's tries.
-#[derive(Debug, Default)]
-pub(super) struct Again {
-    repeats: u32,
-    /// It met a lost session. It goes again for that once: a server that keeps saying so may mean
-    /// something else.
-    met_loss: bool,
-    /// What is left for a request of which nothing has left.
-    budget: Option<Budget>,
+/// The leg on which a request that failed may go again; otherwise what to tell the client. What it met
+/// is counted on the call, also over streams of its answer that break.
+pub(super) async fn after(
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    request: &Message,
+    (call, sent): (&Call, &Sent),
+    carried: &Carried,
+    error: UpstreamError,
+) -> Result<Arc<Leg>, UpstreamError> {
+    let (ran, mut known) = outcome(&error);
+    if matches!(error, UpstreamError::Declined(_)) && known == Known::Unproven {
+        match is_forgotten(session, leg, carried).await {
+            true => known = Known::Lost,
+            // It was meant for the request.
+            false => return Err(error),
+        }
+    }
+    let cause = match known {
+        Known::Alive => return Err(error),
+        Known::Lost => Cause::Lost,
+        Known::Unproven => Cause::Unproven,
+    };
+    let left = call.is_cancelled() || sent.client_left();
+    // It goes again for a loss once: a server that keeps saying so may mean something else.
+    if known == Known::Lost && call.count_loss() && !left {
+        // The next request asks after the session: a new one for each 404 would be a storm.
+        return Err(lost_again(session, request).await);
+    }
+    let may_go = match ran {
+        Ran::No if known == Known::Unproven => tokio::select! {
+            biased;
+            () = call.cancelled() => return Err(UpstreamError::Cancelled),
+            () = sent.left() => return Err(UpstreamError::Cancelled),
+            may_go = may_wait(session, call) => may_go,
+        },
+        Ran::No => true,
+        Ran::Unknown => call.count_failure() <= MAX_REPEATS && is_safe(session, request).await,
+        Ran::Yes => false,
+    };
+    if !may_go || left {
+        mend_behind(session, leg, cause, carried);
+        return Err(match ran {
+            Ran::Unknown => not_repeated(session, &error),
+            Ran::No | Ran::Yes => error,
+        });
+    }
+    let mended = mended(session, leg, cause, (call, sent), carried).await?;
+    session
+        .upstream
+        .metrics
+        .replay(&session.upstream.name, true);
+    Ok(mended)
 }
 
-impl Again {
-    /// The leg on which the request may go again; otherwise what to tell the client.
-    pub(super) async fn after(
-        &mut self,
-        session: &Arc<Session>,
-        leg: &Arc<Leg>,
-        request: &Message,
-        (call, sent): (&Call, &Sent),
-        carried: &Carried,
-        error: UpstreamError,
-    ) -> Result<Arc<Leg>, UpstreamError> {
-        let (ran, mut known) = outcome(&error);
-        if matches!(error, UpstreamError::Declined(_)) && known == Known::Unproven {
-            match is_forgotten(session, leg, carried).await {
-                true => known = Known::Lost,
-                // It was meant for the request.
-                false => return Err(error),
-            }
-        }
-        let cause = match known {
-            Known::Alive => return Err(error),
-            Known::Lost => Cause::Lost,
-            Known::Unproven => Cause::Unproven,
-        };
-        let left = call.is_cancelled() || sent.client_left();
-        let is_second_loss = known == Known::Lost && std::mem::replace(&mut self.met_loss, true);
-        if is_second_loss && !left {
-            // The next request asks after the session: a new one for each 404 would be a storm.
-            return Err(self.lost_again(session, request).await);
-        }
-        let may_go = match ran {
-            Ran::No if known == Known::Unproven => tokio::select! {
-                biased;
-                () = call.cancelled() => return Err(UpstreamError::Cancelled),
-                () = sent.left() => return Err(UpstreamError::Cancelled),
-                may_go = self.may_wait(session) => may_go,
-            },
-            Ran::No => true,
-            Ran::Unknown => {
-                self.repeats += 1;
-                self.repeats <= MAX_REPEATS && is_safe(session, request).await
-            }
-            Ran::Yes => false,
-        };
-        if !may_go || left {
-            mend_behind(session, leg, cause, carried);
-            return Err(match ran {
-                Ran::Unknown => not_repeated(session, &error),
-                Ran::No | Ran::Yes => error,
-            });
-        }
-        let mended = mended(session, leg, cause, (call, sent), carried).await?;
-        session
-            .upstream
-            .metrics
-            .replay(&session.upstream.name, true);
-        Ok(mended)
+/// What to tell of a request that has met a loss twice.
+async fn lost_again(session: &Session, request: &Message) -> UpstreamError {
+    let why = "the server said again that it lost the session";
+    match is_safe(session, request).await {
+        true => UpstreamError::NotMended(why.into()),
+        false => not_repeated(session, &why),
     }
+}
 
-    /// What to tell of a request that has met a loss twice.
-    async fn lost_again(&self, session: &Session, request: &Message) -> UpstreamError {
-        let why = "the server said again that it lost the session";
-        match is_safe(session, request).await {
-            true => UpstreamError::NotMended(why.into()),
-            false => not_repeated(session, &why),
+/// Whether there is time for another try of a request of which nothing has left, when it is time for it.
+async fn may_wait(session: &Session, call: &Call) -> bool {
+    match call.next_try(|| Budget::of(session)) {
+        Some(at) => {
+            until(at).await;
+            true
         }
-    }
-
-    /// Whether there is time for another try, when it is time for it.
-    async fn may_wait(&mut self, session: &Session) -> bool {
-        let total = session.upstream.server().recovery.budget;
-        let budget = self.budget.get_or_insert_with(|| Budget::new(total, total));
-        budget.next_attempt(None).await
+        None => false,
     }
 }
 
@@ -121,8 +110,7 @@ pub(super) async fn is_forgotten(
     if leg.is_lost() || session.leg().at != leg.at {
         return true;
     }
-    let total = session.upstream.server().recovery.budget;
-    let limit = Budget::new(total, total).attempt(0);
+    let limit = Budget::of(session).attempt(0);
     let pinged = tokio::time::timeout(limit, ping(leg, &session.carried(carried))).await;
     matches!(pinged, Ok(Pulse::Lost))
 }

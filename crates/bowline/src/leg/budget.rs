@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::config::Server;
+use crate::session::Session;
 use crate::upstream::random_fraction;
 
 /// How much of the budget the first delay is, and how much no delay exceeds.
@@ -14,22 +16,59 @@ const LONGEST_DELAY: u32 = 30;
 const FIRST_ATTEMPT: u32 = 30;
 const LONGEST_ATTEMPT: u32 = 3;
 
-/// The time that mending a session may take.
+/// How much of the budget an errand may take that nobody waits for, and a moment in which a client waits
+/// to hear the best that can be said; and what neither falls below.
+const ERRAND: u32 = 6;
+const SHORTEST_ERRAND: Duration = Duration::from_secs(1);
+const MOMENT: u32 = 30;
+const SHORTEST_MOMENT: Duration = Duration::from_millis(100);
+
+/// The time that mending a session, or a stream of it, may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     total: Duration,
     deadline: Instant,
     attempts: u32,
+    /// When the last attempt began.
+    last: Instant,
 }
 
 impl Budget {
     /// A budget of which `left` is left.
     pub(crate) fn new(total: Duration, left: Duration) -> Self {
+        let now = Instant::now();
         Self {
             total,
-            deadline: Instant::now() + left,
+            deadline: now + left,
             attempts: 0,
+            last: now,
         }
+    }
+
+    /// All that there is for a session, or for a stream of it.
+    pub(super) fn of(session: &Session) -> Self {
+        let total = session.upstream.server().recovery.budget;
+        Self::new(total, total)
+    }
+
+    /// What the last attempt brought is over. If it got somewhere, or lasted as long as everything may
+    /// take, all the time is there again. The next attempt is at once only if this one has lasted:
+    /// otherwise what breaks after every little step would be tried without a pause.
+    pub(crate) fn over(&mut self, got_somewhere: bool) {
+        let now = Instant::now();
+        let lasted = now.saturating_duration_since(self.last);
+        if got_somewhere || lasted >= self.total {
+            self.deadline = now + self.total;
+        }
+        if self.has_lasted() {
+            self.attempts = 0;
+        }
+    }
+
+    /// Whether the last attempt is further back than the longest delay.
+    pub(crate) fn has_lasted(&self) -> bool {
+        let lasted = Instant::now().saturating_duration_since(self.last);
+        lasted >= self.total / LONGEST_DELAY
     }
 
     /// How long one attempt may take after so many that failed: short at first, then longer.
@@ -44,9 +83,9 @@ impl Budget {
         (self.total / LONGEST_ATTEMPT).min(left)
     }
 
-    /// Waits before the next attempt: not at all before the first, then exponentially longer with
-    /// full jitter, and at least as long as the server asked for. `false`: there is no time left.
-    pub(crate) async fn next_attempt(&mut self, asked_for: Option<Duration>) -> bool {
+    /// When the next attempt may begin: the first at once, then after exponentially longer delays with
+    /// full jitter, and not before the time that the server asked for. `None`: there is no time left.
+    pub(crate) fn next_at(&mut self, asked_for: Option<Duration>) -> Option<Instant> {
         let delay = match self.attempts {
             0 => Duration::ZERO,
             done => {
@@ -55,16 +94,38 @@ impl Budget {
                 longest.min(doubled).mul_f64(random_fraction())
             }
         };
-        self.attempts += 1;
-        let next = Instant::now() + delay.max(asked_for.unwrap_or_default());
-        if next >= self.deadline {
+        self.attempts = self.attempts.saturating_add(1);
+        // A server may ask for more time than there will ever be.
+        let next = Instant::now().checked_add(delay.max(asked_for.unwrap_or_default()))?;
+        self.last = next;
+        (next < self.deadline).then_some(next)
+    }
+
+    /// Waits for the next attempt. `false`: there is no time left.
+    pub(crate) async fn next_attempt(&mut self, asked_for: Option<Duration>) -> bool {
+        let Some(next) = self.next_at(asked_for) else {
             return false;
-        }
-        // Even a sleep of nothing would last until the clock's next tick.
-        if next > Instant::now() {
-            tokio::time::sleep_until(next).await;
-        }
+        };
+        until(next).await;
         true
+    }
+}
+
+/// How long an errand may take that nobody waits for: a cancel, the end of an upstream session.
+pub(crate) fn errand(server: &Server) -> Duration {
+    (server.recovery.budget / ERRAND).max(SHORTEST_ERRAND)
+}
+
+/// How long a client waits for a status that tells more, before it gets one that tells less.
+pub(crate) fn moment(server: &Server) -> Duration {
+    (server.recovery.budget / MOMENT).max(SHORTEST_MOMENT)
+}
+
+/// Waits until then; not at all if that is now, because even a sleep of nothing would last until the
+/// clock's next tick.
+pub(super) async fn until(then: Instant) {
+    if then > Instant::now() {
+        tokio::time::sleep_until(then).await;
     }
 }
 
@@ -116,5 +177,40 @@ mod tests {
         assert!(budget.next_attempt(Some(Duration::from_secs(7))).await);
         assert_eq!(started.elapsed(), Duration::from_secs(7));
         assert!(!budget.next_attempt(Some(Duration::from_secs(60))).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_number_of_a_servers_is_too_large() {
+        for asked_for in [Duration::MAX, Duration::from_secs(u64::MAX)] {
+            let mut budget = Budget::new(Duration::from_secs(30), Duration::from_secs(30));
+            assert!(!budget.next_attempt(Some(asked_for)).await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn getting_somewhere_gives_all_the_time_but_no_leave_to_hurry() {
+        let total = Duration::from_secs(30);
+        let mut budget = Budget::new(total, total);
+        let started = Instant::now();
+        let mut attempts = 0;
+        while started.elapsed() < total * 4 {
+            assert!(budget.next_attempt(None).await);
+            attempts += 1;
+            // It breaks as soon as it has said something.
+            budget.over(true);
+        }
+        assert!(attempts < 1000, "{attempts}");
+        // What lasted is gone on with at once, even if it was silent.
+        for got_somewhere in [true, false] {
+            tokio::time::sleep(total * 2).await;
+            budget.over(got_somewhere);
+            assert_eq!(budget.next_at(None), Some(Instant::now()));
+        }
+        // What neither lasts nor says anything is given up.
+        let started = Instant::now();
+        while budget.next_attempt(None).await {
+            budget.over(false);
+        }
+        assert!(started.elapsed() <= total, "{:?}", started.elapsed());
     }
 }

@@ -1,14 +1,11 @@
 //! Telling a server that nobody waits for a request any more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::budget::errand;
 use crate::body::Sent;
 use crate::session::Session;
 use crate::upstream::Carried;
-
-/// How long telling the server may take.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The client cancelled the request with this id (JSON text) at another gateway, which has told the
 /// server so under that very id. The server may know it by another one, and only this gateway does; where
@@ -31,8 +28,13 @@ fn tell(session: Arc<Session>, id: &str, reason: &str) {
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"{reason}"}}}}"#
     );
     let tracker = session.upstream.tracker().clone();
-    tracker.spawn(tokio::time::timeout(CANCEL_TIMEOUT, async move {
+    let limit = errand(&session.upstream.server());
+    tracker.spawn(tokio::time::timeout(limit, async move {
         let leg = session.leg();
+        if leg.is_lost() {
+            // It took the request with it.
+            return true;
+        }
         leg.upstream
             .post(
                 leg.link(&session.carried(&Carried::default())),

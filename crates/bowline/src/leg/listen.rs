@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::media;
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 
 use super::Leg;
+use super::budget::{Budget, errand};
 use super::mend::{Cause, NotMended, mend};
 use super::outcome::{Known, outcome};
 use super::relay::{EventRelay, Relay};
@@ -16,12 +18,8 @@ use super::send::{Pulse, ping};
 use crate::session::{Born, Session, Source};
 use crate::upstream::{Carried, UpstreamError, is_suspect};
 
-/// How often a stream that breaks at once is opened.
-const MAX_TRIES: u32 = 5;
-
-/// How long an upstream may go on refusing a stream because it has not noticed yet that the last
-/// one was closed.
-const CONFLICT_BUDGET: Duration = Duration::from_secs(5);
+/// How soon a stream is asked for again that an upstream refuses because it has not noticed yet that
+/// the last one was closed.
 const FIRST_CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
 /// Opens the upstream's side of a GET for the stream `born`, after the event `last`; where that
@@ -31,11 +29,23 @@ const FIRST_CONFLICT_DELAY: Duration = Duration::from_millis(20);
 pub(crate) async fn listen(
     session: Arc<Session>,
     born: Born,
-    mut last: Option<HeaderValue>,
+    last: Option<HeaderValue>,
     carried: Carried,
 ) -> Result<Source, UpstreamError> {
+    let budget = Budget::of(&session);
+    listen_within(session, born, last, carried, budget).await
+}
+
+/// The same with what is left of a budget.
+pub(super) async fn listen_within(
+    session: Arc<Session>,
+    born: Born,
+    mut last: Option<HeaderValue>,
+    carried: Carried,
+    mut budget: Budget,
+) -> Result<Source, UpstreamError> {
     let mut leg = session.leg();
-    for _ in 0..MAX_TRIES {
+    loop {
         let error = match open(&session, &leg, &born, last.as_ref(), &carried).await {
             Ok(source) => return Ok(source),
             Err(UpstreamError::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
@@ -59,10 +69,11 @@ pub(crate) async fn listen(
             }
         }
         leg = mended;
+        if !budget.next_attempt(None).await {
+            let why = "its stream broke off again and again";
+            return Err(UpstreamError::NotMended(why.into()));
+        }
     }
-    Err(UpstreamError::NotMended(
-        "its stream broke off again and again".into(),
-    ))
 }
 
 /// What is left of a stream that answered the request with this id (JSON text), if its generation
@@ -85,9 +96,11 @@ pub(super) async fn open(
     }
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
+    let server = leg.upstream.server();
+    let patience = errand(&server);
     let answer = loop {
         let answer = leg.upstream.get(leg.link(carried), last).await?;
-        if answer.status != StatusCode::CONFLICT || started.elapsed() + delay > CONFLICT_BUDGET {
+        if answer.status != StatusCode::CONFLICT || started.elapsed() + delay > patience {
             break answer;
         }
         tokio::time::sleep(delay).await;
@@ -95,16 +108,24 @@ pub(super) async fn open(
     };
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
         let rewrite = Rewrite::new(session.seal.clone(), leg.at, born.clone());
-        let events = EventRelay::new(answer.body, rewrite).of(session, leg);
+        let last = last.map(|last| Bytes::copy_from_slice(last.as_bytes()));
+        let events = EventRelay::new(answer.body, rewrite)
+            .of(session, leg)
+            .after(last);
         return Ok(Source::Relay(Relay::Events(Box::new(events))));
     }
     let status = answer.status;
     let may_be_lost = matches!(
         status,
         StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::GONE
-    ) || is_suspect(&leg.upstream.server().recovery.fingerprints, status);
-    if may_be_lost && matches!(ping(leg, &session.carried(carried)).await, Pulse::Lost) {
-        return Err(UpstreamError::SessionLost);
+    ) || is_suspect(&server.recovery.fingerprints, status);
+    if may_be_lost {
+        let limit = Budget::of(session).patient_attempt();
+        let carried = session.carried(carried);
+        let pinged = tokio::time::timeout(limit, ping(leg, &carried)).await;
+        if matches!(pinged, Ok(Pulse::Lost)) {
+            return Err(UpstreamError::SessionLost);
+        }
     }
     if status.is_server_error() {
         return Err(UpstreamError::NotMcp(status));

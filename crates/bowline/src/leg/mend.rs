@@ -122,17 +122,23 @@ pub(crate) async fn mend(
     }
 }
 
-/// Mends without anybody waiting for it: for failures whose client got an answer already.
+/// Mends without anybody waiting for it: for failures whose client got an answer already. A flight that
+/// is under way is joined before this returns, so that it does not stop when the last one leaves.
 pub(crate) fn mend_behind(
     session: &Arc<Session>,
     seen: &Arc<Leg>,
     cause: Cause,
     carried: &Carried,
 ) {
-    let (session, seen) = (Arc::clone(session), Arc::clone(seen));
-    let carried = carried.clone();
-    let tracker = session.upstream.tracker().clone();
-    tracker.spawn(async move { mend(&session, &seen, cause, &carried).await.is_ok() });
+    let carried = Arc::new(session.carried(carried));
+    let Ok(mut joined) = join(session, seen, cause, &carried) else {
+        return;
+    };
+    session.upstream.tracker().spawn(async move {
+        let is_over = joined.outcome.wait_for(Option::is_some).await.is_ok();
+        drop(joined.waiting);
+        is_over
+    });
 }
 
 /// Joins the flight, or begins it. `Err`: there is a newer leg already.
@@ -376,6 +382,15 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, mended: &Mended, took: Dura
 }
 
 impl Cause {
+    /// What is known of the upstream's session on this leg, where nothing new was heard.
+    pub(super) fn of(leg: &Leg) -> Self {
+        if leg.is_lost() {
+            Self::Lost
+        } else {
+            Self::Unproven
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::budget::Budget;
+use super::budget::{Budget, errand};
 use super::relay::EventRelay;
-use super::restore::{DISCARD_TIMEOUT, retry_after};
+use super::restore::retry_after;
 use super::rewrite::Rewrite;
 use super::send::{MAX_HELD_ANSWER, Reply};
 use super::{Leg, LegRef, StreamError};
@@ -281,7 +281,8 @@ impl Drop for Orphan {
         let jar = Mutex::new(std::mem::take(&mut self.jar));
         let (account, carried) = (self.account.take(), std::mem::take(&mut self.carried));
         let tracker = upstream.tracker().clone();
-        tracker.spawn(tokio::time::timeout(DISCARD_TIMEOUT, async move {
+        let limit = errand(&upstream.server());
+        tracker.spawn(tokio::time::timeout(limit, async move {
             let link = Link {
                 endpoint: &endpoint,
                 session_id: Some(&session_id),

@@ -1,4 +1,5 @@
-//! A call's patience: how long it may go without an answer or a sign of progress.
+//! A call's patience: how long it may go without an answer or a sign of progress, whatever it waits for:
+//! the server, a recovery, or a stream that is gone on with.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -6,12 +7,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_wire::message::Message;
+use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
+use super::Leg;
 use super::cancel::cancel;
+use super::mend::{Cause, mend_behind};
+use crate::fault::Fault;
 use crate::session::Session;
-use crate::upstream::UpstreamError;
+use crate::upstream::{Carried, UpstreamError};
 
 /// The patience of one call.
 #[derive(Debug)]
@@ -36,6 +41,52 @@ impl Overtime {
         })
     }
 
+    /// How long what nobody answers may take to be taken: as long as a call, or else as long as a
+    /// recovery.
+    pub(super) fn of_notice(session: &Session) -> Duration {
+        let server = session.upstream.server();
+        server.call_timeout.unwrap_or(server.recovery.budget)
+    }
+
+    /// Does something of a call's as long as there is patience, if that has a limit.
+    pub(super) async fn within<T>(
+        patience: &mut Option<Self>,
+        work: impl Future<Output = Result<T, UpstreamError>>,
+    ) -> Result<T, UpstreamError> {
+        match patience {
+            None => work.await,
+            Some(patience) => tokio::select! {
+                biased;
+                done = work => done,
+                error = std::future::poll_fn(|cx| patience.poll(cx)) => Err(error),
+            },
+        }
+    }
+
+    /// The same while the call waits for its session to be mended. That goes on when patience is over,
+    /// for the next call: otherwise a recovery that takes longer than a call may would never end.
+    pub(super) async fn within_mending<T>(
+        patience: &mut Option<Self>,
+        session: &Arc<Session>,
+        leg: &Arc<Leg>,
+        work: impl Future<Output = Result<T, UpstreamError>>,
+        carried: &Carried,
+    ) -> Result<T, UpstreamError> {
+        let Some(patience) = patience else {
+            return work.await;
+        };
+        let is_over = std::future::poll_fn(|cx| {
+            let error = std::task::ready!(patience.poll(cx));
+            mend_behind(session, leg, Cause::of(leg), carried);
+            Poll::Ready(error)
+        });
+        tokio::select! {
+            biased;
+            done = work => done,
+            error = is_over => Err(error),
+        }
+    }
+
     /// Something was heard.
     pub(crate) fn put_off(&mut self) {
         let next = Instant::now() + self.limit;
@@ -55,14 +106,9 @@ impl Overtime {
     pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         let error = std::task::ready!(self.poll(cx));
         if let Some(session) = self.session.upgrade() {
-            let fault = session.leg().fault(UpstreamError::CallTimeout(self.limit));
-            let reason = fault.telling().reason;
-            session.upstream.metrics.refused(reason);
-            tracing::info!(
-                reason,
-                session = %session.hash,
-                server = %session.upstream.name,
-                "an answer was given up"
+            count(
+                &session,
+                &session.leg().fault(UpstreamError::CallTimeout(self.limit)),
             );
         }
         Poll::Ready(error)
@@ -72,6 +118,25 @@ impl Overtime {
     pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
         let session = self.session.upgrade()?;
         let fault = session.leg().fault(error);
-        Some(format!("event: message\ndata: {}\n\n", fault.body(Some(&self.id))).into())
+        Some(event_of(fault.body(Some(&self.id)).as_bytes()))
     }
+}
+
+/// The last word about the request with this id (JSON text), as an event on the stream that was to
+/// answer it. Its status no longer tells, so it is counted here.
+pub(super) fn last_word(session: &Session, id: &str, error: UpstreamError) -> Bytes {
+    let fault = session.leg().fault(error);
+    count(session, &fault);
+    event_of(fault.body(Some(id)).as_bytes())
+}
+
+fn count(session: &Session, fault: &Fault) {
+    let reason = fault.telling().reason;
+    session.upstream.metrics.refused(reason);
+    tracing::info!(
+        reason,
+        session = %session.hash,
+        server = %session.upstream.name,
+        "an answer was given up"
+    );
 }

@@ -61,6 +61,8 @@ pub(crate) struct EventRelay {
     /// Events that were read while waiting for one of them.
     ready: VecDeque<Bytes>,
     saw_event_id: bool,
+    /// Something was passed on.
+    has_told: bool,
     overtime: Option<Overtime>,
     /// Whose stream it is; weak, because the session holds its streams.
     session: Weak<Session>,
@@ -99,7 +101,7 @@ pub(crate) enum StreamError {
     Broken(#[from] WireError),
     #[error("the server's stream ended within an event")]
     Cut,
-    #[error(transparent)]
+    #[error("the server sent {0}")]
     EventTooLarge(#[from] EventTooLarge),
     #[error("the server sent {0}")]
     Batch(#[from] BadBatch),
@@ -115,6 +117,23 @@ pub(crate) enum StreamError {
     Overtime,
     #[error("the server's answer is one that for this server means a lost session")]
     Fingerprint,
+}
+
+// === impl StreamError ===
+
+impl StreamError {
+    /// Whether the same would come again, however often the server is asked.
+    pub(crate) fn is_for_good(&self) -> bool {
+        match self {
+            Self::EventTooLarge(_) | Self::Batch(_) | Self::Seal | Self::TooMuchBefore(_) => true,
+            Self::Broken(_)
+            | Self::Cut
+            | Self::NoAnswer
+            | Self::NotOpened
+            | Self::Overtime
+            | Self::Fingerprint => false,
+        }
+    }
 }
 
 // === impl Relay ===
@@ -194,6 +213,7 @@ impl EventRelay {
             rewrite,
             ready: VecDeque::new(),
             saw_event_id: false,
+            has_told: false,
             overtime: None,
             session: Weak::new(),
             leg: None,
@@ -244,8 +264,11 @@ impl EventRelay {
         self
     }
 
-    /// The server may begin with the event of this id, which has been passed on already.
+    /// The server may begin with the event of this id, which has been passed on already. Until there is
+    /// another one, it is the place from which the stream can be gone on with.
     pub(crate) fn after(mut self, last: Option<Bytes>) -> Self {
+        self.saw_event_id = last.is_some();
+        self.last_event_id = last.clone();
         self.skip = last;
         self
     }
@@ -257,12 +280,14 @@ impl EventRelay {
         self
     }
 
-    /// Where the stream is, in case that it breaks.
-    pub(crate) fn broken(&self) -> Broken {
+    /// Where the stream broke, and what goes on with it.
+    pub(crate) fn broken(&mut self) -> Broken {
         Broken {
             at: self.rewrite.leg(),
             last: self.last_event_id.clone(),
             progress: self.progress,
+            has_told: self.has_told,
+            overtime: self.overtime.take(),
         }
     }
 
@@ -381,7 +406,9 @@ impl EventRelay {
             self.saw_event_id = true;
             self.last_event_id = Some(Bytes::copy_from_slice(id));
         }
-        let content = match event.data().filter(|data| !data.is_empty()) {
+        let data = event.data().filter(|data| !data.is_empty());
+        let has_data = data.is_some();
+        let content = match data {
             // A slice of the event's own bytes unless the data spans lines.
             Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
             Some(Cow::Owned(joined)) => Content::of(joined.into())?,
@@ -413,7 +440,9 @@ impl EventRelay {
             Content::Other => {}
         }
         let shown = self.rewrite.event(event, &content);
-        Ok(Some((shown.ok_or(StreamError::Seal)?, content)))
+        let shown = shown.ok_or(StreamError::Seal)?;
+        self.has_told |= has_data;
+        Ok(Some((shown, content)))
     }
 
     /// Remembers the request whose answer has come; `None`: there is nothing to wait for.
@@ -438,6 +467,7 @@ impl EventRelay {
         if self.rewrite.is_answer(message) {
             self.answered = true;
             self.memory.take_if(|_| !accepts(message));
+            self.overtime = None;
             if self.lists_tools
                 && let Some(session) = self.session.upgrade()
             {

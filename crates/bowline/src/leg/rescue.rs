@@ -1,19 +1,30 @@
 //! Streams that break: gone on with where they broke, or told honestly.
+//!
+//! Each stream has a budget of its own, as long as that of a recovery and with the same delays, which is
+//! whole again whenever the server has said something new. What cannot get better is not tried again.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 
+use bowline_wire::batch::is_batch;
 use bowline_wire::message::Message;
-use bytes::Bytes;
+use bowline_wire::sse::{EventTooLarge, event_of};
+use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
+use tokio::time::Instant;
 
-use super::again::Again;
-use super::listen::{listen, open};
-use super::relay::{Relay, StreamError};
+use super::again;
+use super::budget::{Budget, until};
+use super::listen::{listen_within, open};
+use super::overtime::{Overtime, last_word};
+use super::relay::{MAX_EVENT, Relay, StreamError};
 use super::send::{Reply, request_again};
 use super::{Leg, LegRef};
 use crate::body::Sent;
-use crate::session::{Born, Call, Opening, Session, Source};
+use crate::session::{Born, Call, Session, Source};
 use crate::upstream::{Carried, UpstreamError};
+
+const AGAIN_AND_AGAIN: &str = "the server's stream broke off again and again";
 
 /// How to go on with a stream.
 #[derive(Debug)]
@@ -22,6 +33,8 @@ pub(crate) struct Rescue {
     session: Weak<Session>,
     carried: Carried,
     stream: Stream,
+    /// What is left for it, once it has broken.
+    budget: Option<Budget>,
 }
 
 #[derive(Debug)]
@@ -44,6 +57,24 @@ pub(crate) struct Broken {
     pub(crate) last: Option<Bytes>,
     /// How far its request said it had got.
     pub(crate) progress: Option<f64>,
+    /// Whether the client heard anything on it.
+    pub(crate) has_told: bool,
+    /// What is left of its call's patience.
+    pub(crate) overtime: Option<Overtime>,
+}
+
+/// A request whose answer broke off, on its way to another one.
+struct GoingOn {
+    session: Arc<Session>,
+    leg: Arc<Leg>,
+    message: Message,
+    call: Arc<Call>,
+    carried: Carried,
+    sent: Sent,
+    /// The event after which the server may be asked for the rest.
+    last: Option<HeaderValue>,
+    progress: Option<f64>,
+    overtime: Option<Overtime>,
 }
 
 impl Rescue {
@@ -53,6 +84,7 @@ impl Rescue {
             session: Arc::downgrade(session),
             carried,
             stream: Stream::Standalone,
+            budget: None,
         }
     }
 
@@ -71,11 +103,8 @@ impl Rescue {
                 leg: Arc::clone(leg),
                 call: Arc::clone(call),
             },
+            budget: None,
         }
-    }
-
-    pub(crate) fn is_standalone(&self) -> bool {
-        matches!(self.stream, Stream::Standalone)
     }
 
     /// What Bowline itself has to tell the client, on the stream that is for it.
@@ -90,98 +119,179 @@ impl Rescue {
         }
     }
 
-    /// The stream opened anew; `None` if its session is gone.
-    pub(crate) fn begin(&self, broken: Option<Broken>) -> Option<Opening> {
-        let (session, carried) = (self.session.upgrade()?, self.carried.clone());
+    /// The stream of a GET, read anew; `None` for any other, or if its session is gone.
+    pub(crate) fn restart(&mut self) -> Option<Source> {
+        match self.stream {
+            Stream::Standalone => {
+                let session = self.session.upgrade()?;
+                let budget = self.budget.get_or_insert_with(|| Budget::of(&session));
+                // A server that denies every new session must not be asked for them without a pause.
+                budget.over(budget.has_lasted());
+                Some(self.listen_later(session, None))
+            }
+            Stream::Request { .. } => None,
+        }
+    }
+
+    /// What to read instead of a stream that broke; `None` if its session is gone.
+    pub(crate) fn go_on(&mut self, broken: Broken, error: &StreamError) -> Option<Source> {
+        let session = self.session.upgrade()?;
+        if error.is_for_good() {
+            return Some(self.give_up(&session, &error.to_string()));
+        }
+        let budget = self.budget.get_or_insert_with(|| Budget::of(&session));
+        budget.over(broken.has_told);
         let current = session.leg();
-        let progress = broken.as_ref().and_then(|broken| broken.progress);
-        let broke_at = broken.as_ref().map(|broken| broken.at);
-        let last = broken.and_then(|broken| {
-            let last = HeaderValue::from_bytes(&broken.last?).ok()?;
+        let last = broken.last.and_then(|last| {
+            let last = HeaderValue::from_bytes(&last).ok()?;
             // An event id means something to the generation that issued it, and to no other.
             (current.at == broken.at).then_some(last)
         });
         Some(match &self.stream {
-            Stream::Standalone => Box::pin(go_on(session, Born::Standalone, last, carried)),
+            Stream::Standalone => self.listen_later(session, last),
             Stream::Request { message, leg, call } => {
-                let leg = if broke_at == Some(current.at) {
-                    current
-                } else {
-                    Arc::clone(leg)
+                let Some(at) = budget.next_at(None) else {
+                    return Some(self.give_up(&session, AGAIN_AND_AGAIN));
                 };
-                let going_on = go_on_with_request(
+                let sent = Sent::default();
+                let going_on = GoingOn {
                     session,
-                    leg,
-                    (message.clone(), Arc::clone(call)),
+                    leg: match current.at == broken.at {
+                        true => current,
+                        false => Arc::clone(leg),
+                    },
+                    message: message.clone(),
+                    call: Arc::clone(call),
+                    carried: self.carried.clone(),
+                    sent: sent.clone(),
                     last,
-                    carried,
-                );
-                Box::pin(async move { Ok(going_on.await?.beyond(progress)) })
+                    progress: broken.progress,
+                    overtime: broken.overtime,
+                };
+                Source::sending(going_on.at(at), sent)
             }
         })
     }
-}
 
-async fn go_on(
-    session: Arc<Session>,
-    born: Born,
-    last: Option<HeaderValue>,
-    carried: Carried,
-) -> Result<Source, UpstreamError> {
-    let source = listen(session, born, last.clone(), carried).await?;
-    Ok(source.after(last))
-}
+    /// The stream of a GET, opened again when it is time to.
+    fn listen_later(&mut self, session: Arc<Session>, last: Option<HeaderValue>) -> Source {
+        let budget = self.budget.get_or_insert_with(|| Budget::of(&session));
+        let Some(at) = budget.next_at(None) else {
+            return self.give_up(&session, AGAIN_AND_AGAIN);
+        };
+        let (budget, carried) = (*budget, self.carried.clone());
+        Source::opening(async move {
+            until(at).await;
+            listen_again(session, last, carried, budget).await
+        })
+    }
 
-/// Resumes the answer to a request; if that cannot be, the request goes again if it may, and
-/// otherwise the client hears that nobody knows.
-async fn go_on_with_request(
-    session: Arc<Session>,
-    leg: Arc<Leg>,
-    (message, call): (Message, Arc<Call>),
-    last: Option<HeaderValue>,
-    carried: Carried,
-) -> Result<Source, UpstreamError> {
-    let id: Box<str> = message.id().unwrap_or_default().into();
-    if let Some(last) = last {
-        let born = Born::Request(id.clone());
-        let resumed = open(&session, &leg, &born, Some(&last), &carried).await;
-        if let Ok(source @ Source::Relay(_)) = resumed {
-            return Ok(source.after(Some(last)));
+    /// The end of a stream that cannot be gone on with.
+    fn give_up(&self, session: &Session, why: &str) -> Source {
+        match &self.stream {
+            Stream::Standalone => {
+                let (hash, server) = (session.hash, &session.upstream.name);
+                tracing::info!(session = %hash, %server, why, "the stream of a GET was given up");
+                Source::Ended
+            }
+            Stream::Request { message, .. } => {
+                let error = UpstreamError::OutcomeUnknown(why.into());
+                let id = message.id().unwrap_or_default();
+                Source::Last(last_word(session, id, error))
+            }
         }
     }
-    let cut = UpstreamError::Stream(StreamError::Cut);
-    let mended = Again::default()
-        .after(
-            &session,
-            &leg,
-            &message,
-            (&call, &Sent::default()),
-            &carried,
-            cut,
-        )
-        .await;
-    let replied = match mended {
-        Ok(mended) => request_again(&session, &leg, mended, (message, call), &carried).await,
-        Err(error) => Err(error),
+}
+
+/// The stream of a GET, opened again. If that cannot be it ends, and its client may ask for another.
+async fn listen_again(
+    session: Arc<Session>,
+    last: Option<HeaderValue>,
+    carried: Carried,
+    budget: Budget,
+) -> Result<Source, UpstreamError> {
+    let hash = session.hash;
+    let listening = listen_within(session, Born::Standalone, last, carried, budget).await;
+    Ok(listening.unwrap_or_else(|error| {
+        tracing::info!(session = %hash, %error, "the stream of a GET was given up");
+        Source::Ended
+    }))
+}
+
+// === impl GoingOn ===
+
+impl GoingOn {
+    /// Goes on when it is time to. Whatever becomes of it is told.
+    async fn at(self, at: Instant) -> Result<Source, UpstreamError> {
+        let (session, id) = (Arc::clone(&self.session), self.id());
+        let gone_on = self.go_on(at).await;
+        Ok(gone_on.unwrap_or_else(|error| Source::Last(last_word(&session, &id, error))))
+    }
+
+    /// Asks for the rest of the answer; if that cannot be had, the request goes again if it may, and
+    /// otherwise nobody knows.
+    async fn go_on(mut self, at: Instant) -> Result<Source, UpstreamError> {
+        let mut overtime = self.overtime.take();
+        let resuming = async {
+            tokio::select! {
+                () = until(at) => {}
+                () = self.call.cancelled() => {}
+            }
+            Ok(self.rest().await)
+        };
+        if let Some(rest) = Overtime::within(&mut overtime, resuming).await? {
+            return Ok(rest.beyond(self.progress).with_overtime(overtime));
+        }
+        let (session, leg) = (&self.session, &self.leg);
+        let cut = UpstreamError::Stream(StreamError::Cut);
+        let (who, carried) = ((&*self.call, &self.sent), &self.carried);
+        let after = again::after(session, leg, &self.message, who, carried, cut);
+        let mended = Overtime::within_mending(&mut overtime, session, leg, after, carried).await?;
+        let request = (self.message, self.call);
+        let (carried, sent) = (&self.carried, self.sent);
+        let reply = request_again(session, leg, mended, request, carried, sent, overtime).await?;
+        Ok(shown(reply).await?.beyond(self.progress))
+    }
+
+    /// The rest of the answer, where the server kept it.
+    async fn rest(&self) -> Option<Source> {
+        let (last, born) = (self.last.as_ref()?, Born::Request(self.id()));
+        let opened = open(&self.session, &self.leg, &born, Some(last), &self.carried).await;
+        opened.ok().filter(|rest| matches!(rest, Source::Relay(_)))
+    }
+
+    fn id(&self) -> Box<str> {
+        self.message.id().unwrap_or_default().into()
+    }
+}
+
+/// What answers a request on a stream that has begun.
+async fn shown(reply: Reply) -> Result<Source, UpstreamError> {
+    let (status, body) = match reply {
+        Reply::Stream {
+            relay: relay @ Relay::Events(_),
+            ..
+        } => return Ok(Source::Relay(relay)),
+        Reply::Stream { status, relay, .. } => (status, whole(relay).await?),
+        Reply::Whole { status, body, .. } => (status, body),
+        Reply::Accepted => return Err(StreamError::NoAnswer.into()),
     };
-    Ok(match replied {
-        Ok(Reply::Stream { relay, .. }) if matches!(relay, Relay::Events(_)) => {
-            Source::Relay(relay)
-        }
-        Ok(Reply::Whole { body, .. }) => Source::Last(event(&body)),
-        Ok(_) => Source::Ended,
-        Err(error) => Source::Last(event(session.leg().fault(error).body(Some(&id)).as_bytes())),
-    })
+    let is_message = is_batch(&body) || Message::parse(body.clone()).is_ok();
+    match is_message {
+        true => Ok(Source::Last(event_of(&body))),
+        false => Err(UpstreamError::NotMcp(status)),
+    }
 }
 
-/// A message as an event; JSON has no line that could not stand in one.
-fn event(message: &[u8]) -> Bytes {
-    let mut event = b"event: message\n".to_vec();
-    for line in message.split(|byte| *byte == b'\n') {
-        event.extend_from_slice(b"data: ");
-        event.extend_from_slice(line);
-        event.push(b'\n');
+/// A body that arrives in pieces, once it is there.
+async fn whole(mut relay: Relay) -> Result<Bytes, StreamError> {
+    let mut body = BytesMut::new();
+    while let Some(piece) = poll_fn(|cx| relay.poll_next(cx)).await {
+        body.extend_from_slice(&piece?);
+        if body.len() > MAX_EVENT {
+            let max_event = MAX_EVENT;
+            return Err(EventTooLarge { max_event }.into());
+        }
     }
-    event.push(b'\n');
-    event.into()
+    Ok(body.freeze())
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
+use super::budget::errand;
 use super::mend::NotMended;
 use super::newborn::Newborn;
 use super::open::{initialized, issued_id};
@@ -19,9 +20,6 @@ use crate::upstream::{Carried, Link, Pin, Repeat, UpstreamError};
 
 /// After so many failures the old cookies are held to lead nowhere.
 pub(super) const TRUSTED_FAILURES: u32 = 2;
-
-/// How long ending an upstream session that nobody needs may take.
-pub(super) const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The ids of Bowline's own requests; a client's have no such name.
 const INITIALIZE_ID: &str = "\"bowline-initialize\"";
@@ -158,10 +156,9 @@ pub(super) async fn say_again_on(leg: &Leg, message: &Message, carried: &Carried
     let Some(span) = message.id_span() else {
         return;
     };
-    if say(leg, message.splice(span, RESTORE_ID), carried)
-        .await
-        .is_err()
-    {
+    let saying = say(leg, message.splice(span, RESTORE_ID), carried);
+    let said = tokio::time::timeout(errand(&leg.upstream.server()), saying).await;
+    if !matches!(said, Ok(Ok(()))) {
         tracing::debug!("what the client set was not set on the newer generation");
     }
 }
@@ -220,7 +217,8 @@ pub(crate) async fn end(leg: &Leg, carried: &Carried) {
         return;
     }
     let deleting = leg.upstream.delete(leg.link(carried));
-    match tokio::time::timeout(DISCARD_TIMEOUT, deleting).await {
+    let limit = errand(&leg.upstream.server());
+    match tokio::time::timeout(limit, deleting).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),
         Err(_) => tracing::debug!("upstream session not deleted in time"),

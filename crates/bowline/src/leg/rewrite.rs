@@ -163,7 +163,9 @@ impl Content {
         let Self::Message(message) = self else {
             return None;
         };
-        message.text(message.param("progress")?).parse().ok()
+        let progress: f64 = message.text(message.param("progress")?).parse().ok()?;
+        // What is beyond every number would hide all that comes after it.
+        Some(progress).filter(|progress| progress.is_finite())
     }
 
     /// The message that passes the test, alone or among others.

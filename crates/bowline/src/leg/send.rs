@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use super::again::{Again, is_forgotten, is_safe, mended};
+use super::again::{self, is_forgotten, is_safe, mended};
 use super::memory::{Memory, is_result};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
@@ -61,7 +61,16 @@ pub(crate) fn request(
     let call = Call::begin(session, message.id().unwrap_or_default());
     let asked = Asked::first(&message);
     let leg = session.leg();
-    send_until_answered(session, leg, (message, call), asked, carried, sent)
+    let overtime = Overtime::of(session, &message);
+    send_until_answered(
+        session,
+        leg,
+        (message, call),
+        asked,
+        carried,
+        sent,
+        overtime,
+    )
 }
 
 /// Sends a request again whose answer broke off on the leg `old`.
@@ -71,6 +80,8 @@ pub(super) async fn request_again(
     leg: Arc<Leg>,
     (message, call): (Message, Arc<Call>),
     carried: &Carried,
+    sent: Sent,
+    overtime: Option<Overtime>,
 ) -> Result<Reply, UpstreamError> {
     let mut asked = Asked {
         goes_on: true,
@@ -78,9 +89,12 @@ pub(super) async fn request_again(
     };
     if old.at == leg.at {
         asked = asked.again(&message, &call);
+    } else {
+        // Nothing of it is under way there.
+        call.goes_as(None);
     }
-    let sent = Sent::default();
-    send_until_answered(session, leg, (message, call), asked, carried, sent).await
+    let request = (message, call);
+    send_until_answered(session, leg, request, asked, carried, sent, overtime).await
 }
 
 async fn send_until_answered(
@@ -90,15 +104,16 @@ async fn send_until_answered(
     mut asked: Asked,
     carried: &Carried,
     sent: Sent,
+    mut overtime: Option<Overtime>,
 ) -> Result<Reply, UpstreamError> {
-    let mut overtime = Overtime::of(session, &message);
-    let mut again = Again::default();
     let is_memorable = Believed::is_memorable(&message);
     if is_memorable && let Err(full) = session.believed.has_room_for(&message) {
         return Ok(Reply::refusal(session, &message, &full.into()));
     }
     if leg.is_lost() {
-        leg = Box::pin(mended(session, &leg, Cause::Lost, (&call, &sent), carried)).await?;
+        let mending = mended(session, &leg, Cause::Lost, (&call, &sent), carried);
+        let mending = Overtime::within_mending(&mut overtime, session, &leg, mending, carried);
+        leg = Box::pin(mending).await?;
     }
     let finished = loop {
         if let Some(result) = leg.lacks.empty_list(message.method()) {
@@ -106,14 +121,7 @@ async fn send_until_answered(
         }
         let finished = {
             let answering = answer(session, &leg, &asked, carried, sent.clone());
-            let answered = match &mut overtime {
-                None => answering.await,
-                Some(patience) => tokio::select! {
-                    biased;
-                    answered = answering => answered,
-                    error = std::future::poll_fn(|cx| patience.poll(cx)) => return Err(error),
-                },
-            };
+            let answered = Overtime::within(&mut overtime, answering).await;
             answered
                 .map(|answered| finish(session, &leg, &asked, carried, answered, overtime.take()))
         };
@@ -122,7 +130,8 @@ async fn send_until_answered(
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
-        let after = again.after(session, &leg, &message, (&call, &sent), carried, error);
+        let after = again::after(session, &leg, &message, (&call, &sent), carried, error);
+        let after = Overtime::within_mending(&mut overtime, session, &leg, after, carried);
         let next = Box::pin(after).await?;
         if next.at == leg.at {
             // The upstream may still be at work on the first: two requests, two ids.
@@ -170,7 +179,7 @@ impl Asked {
         let ours = renamed::renamed(id, call.next_repeat());
         match Message::parse(original.splice(span, &ours)) {
             Ok(message) => {
-                call.is_sent_as(&ours);
+                call.goes_as(Some(&ours));
                 Self {
                     message,
                     is_renamed: true,
@@ -362,7 +371,28 @@ pub(super) fn learn(session: &Session, listing: &Message) {
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request. One
 /// that meets a loss is taken all the same; what it was about is gone, or is said again by mending.
+/// A server that does not take it in time holds up nothing that comes after it.
 pub(crate) async fn notify(
+    session: &Arc<Session>,
+    message: &Message,
+    body: Bytes,
+    carried: &Carried,
+    sent: Sent,
+) -> Result<Reply, UpstreamError> {
+    let limit = Overtime::of_notice(session);
+    let telling = notify_whenever(session, message, body, carried, sent);
+    let told = tokio::time::timeout(limit, telling).await;
+    told.unwrap_or_else(|_| {
+        let leg = session.leg();
+        if leg.is_lost() {
+            // Whoever comes next needs it.
+            mend_behind(session, &leg, Cause::Lost, carried);
+        }
+        Err(UpstreamError::NotTaken(limit))
+    })
+}
+
+async fn notify_whenever(
     session: &Arc<Session>,
     message: &Message,
     body: Bytes,

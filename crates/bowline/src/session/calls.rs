@@ -8,8 +8,10 @@ use std::sync::{Arc, Weak};
 use bowline_wire::message::same_id;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::Session;
+use crate::leg::Budget;
 
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
@@ -25,10 +27,23 @@ pub(crate) struct Call {
     id: Box<str>,
     /// The id under which it was sent again, as JSON text.
     sent_as: Mutex<Option<Box<str>>>,
+    /// What it has met, wherever it was sent; nothing for nearly all.
+    met: Mutex<Option<Box<Met>>>,
     cancelled: AtomicBool,
     notify: Notify,
     /// Weak: a stream of the session may hold the call.
     session: Weak<Session>,
+}
+
+/// What a request has met. It counts for as long as the client waits, also over streams of its answer
+/// that break.
+#[derive(Debug, Default)]
+struct Met {
+    /// How often it may have run without an answer.
+    failures: u32,
+    lost_session: bool,
+    /// The time for tries of which nothing leaves.
+    budget: Option<Budget>,
 }
 
 impl Calls {
@@ -64,6 +79,7 @@ impl Call {
         let call = Arc::new(Self {
             id: id.into(),
             sent_as: Mutex::default(),
+            met: Mutex::default(),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
             session: Arc::downgrade(session),
@@ -80,9 +96,30 @@ impl Call {
         })
     }
 
-    /// The request goes again under another id (JSON text).
-    pub(crate) fn is_sent_as(&self, id: &str) {
-        *self.sent_as.lock() = Some(id.into());
+    /// The request goes again under another id (JSON text), or under its own.
+    pub(crate) fn goes_as(&self, id: Option<&str>) {
+        *self.sent_as.lock() = id.map(Into::into);
+    }
+
+    /// The request may have run, and has no answer: how often that was so.
+    pub(crate) fn count_failure(&self) -> u32 {
+        let mut met = self.met.lock();
+        let met = met.get_or_insert_default();
+        met.failures = met.failures.saturating_add(1);
+        met.failures
+    }
+
+    /// The request has met a lost session: whether it had before.
+    pub(crate) fn count_loss(&self) -> bool {
+        let mut met = self.met.lock();
+        std::mem::replace(&mut met.get_or_insert_default().lost_session, true)
+    }
+
+    /// When a request of which nothing has left may be tried next, within this budget.
+    pub(crate) fn next_try(&self, budget: impl FnOnce() -> Budget) -> Option<Instant> {
+        let mut met = self.met.lock();
+        let met = met.get_or_insert_default();
+        met.budget.get_or_insert_with(budget).next_at(None)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -12,11 +12,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::Born;
-use crate::leg::{EventRelay, Relay, Rescue, StreamError};
+use crate::body::Sent;
+use crate::leg::{EventRelay, Overtime, Relay, Rescue, StreamError};
 use crate::upstream::UpstreamError;
-
-/// How often one stream is gone on with, whatever happens.
-const MAX_RESCUES: u8 = 100;
 
 /// Streams of a session that are told apart: one of each at a time.
 pub(crate) type StreamKey = Born;
@@ -28,19 +26,20 @@ pub(crate) struct LiveStream(Mutex<State>);
 #[derive(Debug)]
 struct State {
     source: Source,
+    /// What is read instead of the source, decided while the reader had that out.
+    instead: Option<Source>,
     reader: Option<Waker>,
     /// How to go on if the source breaks; gone once nobody is there to go on for.
     rescue: Option<Box<Rescue>>,
-    /// How often that is tried.
-    rescues: u8,
     /// What Bowline itself has to say here.
     unsaid: Option<Bytes>,
 }
 
 /// Where a stream's bytes come from.
 pub(crate) enum Source {
-    /// The upstream has not answered yet.
-    Opening(Opening),
+    /// The upstream has not answered yet; where it was sent something that goes on when the client
+    /// leaves, whether that has begun.
+    Opening(Opening, Option<Sent>),
     /// An upstream's answer.
     Relay(Relay),
     /// Nobody: the stream is held open for what Bowline itself has to say.
@@ -53,10 +52,14 @@ pub(crate) enum Source {
     Ended,
     /// Over, in the middle of something: the client must not take it for whole.
     Cut,
+    /// In the reader's hands, while it is polled. Whether ending it cuts it.
+    Out { is_cut: bool },
 }
 
+type Next = Poll<Option<Result<Bytes, StreamError>>>;
+
 /// An upstream's side of a stream on its way.
-pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamError>> + Send>>;
+type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamError>> + Send>>;
 
 // === impl LiveStream ===
 
@@ -64,40 +67,32 @@ impl LiveStream {
     pub(crate) fn new(source: Source, rescue: Option<Box<Rescue>>) -> Self {
         Self(Mutex::new(State {
             source,
+            instead: None,
             reader: None,
             rescue,
-            rescues: MAX_RESCUES,
             unsaid: None,
         }))
     }
 
     /// The next bytes: whole events, or frames of a body that is not events.
-    pub(crate) fn poll_next(
-        &self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, StreamError>>> {
-        let mut state = self.0.lock();
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Next {
         loop {
-            if let Some(unsaid) = state.unsaid.take() {
-                return Poll::Ready(Some(Ok(unsaid)));
+            let mut source = {
+                let mut state = self.0.lock();
+                if let Some(said) = state.take_said() {
+                    return Poll::Ready(Some(Ok(said)));
+                }
+                state.source.take_out()
+            };
+            // Without the lock: what is polled may have something to say on this very stream.
+            let next = source.poll_next(cx);
+            let mut state = self.0.lock();
+            let (next, replaced) = state.put_back(source, next, cx);
+            drop(state);
+            drop(replaced);
+            if let Some(next) = next {
+                return next;
             }
-            if let Some(news) = state.rescue.as_ref().and_then(|rescue| rescue.news()) {
-                return Poll::Ready(Some(Ok(news)));
-            }
-            let next = state.source.poll_next(cx);
-            match &next {
-                Poll::Pending => state.reader = Some(cx.waker().clone()),
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(_))) => match state.go_on() {
-                    Some(source) => {
-                        state.source = source;
-                        continue;
-                    }
-                    None => state.source = Source::Ended,
-                },
-                Poll::Ready(None) => state.source = Source::Ended,
-            }
-            return next;
         }
     }
 
@@ -106,8 +101,7 @@ impl LiveStream {
         let reader = {
             let mut state = self.0.lock();
             // Without a way to go on there is no client, or it is not a stream of events.
-            let is_over = matches!(state.source, Source::Ended | Source::Cut | Source::Last(_));
-            if is_over || state.rescue.is_none() {
+            if state.is_over() || state.rescue.is_none() {
                 return false;
             }
             let said = state.unsaid.take().unwrap_or_default();
@@ -124,14 +118,14 @@ impl LiveStream {
     pub(crate) fn restart(&self) {
         let (old, reader) = {
             let mut state = self.0.lock();
-            let opening = match (&state.source, &state.rescue) {
-                (Source::Ended | Source::Cut, _) | (_, None) => None,
-                (_, Some(rescue)) if rescue.is_standalone() => rescue.begin(None),
-                (_, Some(_)) => None,
+            if state.is_over() {
+                return;
+            }
+            let rescue = state.rescue.as_mut();
+            let Some(source) = rescue.and_then(|rescue| rescue.restart()) else {
+                return;
             };
-            let Some(opening) = opening else { return };
-            let old = std::mem::replace(&mut state.source, Source::Opening(opening));
-            (old, state.reader.take())
+            (state.replace(source), state.reader.take())
         };
         drop(old);
         if let Some(reader) = reader {
@@ -139,30 +133,45 @@ impl LiveStream {
         }
     }
 
-    /// The client has left: what breaks now stays broken.
-    pub(crate) fn give_up_rescue(&self) {
-        let rescue = self.0.lock().rescue.take();
+    /// The client has left: what breaks now stays broken, and nothing more is sent.
+    pub(crate) fn leave(&self) {
+        let rescue = {
+            let mut state = self.0.lock();
+            if let Source::Opening(_, Some(sent)) = &state.source {
+                sent.leave();
+            }
+            state.rescue.take()
+        };
         drop(rescue);
     }
 
     /// Waits until the upstream has answered, well or badly.
     pub(crate) async fn opened(&self) -> Result<(), UpstreamError> {
         std::future::poll_fn(|cx| {
-            let mut state = self.0.lock();
-            let Source::Opening(opening) = &mut state.source else {
-                return Poll::Ready(Ok(()));
-            };
-            let (source, opened) = match opening.as_mut().poll(cx) {
-                Poll::Ready(Ok(source)) => (source, Ok(())),
-                Poll::Ready(Err(error)) => (Source::Ended, Err(error)),
-                Poll::Pending => {
-                    // A recovery that this very stream waits for opens it anew.
-                    state.reader = Some(cx.waker().clone());
-                    return Poll::Pending;
+            loop {
+                let mut source = {
+                    let mut state = self.0.lock();
+                    match state.source {
+                        Source::Opening(..) => state.source.take_out(),
+                        _ => return Poll::Ready(Ok(())),
+                    }
+                };
+                let opened = source.poll_open(cx);
+                if matches!(opened, Poll::Ready(Err(_))) {
+                    source = Source::Ended;
                 }
-            };
-            state.source = source;
-            Poll::Ready(opened)
+                let mut state = self.0.lock();
+                let instead = state.instead.take();
+                let is_replaced = instead.is_some();
+                // A recovery that this very stream waits for opens it anew.
+                state.reader = Some(cx.waker().clone());
+                let replaced = std::mem::replace(&mut state.source, instead.unwrap_or(source));
+                drop(state);
+                drop(replaced);
+                if !is_replaced {
+                    return opened;
+                }
+            }
         })
         .await
     }
@@ -172,10 +181,7 @@ impl LiveStream {
         let (source, reader) = {
             let mut state = self.0.lock();
             let end = state.source.end();
-            (
-                std::mem::replace(&mut state.source, end),
-                state.reader.take(),
-            )
+            (state.replace(end), state.reader.take())
         };
         drop(source);
         if let Some(reader) = reader {
@@ -193,33 +199,103 @@ impl LiveStream {
 // === impl State ===
 
 impl State {
-    /// What to read instead of a source that broke.
-    fn go_on(&mut self) -> Option<Source> {
-        let broken = match &self.source {
-            Source::Relay(Relay::Events(events)) if events.has_answered() => {
-                return Some(Source::Ended);
+    /// What Bowline itself has to say next.
+    fn take_said(&mut self) -> Option<Bytes> {
+        let unsaid = self.unsaid.take();
+        unsaid.or_else(|| self.rescue.as_ref()?.news())
+    }
+
+    fn is_over(&self) -> bool {
+        let source = self.instead.as_ref().unwrap_or(&self.source);
+        matches!(source, Source::Ended | Source::Cut | Source::Last(_))
+    }
+
+    /// Reads from somewhere else. What is not needed any more is dropped without the lock.
+    fn replace(&mut self, source: Source) -> Option<Source> {
+        match self.source {
+            Source::Out { .. } => self.instead.replace(source),
+            _ => Some(std::mem::replace(&mut self.source, source)),
+        }
+    }
+
+    /// The source is back with what it had: what the reader gets, or nothing where it has to look
+    /// again; and what is not needed any more.
+    fn put_back(
+        &mut self,
+        mut source: Source,
+        next: Next,
+        cx: &mut Context<'_>,
+    ) -> (Option<Next>, Option<Source>) {
+        if let Some(instead) = self.instead.take() {
+            // What was read is still the client's; an end or a break no longer matters.
+            self.source = instead;
+            let next = Some(next).filter(|next| matches!(next, Poll::Ready(Some(Ok(_)))));
+            return (next, Some(source));
+        }
+        let (next, source, over) = match next {
+            Poll::Pending if self.unsaid.is_some() => (None, source, None),
+            Poll::Pending => {
+                self.reader = Some(cx.waker().clone());
+                (Some(Poll::Pending), source, None)
             }
-            Source::Relay(Relay::Events(events)) => events.broken(),
-            _ => return None,
+            Poll::Ready(Some(Ok(_))) => (Some(next), source, None),
+            Poll::Ready(None) => (Some(next), Source::Ended, Some(source)),
+            Poll::Ready(Some(Err(error))) => match self.go_on(&mut source, &error) {
+                Some(rest) => (None, rest, Some(source)),
+                None => {
+                    let cut = Poll::Ready(Some(Err(error)));
+                    (Some(cut), Source::Ended, Some(source))
+                }
+            },
         };
-        let rescue = self.rescue.as_ref()?;
-        self.rescues = self.rescues.checked_sub(1)?;
-        Some(Source::Opening(rescue.begin(Some(broken))?))
+        self.source = source;
+        (next, over)
+    }
+
+    /// What to read instead of a source that broke; `None`: the client sees it break.
+    fn go_on(&mut self, broken: &mut Source, error: &StreamError) -> Option<Source> {
+        match broken {
+            Source::Relay(Relay::Events(events)) if events.has_answered() => Some(Source::Ended),
+            Source::Relay(Relay::Events(events)) => {
+                self.rescue.as_mut()?.go_on(events.broken(), error)
+            }
+            _ => None,
+        }
     }
 }
 
 // === impl Source ===
 
 impl Source {
-    /// The same, without the event of this id if it begins with it.
-    pub(crate) fn after(self, last: Option<http::HeaderValue>) -> Self {
-        let last = last.map(|last| Bytes::copy_from_slice(last.as_bytes()));
-        self.with_events(|events| events.after(last))
+    /// An upstream's side that is on its way.
+    pub(crate) fn opening(
+        opening: impl Future<Output = Result<Self, UpstreamError>> + Send + 'static,
+    ) -> Self {
+        Self::Opening(Box::pin(opening), None)
+    }
+
+    /// The same, where something is sent that goes on when the client leaves.
+    pub(crate) fn sending(
+        opening: impl Future<Output = Result<Self, UpstreamError>> + Send + 'static,
+        sent: Sent,
+    ) -> Self {
+        Self::Opening(Box::pin(opening), Some(sent))
+    }
+
+    /// For the reader, who puts it back.
+    fn take_out(&mut self) -> Self {
+        let is_cut = matches!(self.end(), Self::Cut);
+        std::mem::replace(self, Self::Out { is_cut })
     }
 
     /// The same, without progress up to what was told already.
     pub(crate) fn beyond(self, progress: Option<f64>) -> Self {
         self.with_events(|events| events.beyond(progress))
+    }
+
+    /// The same, read as long as its call has patience.
+    pub(crate) fn with_overtime(self, overtime: Option<Overtime>) -> Self {
+        self.with_events(|events| events.with_overtime(overtime))
     }
 
     fn with_events(self, change: impl FnOnce(EventRelay) -> EventRelay) -> Self {
@@ -231,13 +307,22 @@ impl Source {
         }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+    /// Waits until the upstream has answered.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        if let Self::Opening(opening, _) = self {
+            *self = ready!(opening.as_mut().poll(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             match self {
-                Self::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Ok(opened) => *self = opened,
-                    Err(_) => return Poll::Ready(Some(Err(StreamError::NotOpened))),
-                },
+                Self::Opening(..) => {
+                    if ready!(self.poll_open(cx)).is_err() {
+                        return Poll::Ready(Some(Err(StreamError::NotOpened)));
+                    }
+                }
                 Self::Relay(relay) => return relay.poll_next(cx),
                 Self::Silent => return Poll::Pending,
                 Self::Saying(event, rest) => {
@@ -250,7 +335,7 @@ impl Source {
                     *self = Self::Ended;
                     return Poll::Ready(Some(Ok(event)));
                 }
-                Self::Ended => return Poll::Ready(None),
+                Self::Ended | Self::Out { .. } => return Poll::Ready(None),
                 Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
             }
         }
@@ -260,7 +345,8 @@ impl Source {
         match self {
             Self::Relay(relay) => relay.must_be_read_out(),
             Self::Saying(_, rest) => rest.must_be_read_out(),
-            Self::Opening(_) | Self::Silent | Self::Last(_) | Self::Ended | Self::Cut => false,
+            Self::Opening(_, sent) => sent.as_ref().is_some_and(Sent::get),
+            Self::Silent | Self::Last(_) | Self::Ended | Self::Cut | Self::Out { .. } => false,
         }
     }
 
@@ -268,11 +354,14 @@ impl Source {
     /// bodies only ever in the middle.
     fn end(&self) -> Self {
         match self {
-            Self::Relay(Relay::Frames(_)) | Self::Cut => Self::Cut,
+            Self::Relay(Relay::Frames(_)) | Self::Cut | Self::Out { is_cut: true } => Self::Cut,
             Self::Saying(_, rest) => rest.end(),
-            Self::Relay(_) | Self::Opening(_) | Self::Silent | Self::Last(_) | Self::Ended => {
-                Self::Ended
-            }
+            Self::Relay(_)
+            | Self::Opening(..)
+            | Self::Silent
+            | Self::Last(_)
+            | Self::Ended
+            | Self::Out { is_cut: false } => Self::Ended,
         }
     }
 }
@@ -280,13 +369,17 @@ impl Source {
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Opening(_) => "Opening",
+            Self::Opening(..) => "Opening",
             Self::Relay(_) => "Relay",
             Self::Silent => "Silent",
             Self::Saying(..) => "Saying",
             Self::Last(_) => "Last",
             Self::Ended => "Ended",
             Self::Cut => "Cut",
+            Self::Out { .. } => "Out",
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

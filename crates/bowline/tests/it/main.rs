@@ -63,6 +63,7 @@ mod stage;
 mod sticky;
 mod store_away;
 mod store_metrics;
+mod storms;
 mod streams;
 mod unopened;
 mod verbatim;

@@ -315,11 +315,23 @@ async fn a_cancelled_request_is_not_replayed() {
         // The request waits for this; its client does not.
         let opening = server.next().await;
         assert_eq!(opening.rpc_method(), "initialize");
-        let cancelled = client.send_to(&mut server, &cancel, |asked| asked.reply(202, &[], ""));
-        assert_eq!(cancelled.await.status, 202);
-        drop(opening);
+        assert_eq!(client.send(&cancel).await.status, 202);
+        // What others may need goes on.
+        opening.initialized(Some("u2"));
+        let ready = server.next().await;
+        assert_eq!(ready.rpc_method(), "notifications/initialized");
+        ready.reply(202, &[], "");
     });
     assert_eq!(answer.code(), -32800);
+    let message = call(8);
+    let next = client.send_to(&mut server, &message, |asked| {
+        assert_eq!(
+            (&asked.json()["id"], asked.header("mcp-session-id")),
+            (&json!(8), "u2")
+        );
+        asked.result(&json!({}));
+    });
+    assert_eq!(next.await.status, 200);
     server.finish();
 }
 

@@ -30,6 +30,26 @@ fn kinds() {
 }
 
 #[test]
+fn a_result_and_an_error_of_which_one_is_null_are_one_answer() {
+    let answered = parse(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}"#).unwrap();
+    assert_eq!(answered.kind(), Kind::Response);
+    assert_eq!(
+        (answered.result(), answered.error()),
+        (Some(r#"{"a":1}"#), None)
+    );
+    let failed = parse(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-1}}"#).unwrap();
+    assert_eq!(failed.kind(), Kind::Response);
+    assert_eq!((failed.result(), failed.error_code()), (None, Some(-1)));
+    let nothing = parse(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#).unwrap();
+    assert_eq!((nothing.result(), nothing.error()), (Some("null"), None));
+    let alone = parse(r#"{"jsonrpc":"2.0","id":1,"error":null}"#).unwrap();
+    assert_eq!(
+        (alone.kind(), alone.error()),
+        (Kind::Response, Some("null"))
+    );
+}
+
+#[test]
 fn ids_are_raw_json_text() {
     let id = |text: &str| parse(text).unwrap().id().map(str::to_owned);
     assert_eq!(

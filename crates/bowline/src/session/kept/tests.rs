@@ -17,7 +17,7 @@ async fn kept() -> Arc<Session> {
     let keeper = Arc::new(Keeper::new((store, keys), "me".into(), times, with));
     let id = SessionId::from_random([7; SessionId::BYTES]);
     let initialize = Bytes::from_static(b"{}");
-    let believed = Believed::new(&initialize, Offered::default());
+    let believed = Believed::new(&initialize, None, Offered::default());
     let seal = Seal::generate().unwrap();
     let session = Session::new(&id, Caller::Local, seal, Leg::idle(), believed);
     let session = Arc::new(session.kept_by(Kept::new(&keeper, &id, "s")));
