@@ -8,7 +8,6 @@ use std::time::Duration;
 use bowline_wire::id::SessionId;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyHash, Limits, OAuth, ServerName, SignInProblem, Store, StoreKind};
@@ -25,6 +24,7 @@ use crate::oauth::{
 };
 use crate::route::Routes;
 use crate::session::{Departed, Keeper, Session, Table, Unsure};
+use crate::share::Share;
 use crate::store;
 use crate::store::OpenStoreError;
 use crate::store::sealed::{SealKeys, SealKeysError};
@@ -128,7 +128,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
-    pub(crate) streams: Arc<Semaphore>,
+    /// The places of requests and streams.
+    pub(crate) streams: Arc<Share>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
@@ -205,6 +206,8 @@ impl Gateway {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
         };
+        let streams = Share::common(config.limits.streams);
+        streams.share_out(config.servers.len(), config.callers.len());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
                 name,
@@ -213,6 +216,7 @@ impl Gateway {
                 Arc::clone(&sign_ins),
                 tracker.clone(),
                 Arc::clone(&metrics),
+                &streams,
             );
             adjust(&mut upstream);
             Arc::new(upstream)
@@ -227,9 +231,7 @@ impl Gateway {
             departed: Departed::default(),
             neighbours: Neighbours::default(),
             limits: config.limits,
-            streams: Arc::new(Semaphore::new(
-                config.limits.streams.min(Semaphore::MAX_PERMITS),
-            )),
+            streams,
             metrics,
             api_token: config.api_token,
             tls: tls.clone(),
@@ -440,13 +442,17 @@ impl Shared {
                 Arc::clone(&self.sign_ins),
                 self.tracker.clone(),
                 Arc::clone(&self.metrics),
+                &self.streams,
             ))
         });
+        self.streams
+            .share_out(self.routes.all().len(), config.callers.len());
     }
 
-    /// What becomes of work whose client left.
-    pub(crate) fn abandoned(&self) -> Abandoned {
-        Abandoned::new(self.tracker.clone(), self.limits.session_idle)
+    /// What becomes of a session's work whose client left.
+    pub(crate) fn abandoned(&self, session: &Session) -> Abandoned {
+        let idle = self.limits.session_idle;
+        Abandoned::new(&session.upstream, &session.share, idle)
     }
 
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.

@@ -25,6 +25,7 @@ mod oauth;
 pub mod planted;
 mod route;
 mod session;
+mod share;
 mod store;
 mod telemetry;
 mod upstream;

@@ -36,6 +36,7 @@ use crate::egress::{EgressError, Tls, WireError};
 use crate::leg::{Moves, StreamError};
 use crate::oauth::{Account, GrantError, SignIns, Wanted};
 use crate::session::Caller;
+use crate::share::{ServerShares, Share};
 use crate::telemetry::{Answered, Metrics};
 
 /// A configured MCP server and the ways to it.
@@ -51,6 +52,8 @@ pub(crate) struct Upstream {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) answered: Answered,
     pub(crate) moves: Moves,
+    /// How many requests and streams its callers may have under way.
+    pub(crate) streams: ServerShares,
     tending: Tending,
     /// Who signs its callers in, if it wants that.
     sign_ins: Arc<SignIns>,
@@ -128,6 +131,7 @@ impl Upstream {
         sign_ins: Arc<SignIns>,
         tracker: TaskTracker,
         metrics: Arc<Metrics>,
+        streams: &Arc<Share>,
     ) -> Self {
         sign_ins.authorities.know(&server);
         let upstream = Self {
@@ -139,6 +143,7 @@ impl Upstream {
             metrics,
             name,
             moves: Moves::default(),
+            streams: ServerShares::of(streams),
             tending: Tending::default(),
             sign_ins,
             tls,
@@ -166,6 +171,11 @@ impl Upstream {
             .for_each(|endpoint| endpoint.forget_move());
         self.place_endpoints();
         self.tending.look_now();
+    }
+
+    /// How long a client may wait for its recovery.
+    pub(crate) fn budget(&self) -> Duration {
+        self.server.read().recovery.budget
     }
 
     /// A caller at this server, if it wants its callers signed in.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::arrival::Arrival;
 use super::batch;
 use super::embedder;
-use super::exchange::{failed, stream_permit};
+use super::exchange::{failed, stream_place};
 use super::oauth;
 use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
@@ -185,7 +185,7 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
         return Err(Fault::Stopping);
     }
     let session = in_use.session();
-    let permit = stream_permit(shared)?;
+    let permit = stream_place(&session.upstream, &session.share)?;
     let mark = arrival
         .headers
         .get(mcp::LAST_EVENT_ID)
@@ -226,8 +226,9 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     if !is_attached {
         return Err(Fault::UnknownSession);
     }
+    let abandoned = shared.abandoned(session);
     let body =
-        StreamBody::new(Arc::clone(&stream), in_use, shared.abandoned(), permit).with_heartbeat();
+        StreamBody::new(Arc::clone(&stream), in_use, abandoned, Some(permit)).with_heartbeat();
     if let Ok(Err(error)) = tokio::time::timeout(LISTEN_GRACE, stream.opened()).await {
         return Err(failed(shared, &id, body.session(), error));
     }

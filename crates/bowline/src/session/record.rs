@@ -17,6 +17,7 @@ use super::timeline::Timeline;
 use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::{Leg, Mending};
+use crate::share::Share;
 use crate::telemetry::SessionHash;
 use crate::upstream::Upstream;
 
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) upstream: Arc<Upstream>,
     /// The only one who may use it.
     pub(crate) caller: Caller,
+    /// The places of its requests and streams.
+    pub(crate) share: Arc<Share>,
     /// How it is kept beyond this process, if it is.
     pub(super) kept: Option<Box<Kept>>,
     pub(crate) calls: Calls,
@@ -104,6 +107,7 @@ impl Session {
         Self {
             id: *id,
             hash: SessionHash::of(id),
+            share: leg.upstream.streams.of_caller(&caller),
             caller,
             seal,
             upstream: Arc::clone(&leg.upstream),
