@@ -110,6 +110,12 @@ pub(crate) enum Fault {
     TooManySessions(Holder),
     #[error("too many streams{} ([limits] streams); try again later", held_by(*.0))]
     TooManyStreams(Holder),
+    #[error("too many connections ([limits] connections); try again later")]
+    TooManyConnections,
+    #[error(
+        "too many connections from this address ([limits] connections_per_address); try again later"
+    )]
+    TooManyConnectionsFromAddress,
     #[error("too many visits; try again later")]
     TooManyVisits,
     #[error("the query has no `state`, or more than one")]
@@ -246,6 +252,8 @@ impl Fault {
             Self::TooManyStreams(Holder::Gateway) => overloaded("too_many_streams"),
             Self::TooManyStreams(Holder::Server) => overloaded("too_many_streams_of_server"),
             Self::TooManyStreams(Holder::Caller) => overloaded("too_many_streams_of_caller"),
+            Self::TooManyConnections => overloaded("too_many_connections"),
+            Self::TooManyConnectionsFromAddress => overloaded("too_many_connections_from_address"),
             Self::TooManyVisits => Telling {
                 retry_after: Some(1),
                 ..row(StatusCode::TOO_MANY_REQUESTS, OVERLOADED, "too_many_visits")

@@ -18,6 +18,7 @@ use crate::front::Visits;
 use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
 use crate::leg::Leg;
+use crate::listener::{Crowd, Crowded, Visit};
 use crate::neighbours::{self, Neighbours};
 use crate::oauth::{
     Authorities, FileVault, Grants, MemoryVault, Pending, SharedVault, SignIns, Vault,
@@ -30,7 +31,7 @@ use crate::store::OpenStoreError;
 use crate::store::sealed::{SealKeys, SealKeysError};
 use crate::telemetry::Metrics;
 use crate::upstream::{Carried, TEND_EVERY, Upstream};
-use crate::{admin, front, leg, listener};
+use crate::{admin, descriptors, front, leg, listener};
 
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
@@ -178,6 +179,8 @@ impl Gateway {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
+        let mut limits = config.limits.clone();
+        descriptors::fit(&mut limits, descriptors::raise());
         let callers = Callers::new(&config.callers);
         if callers.let_everybody_in(listen) {
             tracing::warn!(
@@ -198,6 +201,7 @@ impl Gateway {
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);
+        table.share_out(config.callers.len());
         let metrics = Arc::new(Metrics::new());
         let keeper = keeper(&config, &tracker, &metrics).await?;
         let sign_ins = sign_ins(&config, listen, keeper.as_deref(), &tls, &tracker)
@@ -206,7 +210,7 @@ impl Gateway {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
         };
-        let streams = Share::common(config.limits.streams);
+        let streams = Share::common(limits.streams);
         streams.share_out(config.servers.len(), config.callers.len());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
@@ -230,7 +234,7 @@ impl Gateway {
             table: Arc::new(table),
             departed: Departed::default(),
             neighbours: Neighbours::default(),
-            limits: config.limits,
+            limits,
             streams,
             metrics,
             api_token: config.api_token,
@@ -304,7 +308,7 @@ impl Fixed {
             listen: config.listen,
             admin: config.admin,
             store: config.store.clone(),
-            limits: config.limits,
+            limits: config.limits.clone(),
             oauth: config.oauth.clone(),
             stop_timeout: config.stop_timeout,
         }
@@ -445,8 +449,9 @@ impl Shared {
                 &self.streams,
             ))
         });
-        self.streams
-            .share_out(self.routes.all().len(), config.callers.len());
+        let callers = config.callers.len();
+        self.streams.share_out(self.routes.all().len(), callers);
+        self.table.share_out(callers);
     }
 
     /// What becomes of a session's work whose client left.
@@ -554,8 +559,14 @@ impl Shared {
 
     fn serve_clients(self: &Arc<Self>, listener: TcpListener) {
         let shared = Arc::clone(self);
-        let serve = move |request| front::serve(Arc::clone(&shared), request);
-        let accept = listener::accept(listener, self.drain.clone(), serve);
+        let serve = move |request, visit: &Arc<Visit>| {
+            let stranger = visit.is_strangers().then(|| Arc::clone(visit));
+            front::serve(Arc::clone(&shared), request, stranger)
+        };
+        let metrics = Arc::clone(&self.metrics);
+        let refused = move |why: Crowded| metrics.refused(why.fault().telling().reason);
+        let crowd = Crowd::of_clients(&self.limits);
+        let accept = listener::accept(listener, self.drain.clone(), crowd, refused, serve);
         self.tracker.spawn(accept);
     }
 
@@ -564,8 +575,12 @@ impl Shared {
         let guard = Guard {
             loopback: is_loopback_address(address.ip()),
         };
-        let serve = move |request| std::future::ready(admin::serve(&shared, guard, &request));
-        let accept = listener::accept(listener, self.admin_drain.clone(), serve);
+        let serve = move |request, _: &Arc<Visit>| {
+            std::future::ready(admin::serve(&shared, guard, &request))
+        };
+        let refused = |_| tracing::warn!("too many connections of operators");
+        let (crowd, drain) = (Crowd::of_operators(), self.admin_drain.clone());
+        let accept = listener::accept(listener, drain, crowd, refused, serve);
         self.admin_drain.connections().spawn(accept);
     }
 

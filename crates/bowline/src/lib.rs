@@ -10,6 +10,7 @@ pub mod sign_in;
 mod admin;
 mod body;
 mod clock;
+mod descriptors;
 mod detach;
 mod drain;
 mod egress;

@@ -19,7 +19,6 @@ use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, First, LegRef, Reply};
 use crate::session::{Believed, Seal, Session, Vacancy};
-use crate::share::Holder;
 use crate::upstream::{Carried, UpstreamError};
 
 /// How long a server may take to answer `initialize`: longer than any sane start, and bounded
@@ -53,10 +52,8 @@ pub(super) async fn initialize(
     if arrival.upstream.is_retired() {
         return Err(Fault::NoSuchServer);
     }
-    let vacancy = shared
-        .table
-        .reserve()
-        .ok_or(Fault::TooManySessions(Holder::Gateway))?;
+    let vacancy = shared.table.reserve(&arrival.caller);
+    let vacancy = vacancy.map_err(Fault::TooManySessions)?;
     let share = arrival.upstream.streams.of_caller(&arrival.caller);
     let place = stream_place(&arrival.upstream, &share)?;
     let idle = shared.limits.session_idle;

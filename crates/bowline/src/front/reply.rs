@@ -190,7 +190,7 @@ impl Drop for StreamBody {
                 in_use: session.begin_use(),
                 _place: self.permit.take(),
             };
-            self.abandoned.see_out(reading.to_end());
+            self.abandoned.see_out(reading.finish());
         } else {
             stream.end();
             session.detach(&stream);
@@ -201,7 +201,7 @@ impl Drop for StreamBody {
 // === impl ReadOut ===
 
 impl ReadOut {
-    async fn to_end(self) {
+    async fn finish(self) {
         let next = || std::future::poll_fn(|cx| self.stream.poll_next(cx));
         while let Some(Ok(_)) = next().await {}
     }

@@ -25,6 +25,7 @@ use crate::config::ServerName;
 use crate::fault::Fault;
 use crate::gateway::Shared;
 use crate::leg::{self, Rescue};
+use crate::listener::Visit;
 use crate::session::{Born, LiveStream, Session, Source};
 
 /// How long a request's body may take to arrive.
@@ -46,8 +47,12 @@ const LISTEN_GRACE: Duration = Duration::from_secs(1);
 /// A fault, and the id (JSON text) of the request that met it.
 type Refused = (Fault, Option<Box<str>>);
 
-/// Serves one request of a client.
-pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<ReplyBody> {
+/// Serves one request of a client. `stranger`: its connection, if none was let in on it so far.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+    stranger: Option<Arc<Visit>>,
+) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     if oauth::is_route(head.uri.path()) {
         return Box::pin(oauth::serve(&shared, &head)).await;
@@ -63,6 +68,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         Ok(arrival) => arrival,
         Err(fault) => return refused(&shared, None, &no_id(fault)),
     };
+    if let Some(visit) = stranger {
+        visit.welcome();
+    }
     let upstream = Arc::clone(&arrival.upstream);
     let served = match method {
         Method::POST => post(arrival, body).await,

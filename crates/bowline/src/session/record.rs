@@ -17,7 +17,7 @@ use super::timeline::Timeline;
 use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::{Leg, Mending};
-use crate::share::Share;
+use crate::share::{Place, Share};
 use crate::telemetry::SessionHash;
 use crate::upstream::Upstream;
 
@@ -53,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) questions: Questions,
     pub(crate) mending: Mending,
     timeline: Timeline,
+    /// Its caller's place among the sessions, if it has that here.
+    place: Mutex<Option<Place>>,
 }
 
 /// The leg that is used now.
@@ -116,6 +118,7 @@ impl Session {
             calls: Calls::default(),
             questions: Questions::default(),
             timeline: Timeline::default(),
+            place: Mutex::new(None),
             leg: RwLock::new(Current {
                 leg: Arc::new(leg),
                 ended: false,
@@ -134,6 +137,16 @@ impl Session {
             kept: Some(kept),
             ..self
         }
+    }
+
+    /// Has this place from now on, until it ends.
+    pub(super) fn take_place(&self, place: Place) {
+        *self.place.lock() = Some(place);
+    }
+
+    /// Has no place any more.
+    pub(super) fn give_up_place(&self) -> Option<Place> {
+        self.place.lock().take()
     }
 
     /// Begins a use.

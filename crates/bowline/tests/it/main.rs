@@ -17,6 +17,7 @@ mod callback_route;
 mod callers;
 mod client;
 mod cookies;
+mod crowds;
 mod deadlines;
 mod draining;
 mod embedder;
