@@ -62,10 +62,16 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     }
     writeln!(f, "stop_timeout = {}", duration(config.stop_timeout))?;
     store(f, &config.store)?;
-    let limits = config.limits;
+    let limits = &config.limits;
     writeln!(f, "\n[limits]")?;
     writeln!(f, "sessions = {}", limits.sessions)?;
     writeln!(f, "streams = {}", limits.streams)?;
+    writeln!(f, "connections = {}", limits.connections)?;
+    let per_address = limits.connections_per_address;
+    writeln!(f, "connections_per_address = {per_address}")?;
+    let proxies = limits.proxies.iter().map(|proxy| format!("\"{proxy}\""));
+    let proxies: Vec<_> = proxies.collect();
+    writeln!(f, "proxies = [{}]", proxies.join(", "))?;
     writeln!(f, "body_bytes = {}", limits.body_bytes)?;
     writeln!(f, "session_idle = {}", duration(limits.session_idle))?;
     match limits.session_max_age {

@@ -18,6 +18,7 @@ mod json;
 mod keys;
 mod mask;
 mod name;
+mod network;
 mod oauth;
 mod read;
 mod redirect;
@@ -40,6 +41,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 pub use self::name::{NameProblem, ServerName};
+pub use self::network::{Network, NotANetwork};
 pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
 pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
@@ -71,12 +73,18 @@ pub struct Config {
 }
 
 /// How much the gateway takes on before it refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sessions kept at the same time.
     pub sessions: usize,
-    /// Event streams open at the same time.
+    /// Requests and streams under way at the same time.
     pub streams: usize,
+    /// Connections of clients at the same time.
+    pub connections: usize,
+    /// Of these, how many one address may have whose requests have not shown who they are from.
+    pub connections_per_address: usize,
+    /// Addresses to which that does not apply: the balancers in front.
+    pub proxies: Vec<Network>,
     /// The largest body of one message, in bytes.
     pub body_bytes: usize,
     /// How long a session is kept after its last use.
@@ -294,6 +302,9 @@ impl Default for Limits {
         Self {
             sessions: 100_000,
             streams: 20_000,
+            connections: 40_000,
+            connections_per_address: 500,
+            proxies: Vec::new(),
             body_bytes: 8 * 1024 * 1024,
             session_idle: Duration::from_secs(30 * 60),
             session_max_age: None,

@@ -2,18 +2,24 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio_util::task::TaskTracker;
-
 use crate::body::Sent;
+use crate::share::Share;
+use crate::upstream::Upstream;
+
+/// How often an abandoned call looks whether its place is wanted.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where work goes on whose client left, and for how long: a server that never ends it must not
-/// hold a session and a stream's place for ever.
-#[derive(Debug, Clone)]
+/// hold a session and a stream's place for ever. After the server's recovery budget it gives way
+/// when places become scarce, and after `limit` in any case.
+#[derive(Debug)]
 pub(crate) struct Abandoned {
-    tracker: TaskTracker,
+    upstream: Arc<Upstream>,
+    share: Arc<Share>,
     limit: Duration,
 }
 
@@ -44,13 +50,33 @@ where
 // === impl Abandoned ===
 
 impl Abandoned {
-    pub(crate) fn new(tracker: TaskTracker, limit: Duration) -> Self {
-        Self { tracker, limit }
+    pub(crate) fn new(upstream: &Arc<Upstream>, share: &Arc<Share>, limit: Duration) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            share: Arc::clone(share),
+            limit,
+        }
     }
 
     /// Runs what is left, within the limit.
     pub(crate) fn see_out(&self, rest: impl Future<Output: Send + 'static> + Send + 'static) {
-        self.tracker.spawn(tokio::time::timeout(self.limit, rest));
+        let gives_way = gives_way(Arc::clone(&self.share), self.upstream.budget());
+        let limited = tokio::time::timeout(self.limit, rest);
+        self.upstream.tracker().spawn(async move {
+            tokio::select! {
+                biased;
+                ended = limited => drop(ended),
+                () = gives_way => tracing::debug!("a call whose client left gave way"),
+            }
+        });
+    }
+}
+
+/// Waits until the place of an abandoned call is wanted, at least for `patience`.
+async fn gives_way(share: Arc<Share>, patience: Duration) {
+    tokio::time::sleep(patience).await;
+    while !share.is_scarce() {
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::config::ServerName;
 use crate::egress::{EgressError, WireError};
 use crate::session::{TooMuchSaid, Unsure};
+use crate::share::Holder;
 use crate::store::{Refusal, StoreError};
 use crate::upstream::{Declined, UpstreamError};
 
@@ -109,10 +110,16 @@ pub(crate) enum Fault {
     StrayAnswer,
     #[error("Last-Event-ID is not an id that this session was given")]
     LastEventId,
-    #[error("too many sessions ([limits] sessions); try again later")]
-    TooManySessions,
-    #[error("too many streams ([limits] streams); try again later")]
-    TooManyStreams,
+    #[error("too many sessions{} ([limits] sessions); try again later", held_by(*.0))]
+    TooManySessions(Holder),
+    #[error("too many streams{} ([limits] streams); try again later", held_by(*.0))]
+    TooManyStreams(Holder),
+    #[error("too many connections ([limits] connections); try again later")]
+    TooManyConnections,
+    #[error(
+        "too many connections from this address ([limits] connections_per_address); try again later"
+    )]
+    TooManyConnectionsFromAddress,
     #[error(transparent)]
     TooManySubscriptions(#[from] TooMuchSaid),
     #[error("too many visits; try again later")]
@@ -266,8 +273,13 @@ impl Fault {
             }
             Self::StrayAnswer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "stray_answer"),
             Self::LastEventId => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "last_event_id"),
-            Self::TooManySessions => overloaded("too_many_sessions"),
-            Self::TooManyStreams => overloaded("too_many_streams"),
+            Self::TooManySessions(Holder::Caller) => overloaded("too_many_sessions_of_caller"),
+            Self::TooManySessions(_) => overloaded("too_many_sessions"),
+            Self::TooManyStreams(Holder::Gateway) => overloaded("too_many_streams"),
+            Self::TooManyStreams(Holder::Server) => overloaded("too_many_streams_of_server"),
+            Self::TooManyStreams(Holder::Caller) => overloaded("too_many_streams_of_caller"),
+            Self::TooManyConnections => overloaded("too_many_connections"),
+            Self::TooManyConnectionsFromAddress => overloaded("too_many_connections_from_address"),
             // In band: the client asked for something, and that is the answer.
             Self::TooManySubscriptions(_) => {
                 row(StatusCode::OK, OVERLOADED, "too_many_subscriptions")
@@ -330,6 +342,14 @@ impl Fault {
         }
         body.push_str("}}}");
         body
+    }
+}
+
+fn held_by(holder: Holder) -> &'static str {
+    match holder {
+        Holder::Gateway => "",
+        Holder::Server => " of this server: its share is used up",
+        Holder::Caller => " of this caller: its share is used up",
     }
 }
 

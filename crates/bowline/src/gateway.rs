@@ -8,7 +8,6 @@ use std::time::Duration;
 use bowline_wire::id::SessionId;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::TaskTracker;
 
@@ -20,18 +19,20 @@ use crate::front::Visits;
 use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
 use crate::leg::Leg;
+use crate::listener::{Crowd, Crowded, Visit};
 use crate::neighbours::{self, Neighbours};
 use crate::oauth::{
     Authorities, FileVault, Grants, MemoryVault, Pending, SharedVault, SignIns, Vault,
 };
 use crate::route::Routes;
 use crate::session::{Departed, Keeper, Session, Table, Unsure};
+use crate::share::Share;
 use crate::store;
 use crate::store::OpenStoreError;
 use crate::store::sealed::{SealKeys, SealKeysError};
 use crate::telemetry::Metrics;
 use crate::upstream::{Carried, TEND_EVERY, Upstream};
-use crate::{admin, front, leg, listener};
+use crate::{admin, descriptors, front, leg, listener};
 
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
@@ -129,7 +130,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) table: Arc<Table>,
     pub(crate) limits: Limits,
-    pub(crate) streams: Arc<Semaphore>,
+    /// The places of requests and streams.
+    pub(crate) streams: Arc<Share>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
@@ -178,6 +180,8 @@ impl Gateway {
             Some(address) => Some(bind(address, "admin").await?),
             None => None,
         };
+        let mut limits = config.limits.clone();
+        descriptors::fit(&mut limits, descriptors::raise());
         let callers = Callers::new(&config.callers);
         if callers.let_everybody_in(listen) {
             tracing::warn!(
@@ -198,6 +202,7 @@ impl Gateway {
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);
+        table.share_out(config.callers.len());
         let metrics = Arc::new(Metrics::new());
         let keeper = keeper(&config, &tracker, &metrics).await?;
         let sign_ins = sign_ins(&config, listen, keeper.as_deref(), &tls, &tracker)
@@ -206,6 +211,8 @@ impl Gateway {
             Some(keeper) => table.over(keeper, config.store.cache),
             None => table,
         };
+        let streams = Share::common(limits.streams);
+        streams.share_out(config.servers.len(), config.callers.len());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
                 name,
@@ -214,6 +221,7 @@ impl Gateway {
                 Arc::clone(&sign_ins),
                 tracker.clone(),
                 Arc::clone(&metrics),
+                &streams,
             );
             adjust(&mut upstream);
             Arc::new(upstream)
@@ -227,10 +235,8 @@ impl Gateway {
             table: Arc::new(table),
             departed: Departed::default(),
             neighbours: Neighbours::default(),
-            limits: config.limits,
-            streams: Arc::new(Semaphore::new(
-                config.limits.streams.min(Semaphore::MAX_PERMITS),
-            )),
+            limits,
+            streams,
             metrics,
             api_token: config.api_token,
             tls: tls.clone(),
@@ -304,7 +310,7 @@ impl Fixed {
             listen: config.listen,
             admin: config.admin,
             store: config.store.clone(),
-            limits: config.limits,
+            limits: config.limits.clone(),
             oauth: config.oauth.clone(),
             stop_timeout: config.stop_timeout,
         }
@@ -442,13 +448,18 @@ impl Shared {
                 Arc::clone(&self.sign_ins),
                 self.tracker.clone(),
                 Arc::clone(&self.metrics),
+                &self.streams,
             ))
         });
+        let callers = config.callers.len();
+        self.streams.share_out(self.routes.all().len(), callers);
+        self.table.share_out(callers);
     }
 
-    /// What becomes of work whose client left.
-    pub(crate) fn abandoned(&self) -> Abandoned {
-        Abandoned::new(self.tracker.clone(), self.limits.session_idle)
+    /// What becomes of a session's work whose client left.
+    pub(crate) fn abandoned(&self, session: &Session) -> Abandoned {
+        let idle = self.limits.session_idle;
+        Abandoned::new(&session.upstream, &session.share, idle)
     }
 
     /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
@@ -551,8 +562,14 @@ impl Shared {
 
     fn serve_clients(self: &Arc<Self>, listener: TcpListener) {
         let shared = Arc::clone(self);
-        let serve = move |request| front::serve(Arc::clone(&shared), request);
-        let accept = listener::accept(listener, self.drain.clone(), serve);
+        let serve = move |request, visit: &Arc<Visit>| {
+            let stranger = visit.is_strangers().then(|| Arc::clone(visit));
+            front::serve(Arc::clone(&shared), request, stranger)
+        };
+        let metrics = Arc::clone(&self.metrics);
+        let refused = move |why: Crowded| metrics.refused(why.fault().telling().reason);
+        let crowd = Crowd::of_clients(&self.limits);
+        let accept = listener::accept(listener, self.drain.clone(), crowd, refused, serve);
         self.tracker.spawn(accept);
     }
 
@@ -561,8 +578,12 @@ impl Shared {
         let guard = Guard {
             loopback: is_loopback_address(address.ip()),
         };
-        let serve = move |request| std::future::ready(admin::serve(&shared, guard, &request));
-        let accept = listener::accept(listener, self.admin_drain.clone(), serve);
+        let serve = move |request, _: &Arc<Visit>| {
+            std::future::ready(admin::serve(&shared, guard, &request))
+        };
+        let refused = |_| tracing::warn!("too many connections of operators");
+        let (crowd, drain) = (Crowd::of_operators(), self.admin_drain.clone());
+        let accept = listener::accept(listener, drain, crowd, refused, serve);
         self.admin_drain.connections().spawn(accept);
     }
 

@@ -258,6 +258,7 @@ impl Leg {
             crate::oauth::SignIns::idle(),
             tracker,
             Arc::new(Metrics::new()),
+            &crate::share::Share::common(1),
         );
         Self {
             endpoint: upstream.endpoints.pick().unwrap(),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::CONNECTION;
@@ -13,53 +14,81 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::descriptors;
 use crate::drain::Drain;
 use crate::front::ReplyBody;
 use crate::net;
 
+mod crowd;
 mod patience;
+mod refusal;
 
-use patience::Patience;
-
-/// How long a connection may rest between requests, or take to send a request's head. Longer than
-/// clients keep idle connections, so that it is they who close them and never a request that
-/// meets a closing one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) use crowd::{Crowd, Crowded, Visit};
+use patience::{Patience, REST};
+use refusal::Refusals;
 
 /// The most of one request's head, and of one body that is read ahead.
 const BUFFER: usize = 64 * 1024;
 
-/// How long accepting pauses when the process has no file descriptors left.
+/// How long accepting pauses when it fails, first and at most.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Accepts until the gateway stops, serving every request with `serve`.
-pub(crate) async fn accept<F, R>(listener: TcpListener, drain: Drain, serve: F)
-where
-    F: Fn(Request<Incoming>) -> R + Clone + Send + Sync + 'static,
+/// Accepts until the gateway stops, serving every request with `serve`. What is not let in is told to
+/// `refused`.
+pub(crate) async fn accept<F, R>(
+    listener: TcpListener,
+    drain: Drain,
+    crowd: Arc<Crowd>,
+    refused: impl Fn(Crowded) + Send + 'static,
+    serve: F,
+) where
+    F: Fn(Request<Incoming>, &Arc<Visit>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
+    let refusals = Refusals::default();
+    let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
             () = drain.begun() => return,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let served = connection(stream, drain.clone(), serve.clone());
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_about_the_peer(&error) => continue,
+            Err(error) => {
+                if pause == ACCEPT_PAUSE {
+                    tracing::warn!(%error, "cannot accept connections");
+                }
+                tokio::time::sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+                continue;
+            }
+        };
+        pause = ACCEPT_PAUSE;
+        let is_out = !crowd.may_use_reserve && descriptors::is_of_reserve(&stream);
+        let entered = match is_out {
+            true => Err(Crowded::Everywhere),
+            false => crowd.enter(peer.ip()),
+        };
+        match entered {
+            Ok(visit) => {
+                let served = connection(stream, visit, drain.clone(), serve.clone());
                 drain.connections().spawn(served);
             }
-            Err(error) if is_about_the_peer(&error) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept connections");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            Err(why) => {
+                refused(why);
+                if !is_out && let Some(refusal) = refusals.of(stream, why) {
+                    drain.connections().spawn(refusal);
+                }
             }
         }
     }
 }
 
-async fn connection<F, R>(stream: TcpStream, drain: Drain, serve: F)
+async fn connection<F, R>(stream: TcpStream, visit: Arc<Visit>, drain: Drain, serve: F)
 where
-    F: Fn(Request<Incoming>) -> R + Send + Sync,
+    F: Fn(Request<Incoming>, &Arc<Visit>) -> R + Send + Sync,
     R: Future<Output = Response<ReplyBody>> + Send,
 {
     if let Err(error) = stream.set_nodelay(true) {
@@ -67,23 +96,25 @@ where
         return;
     }
     net::keep_alive(&stream);
-    let (serve, stopping) = (&serve, &drain);
+    let patience = Patience::new(Arc::clone(&visit));
+    let (serve, stopping, visit) = (&serve, &drain, &visit);
     let service = service_fn(move |request| async move {
-        let mut response = serve(request).await;
+        let mut response = serve(request, visit).await;
         if stopping.has_begun() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
         Ok::<_, Infallible>(response)
     });
-    let patience = Patience::new(HEAD_TIMEOUT);
     let connection = http1::Builder::new()
         .timer(patience.clone())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(REST)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(patience.with(stream)), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
+        // In this order: what comes over the connection decides how long it is waited for.
+        biased;
         ended = connection.as_mut() => ended,
         () = patience.is_over() => return,
         () = drain.closed() => {

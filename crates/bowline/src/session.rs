@@ -6,6 +6,7 @@ mod departed;
 mod keeper;
 mod kept;
 mod news;
+mod places;
 mod questions;
 mod record;
 mod seal;

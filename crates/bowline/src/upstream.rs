@@ -37,6 +37,7 @@ use crate::egress::{EgressError, Tls, WireError};
 use crate::leg::{Moves, StreamError};
 use crate::oauth::{Account, GrantError, SignIns, Wanted};
 use crate::session::Caller;
+use crate::share::{ServerShares, Share};
 use crate::telemetry::{Answered, Metrics};
 
 /// A configured MCP server and the ways to it.
@@ -52,6 +53,8 @@ pub(crate) struct Upstream {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) answered: Answered,
     pub(crate) moves: Moves,
+    /// How many requests and streams its callers may have under way.
+    pub(crate) streams: ServerShares,
     tending: Tending,
     /// Who signs its callers in, if it wants that.
     sign_ins: Arc<SignIns>,
@@ -146,6 +149,7 @@ impl Upstream {
         sign_ins: Arc<SignIns>,
         tracker: TaskTracker,
         metrics: Arc<Metrics>,
+        streams: &Arc<Share>,
     ) -> Self {
         sign_ins.authorities.know(&server);
         let upstream = Self {
@@ -157,6 +161,7 @@ impl Upstream {
             metrics,
             name,
             moves: Moves::default(),
+            streams: ServerShares::of(streams),
             tending: Tending::default(),
             sign_ins,
             tls,
@@ -184,6 +189,11 @@ impl Upstream {
             .for_each(|endpoint| endpoint.forget_move());
         self.place_endpoints();
         self.tending.look_now();
+    }
+
+    /// How long a client may wait for its recovery.
+    pub(crate) fn budget(&self) -> Duration {
+        self.server.read().recovery.budget
     }
 
     /// A caller at this server, if it wants its callers signed in.

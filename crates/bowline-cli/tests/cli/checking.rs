@@ -66,6 +66,9 @@ grace = "30s"
 [limits]
 sessions = 100000
 streams = 20000
+connections = 40000
+connections_per_address = 500
+proxies = []
 body_bytes = 8388608
 session_idle = "30m"
 # no session_max_age: used sessions may last for ever

@@ -1,7 +1,9 @@
 //! What it does between its start and its end.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use snapbox::{IntoData as _, assert_data_eq, str};
 
@@ -128,4 +130,59 @@ fn nobody_has_to_read_what_it_prints() {
     gateway.stderr = Lines::none();
     gateway.signal("TERM");
     assert_eq!(gateway.exit_code(), Some(0));
+}
+
+/// Many calls that no server answers, and more connections than files may be open.
+#[test]
+fn the_operator_is_answered_when_file_descriptors_run_out() {
+    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("s=http://{}/mcp", hanging.local_addr().unwrap());
+    let mut command = Command::new("sh");
+    let script = "ulimit -n 200 && exec \"$0\" \"$@\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_bowline")]);
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    let options = ["--admin", "127.0.0.1:0", "--server", &server];
+    let gateway = Running::start_in(&mut command, "127.0.0.1:0", &options);
+    let printed = gateway.stdout.read_until("/health");
+    let said = gateway.stderr.read_until("limit of open files is too low");
+    for number in ["200", "streams = 20000", "connections = 40000", "60096"] {
+        assert!(said.contains(number), "{number}: {said}");
+    }
+    let address = |end: &str| {
+        let url = running::word_ending_in(&printed, end);
+        let rest = url.strip_prefix("http://").unwrap();
+        rest.split('/').next().unwrap().to_owned()
+    };
+    let (listen, admin) = (address("/mcp/s"), address("/health"));
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    let request = format!(
+        "POST /mcp/s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stuck = Vec::new();
+    for _ in 0..300 {
+        let mut stream = TcpStream::connect(&listen).unwrap();
+        // A connection that was turned away may be closed by now.
+        _ = stream.write_all(request.as_bytes());
+        stuck.push(stream);
+        if stuck.len() % 50 == 0 {
+            assert_eq!(status_of(&admin, "/health"), "HTTP/1.1 200 OK");
+            assert_eq!(status_of(&admin, "/metrics"), "HTTP/1.1 200 OK");
+        }
+    }
+    drop(stuck);
+    assert_eq!(status_of(&admin, "/health"), "HTTP/1.1 200 OK");
+}
+
+fn status_of(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said.lines().next().unwrap_or_default().to_owned()
 }

@@ -15,8 +15,9 @@ use std::net::SocketAddr;
 
 use super::file::{self, File};
 use super::keys::SMALLEST_BODY;
+use super::read::Texts;
 use super::report::Findings;
-use super::{Config, Environment, Flags, Limits};
+use super::{Config, Environment, Flags, Limits, Network};
 
 /// The file as meant; what is wrong goes to `findings`.
 pub(super) fn check(
@@ -77,12 +78,22 @@ fn addresses(file: &File, findings: &mut Findings) -> (SocketAddr, Option<Socket
 
 fn limits(written: &file::Limits, findings: &mut Findings) -> Limits {
     let default = Limits::default();
+    let proxies = written.proxies.as_ref();
+    let proxies = proxies.map_or(default.proxies, |written| networks(written, findings));
     let mut count = |key, least, written: &Option<_>, default| {
         value::count(key, least, written.as_ref(), default, findings)
     };
     Limits {
         sessions: count("sessions", 1, &written.sessions, default.sessions),
         streams: count("streams", 1, &written.streams, default.streams),
+        connections: count("connections", 1, &written.connections, default.connections),
+        connections_per_address: count(
+            "connections_per_address",
+            1,
+            &written.connections_per_address,
+            default.connections_per_address,
+        ),
+        proxies,
         body_bytes: count(
             "body_bytes",
             SMALLEST_BODY,
@@ -101,4 +112,19 @@ fn limits(written: &file::Limits, findings: &mut Findings) -> Limits {
             findings,
         ),
     }
+}
+
+fn networks(written: &Texts, findings: &mut Findings) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for text in written.get_ref() {
+        match text.get_ref().parse() {
+            Ok(network) => networks.push(network),
+            Err(error) => findings.add(
+                text.span(),
+                format!("`proxies` has something in it that is {error}"),
+                "write an address or a network, such as `10.0.0.0/8`",
+            ),
+        }
+    }
+    networks
 }

@@ -51,6 +51,9 @@ pub(super) struct Store {
 pub(super) struct Limits {
     pub(super) sessions: Option<Spanned<i128>>,
     pub(super) streams: Option<Spanned<i128>>,
+    pub(super) connections: Option<Spanned<i128>>,
+    pub(super) connections_per_address: Option<Spanned<i128>>,
+    pub(super) proxies: Option<Texts>,
     pub(super) body_bytes: Option<Spanned<i128>>,
     pub(super) session_idle: Text,
     pub(super) session_max_age: Text,
@@ -157,6 +160,9 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         file.limits = Limits {
             sessions: limits.integer("sessions"),
             streams: limits.integer("streams"),
+            connections: limits.integer("connections"),
+            connections_per_address: limits.integer("connections_per_address"),
+            proxies: limits.texts("proxies"),
             body_bytes: limits.integer("body_bytes"),
             session_idle: limits.text("session_idle"),
             session_max_age: limits.text("session_max_age"),

@@ -71,6 +71,9 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.store.kind, StoreKind::Memory);
     assert_eq!(config.limits.sessions, 100_000);
     assert_eq!(config.limits.streams, 20_000);
+    assert_eq!(config.limits.connections, 40_000);
+    assert_eq!(config.limits.connections_per_address, 500);
+    assert_eq!(config.limits.proxies, []);
     assert_eq!(config.limits.body_bytes, 8 << 20);
     assert_eq!(config.limits.session_idle, seconds(1800));
     assert_eq!(config.limits.session_max_age, None);
@@ -89,6 +92,9 @@ fn a_full_file() {
         [limits]
         sessions = 10
         streams = 0x14
+        connections = 30
+        connections_per_address = 3
+        proxies = ["10.0.0.0/8", "::1"]
         body_bytes = 1_024
         session_idle = "1h 30m"
         session_max_age = "24h"
@@ -108,6 +114,10 @@ fn a_full_file() {
     assert_eq!(config.admin, None);
     let limits = config.limits;
     assert_eq!((limits.sessions, limits.streams), (10, 20));
+    assert_eq!(limits.connections, 30);
+    assert_eq!(limits.connections_per_address, 3);
+    assert!(limits.proxies[0].contains([10, 1, 2, 3].into()));
+    assert_eq!(limits.proxies[1].to_string(), "::1");
     assert_eq!(limits.body_bytes, 1024);
     assert_eq!(limits.session_idle, seconds(5400));
     assert_eq!(limits.session_max_age, Some(seconds(86400)));
@@ -156,13 +166,22 @@ fn listen_and_admin_differ() {
 
 #[test]
 fn limits_are_in_range() {
-    for key in ["sessions", "streams"] {
+    for key in [
+        "sessions",
+        "streams",
+        "connections",
+        "connections_per_address",
+    ] {
         for bad in ["0", "-1", "-99999999999999999999999999999999999999999999"] {
             let (.., message) = wrong(&format!("[limits]\n{key} = {bad}"));
             assert_eq!(message, format!("`{key}` must be at least 1"));
         }
         good(&format!("[limits]\n{key} = 1"));
     }
+    assert_eq!(
+        wrong("limits.proxies = [\"10.0.0.0/33\"]").2,
+        "`proxies` has something in it that is not an IP address, nor a network such as `10.0.0.0/8`"
+    );
     assert_eq!(
         wrong("limits.body_bytes = 1023").2,
         "`body_bytes` must be at least 1024"
@@ -252,7 +271,8 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
         ("limits.sesions = 1", "did you mean `sessions`?"),
         (
             "limits.x = 1",
-            "the keys allowed here are `sessions`, `streams`, `body_bytes`, `session_idle`, \
+            "the keys allowed here are `sessions`, `streams`, `connections`, \
+             `connections_per_address`, `proxies`, `body_bytes`, `session_idle`, \
              `session_max_age`",
         ),
         (

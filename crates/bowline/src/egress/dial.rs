@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::EgressError;
-use crate::net;
+use crate::{descriptors, net};
 
 /// Scheme, host and port of a URL and, where it is pinned, the address to dial.
 #[derive(Debug, Clone)]
@@ -111,6 +111,7 @@ impl Origin {
             None => TcpStream::connect((&*self.host, self.port)).await,
         };
         let tcp = connected.map_err(EgressError::not_connected)?;
+        descriptors::leave_reserve(&tcp).map_err(EgressError::not_connected)?;
         tcp.set_nodelay(true).map_err(EgressError::Connect)?;
         net::keep_alive(&tcp);
         if !self.https {

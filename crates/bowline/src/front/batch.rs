@@ -3,7 +3,8 @@
 //!
 //! Requests run side by side, as JSON-RPC allows. What nobody answers is sent before what follows
 //! it, because a server may rely on that (`notifications/initialized`). The answers make one JSON
-//! array, or, as soon as one of them streams, one stream of events.
+//! array, or, as soon as one of them streams or they are large, one stream of events. A few bytes can
+//! ask for a lot, so only some requests run at once, and only one large answer is read at a time.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use bowline_wire::message::{Kind, Malformed, Message};
 use bowline_wire::version;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::arrival::Arrival;
 use super::exchange::Exchange;
@@ -25,6 +26,13 @@ use crate::upstream::UpstreamError;
 
 /// The most messages of one batch.
 const MAX_MEMBERS: usize = 100;
+
+/// The most requests of one batch that are under way at the same time.
+const MAX_AT_ONCE: usize = 8;
+
+/// The most bytes of answers that wait for the others. What is more turns the reply into a stream, in
+/// which each waits only for the client to read it.
+const MAX_HELD: usize = 1024 * 1024;
 
 /// What comes of the members, in the order in which it comes.
 #[derive(Debug)]
@@ -55,10 +63,16 @@ pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<Rep
     // One at a time: a client that does not read holds the servers back, not memory.
     let (parts, mut answers) = mpsc::channel(1);
     tracker.spawn(send(exchange, members, parts));
-    let (mut held, mut failed) = (Vec::new(), None);
+    let (mut held, mut bytes, mut failed) = (Vec::new(), 0, None);
     while let Some(part) = answers.recv().await {
         match part {
-            Part::Message(message) => held.push(message),
+            Part::Message(message) => {
+                bytes += message.len();
+                held.push(message);
+                if bytes > MAX_HELD {
+                    return Ok(reply::joined(Joined::new(held, answers)));
+                }
+            }
             Part::Streams => return Ok(reply::joined(Joined::new(held, answers))),
             Part::Failed(fault) => {
                 failed.get_or_insert(fault);
@@ -98,8 +112,34 @@ fn read(array: &Bytes) -> Result<Vec<Member>, Fault> {
     Ok(members)
 }
 
+/// What the members of a batch share.
+#[derive(Debug, Clone)]
+pub(super) struct Together {
+    /// Held by the member whose answer is read.
+    pub(super) reading: Arc<Mutex<()>>,
+    at_once: Arc<Semaphore>,
+}
+
+impl Together {
+    fn new() -> Self {
+        Self {
+            reading: Arc::default(),
+            at_once: Arc::new(Semaphore::new(MAX_AT_ONCE)),
+        }
+    }
+
+    /// Waits until one more may run. `None`: the client left.
+    async fn turn(&self, parts: &Parts) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            turn = Arc::clone(&self.at_once).acquire_owned() => turn.ok(),
+            () = parts.closed() => None,
+        }
+    }
+}
+
 /// Sends the members in their order, until the client leaves.
 async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
+    let together = Together::new();
     for member in members {
         if parts.is_closed() {
             return;
@@ -107,8 +147,15 @@ async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
         let exchange = exchange.clone();
         match member {
             Ok(message) if message.kind() == Kind::Request => {
+                let Some(turn) = together.turn(&parts).await else {
+                    return;
+                };
                 let tracker = exchange.shared.tracker.clone();
-                tracker.spawn(member::ask(exchange, message, parts.clone()));
+                let asking = member::ask(exchange, message, parts.clone(), together.clone());
+                tracker.spawn(async move {
+                    asking.await;
+                    drop(turn);
+                });
             }
             Ok(message) => tell(exchange, message, &parts).await,
             Err(malformed) => {

@@ -6,7 +6,6 @@ use bowline_wire::id::SessionId;
 use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::reply::{self, ReplyBody, StreamBody};
 use super::sign_in;
@@ -16,7 +15,8 @@ use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, LegRef, Relay, Reply};
 use crate::session::{Born, InUse, LiveStream, News, Session, Source, StreamKey};
-use crate::upstream::{Carried, UpstreamError};
+use crate::share::{Place, Share};
+use crate::upstream::{Carried, Upstream, UpstreamError};
 
 /// A session that was found, and what its messages are sent with.
 #[derive(Debug, Clone)]
@@ -36,7 +36,10 @@ impl Exchange {
         self,
         message: Message,
     ) -> impl Future<Output = Result<Response<ReplyBody>, Fault>> {
-        let (sent, abandoned) = (Sent::default(), self.shared.abandoned());
+        let (sent, abandoned) = (
+            Sent::default(),
+            self.shared.abandoned(self.in_use.session()),
+        );
         see_through(self.converse(message, sent.clone()), sent, abandoned)
     }
 
@@ -47,7 +50,7 @@ impl Exchange {
             let mut permit = None;
             let reply = match message.kind() {
                 Kind::Request => {
-                    permit = stream_permit(&self.shared)?;
+                    permit = Some(stream_place(&session.upstream, &session.share)?);
                     leg::request(session, message.clone(), carried, sent).await
                 }
                 Kind::Notification => {
@@ -112,9 +115,9 @@ async fn hand_back(
 }
 
 /// A place among the streams: whether an answer will stream is known only after the request ran.
-pub(super) fn stream_permit(shared: &Shared) -> Result<Option<OwnedSemaphorePermit>, Fault> {
-    let permit = Arc::clone(&shared.streams).try_acquire_owned();
-    permit.map(Some).map_err(|_| Fault::TooManyStreams)
+pub(super) fn stream_place(upstream: &Upstream, share: &Arc<Share>) -> Result<Place, Fault> {
+    let place = share.take();
+    place.ok_or_else(|| Fault::TooManyStreams(upstream.streams.exhausted()))
 }
 
 pub(super) fn stream_key(message: &Message) -> StreamKey {
@@ -140,7 +143,7 @@ pub(super) fn respond(
     session: &Arc<Session>,
     message: &Message,
     reply: Reply,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Place>,
 ) -> Response<ReplyBody> {
     match reply {
         Reply::Accepted => reply::empty(StatusCode::ACCEPTED),
@@ -159,7 +162,8 @@ pub(super) fn respond(
             let stream = Arc::new(LiveStream::new(Source::Relay(relay), rescue));
             // If the session ended meanwhile the answer is still the answer: the request ran.
             session.attach(stream_key(message), Arc::clone(&stream));
-            let mut body = StreamBody::new(stream, session.begin_use(), shared.abandoned(), permit);
+            let abandoned = shared.abandoned(session);
+            let mut body = StreamBody::new(stream, session.begin_use(), abandoned, permit);
             if is_events {
                 body = body.with_heartbeat();
             }

@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 
-use super::batch::{Part, Parts};
+use super::batch::{Part, Parts, Together};
 use super::exchange::Exchange;
 use super::reply::ReplyBody;
 use crate::body::{ReadError, read_limited};
@@ -29,18 +29,20 @@ struct Member {
     /// The request's id, as JSON text.
     id: Box<str>,
     parts: Parts,
+    together: Together,
     answered: bool,
 }
 
 /// Asks a request and hands on what comes of it; when the client leaves, that is dropped, which is
 /// what a client's leaving is for any exchange.
-pub(super) async fn ask(exchange: Exchange, request: Message, parts: Parts) {
+pub(super) async fn ask(exchange: Exchange, request: Message, parts: Parts, together: Together) {
     let id: Box<str> = request.id().unwrap_or_default().into();
     let shared = Arc::clone(&exchange.shared);
     let session = Arc::clone(exchange.in_use.session());
     let mut member = Member {
         id: id.clone(),
         parts: parts.clone(),
+        together,
         answered: false,
     };
     let asking = async {
@@ -81,8 +83,15 @@ impl Member {
     async fn read_out(&mut self, response: Response<ReplyBody>) -> Result<(), Stopped> {
         let (head, mut body) = response.into_parts();
         if !media::is(head.headers.get(CONTENT_TYPE), media::EVENT_STREAM) {
+            // Until it is handed on: else there would be one answer in memory for each member.
+            let reading = match body {
+                ReplyBody::Whole(_) => None,
+                _ => Some(Arc::clone(&self.together.reading).lock_owned().await),
+            };
             let body = read_limited(body, MAX_HELD_ANSWER).await?;
-            return self.say_all(body).await;
+            let said = self.say_all(body).await;
+            drop(reading);
+            return said;
         }
         self.part(Part::Streams).await?;
         let mut decoder = Decoder::new(MAX_EVENT);

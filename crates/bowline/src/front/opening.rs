@@ -11,10 +11,10 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::arrival::Arrival;
 use super::embedder;
-use super::exchange::{respond, stream_permit};
+use super::exchange::{respond, stream_place};
 use super::reply::{self, ReplyBody};
 use crate::body::Sent;
-use crate::detach::see_through;
+use crate::detach::{Abandoned, see_through};
 use crate::fault::Fault;
 use crate::gateway::{Ending, Shared};
 use crate::leg::{self, First, LegRef, Reply};
@@ -55,15 +55,22 @@ pub(super) async fn initialize(
     if message.raw().len() + arrival.carried.len() > MAX_OPENING {
         return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
     }
-    let vacancy = shared.table.reserve().ok_or(Fault::TooManySessions)?;
-    let permit = stream_permit(&shared)?;
+    let vacancy = shared.table.reserve(&arrival.caller);
+    let vacancy = vacancy.map_err(Fault::TooManySessions)?;
+    let share = arrival.upstream.streams.of_caller(&arrival.caller);
+    let place = stream_place(&arrival.upstream, &share)?;
+    let idle = shared.limits.session_idle;
+    let abandoned = Abandoned::new(&arrival.upstream, &share, idle);
     let wants_hash = embedder::wants_hash(&arrival.headers);
     let sent = Sent::default();
     let opening = open(arrival, message.clone(), vacancy, sent.clone());
-    match see_through(opening, sent, shared.abandoned()).await? {
+    // The place is the opening's: it is held also if that goes on without its client.
+    let opening = async move { opening.await.map(|opening| (opening, place)) };
+    let (opening, place) = see_through(opening, sent, abandoned).await?;
+    match opening {
         Opening::Declined(reply) => Ok(declined(reply)),
         Opening::Opened(newborn, reply) => {
-            let mut response = respond(&shared, &newborn.session, &message, reply, permit);
+            let mut response = respond(&shared, &newborn.session, &message, reply, Some(place));
             let leg = newborn.session.leg();
             let (session, server) = (newborn.session.hash, &leg.upstream.name);
             leg.upstream.answered.sessions_opened.inc();

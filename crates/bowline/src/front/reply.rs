@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use super::joined::Joined;
@@ -18,6 +17,7 @@ use crate::detach::Abandoned;
 use crate::fault::Fault;
 use crate::leg::StreamError;
 use crate::session::{InUse, LiveStream, Session};
+use crate::share::Place;
 
 /// How long a stream of events stays silent before a comment shows that it lives. Common
 /// balancers cut connections that are silent for 30 s or more.
@@ -42,7 +42,14 @@ pub(crate) struct StreamBody {
     /// How the stream broke off, until it is told.
     cut: Option<StreamError>,
     /// The place among the streams that this one takes, also while it is read out.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Place>,
+}
+
+/// A stream whose client left, until it ends or gives way: then nothing of it is left.
+struct ReadOut {
+    stream: Arc<LiveStream>,
+    in_use: InUse,
+    _place: Option<Place>,
 }
 
 #[derive(Debug)]
@@ -157,7 +164,7 @@ impl StreamBody {
         stream: Arc<LiveStream>,
         in_use: InUse,
         abandoned: Abandoned,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<Place>,
     ) -> Self {
         Self {
             stream,
@@ -186,17 +193,32 @@ impl Drop for StreamBody {
         let stream = Arc::clone(&self.stream);
         stream.leave();
         if stream.must_be_read_out() {
-            let held = (session.begin_use(), self.permit.take());
-            self.abandoned.see_out(async move {
-                let next = || std::future::poll_fn(|cx| stream.poll_next(cx));
-                while let Some(Ok(_)) = next().await {}
-                session.detach(&stream);
-                drop(held);
-            });
+            let reading = ReadOut {
+                stream,
+                in_use: session.begin_use(),
+                _place: self.permit.take(),
+            };
+            self.abandoned.see_out(reading.finish());
         } else {
             stream.end();
             session.detach(&stream);
         }
+    }
+}
+
+// === impl ReadOut ===
+
+impl ReadOut {
+    async fn finish(self) {
+        let next = || std::future::poll_fn(|cx| self.stream.poll_next(cx));
+        while let Some(Ok(_)) = next().await {}
+    }
+}
+
+impl Drop for ReadOut {
+    fn drop(&mut self) {
+        self.stream.end();
+        self.in_use.session().detach(&self.stream);
     }
 }
 

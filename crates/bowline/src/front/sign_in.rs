@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::elicited::Elicited;
-use super::exchange::{Exchange, stream_key, stream_permit};
+use super::exchange::{Exchange, stream_key, stream_place};
 use super::question::{mark, question, withdrawn};
 use super::reply::{self, ReplyBody, StreamBody};
 use crate::body::Sent;
@@ -113,9 +113,9 @@ fn held(
         ..
     } = exchange;
     let session = Arc::clone(in_use.session());
-    let permit = stream_permit(&shared)?;
+    let permit = Some(stream_place(&session.upstream, &session.share)?);
     let key = stream_key(&message);
-    let abandoned = shared.abandoned();
+    let abandoned = shared.abandoned(&session);
     let wait = Wait {
         shared,
         session: Arc::clone(&session),
@@ -228,7 +228,7 @@ impl Wait {
         let (own, sent) = (Arc::clone(&session), Sent::default());
         let leaves = sent.clone();
         let asking = async move { leg::request(&own, message, &carried, leaves).await };
-        let reply = see_through(asking, sent, shared.abandoned()).await;
+        let reply = see_through(asking, sent, shared.abandoned(&session)).await;
         match reply {
             Ok(Reply::Stream {
                 relay: relay @ Relay::Events(_),

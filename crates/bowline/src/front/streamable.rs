@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::arrival::Arrival;
 use super::batch;
 use super::embedder;
-use super::exchange::{failed, stream_permit};
+use super::exchange::{failed, stream_place};
 use super::oauth;
 use super::opening::initialize;
 use super::reply::{self, ReplyBody, StreamBody, refuse};
@@ -25,6 +25,7 @@ use crate::config::ServerName;
 use crate::fault::Fault;
 use crate::gateway::Shared;
 use crate::leg::{self, Rescue};
+use crate::listener::Visit;
 use crate::session::{Born, LiveStream, Session, Source};
 
 /// How long a request's body may take to arrive.
@@ -41,8 +42,12 @@ const SMALL_BODY: usize = 4 * 1024;
 /// A fault, and the id (JSON text) of the request that met it.
 type Refused = (Fault, Option<Box<str>>);
 
-/// Serves one request of a client.
-pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<ReplyBody> {
+/// Serves one request of a client. `stranger`: its connection, if none was let in on it so far.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+    stranger: Option<Arc<Visit>>,
+) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     if oauth::is_route(head.uri.path()) {
         return Box::pin(oauth::serve(&shared, &head)).await;
@@ -58,6 +63,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         Ok(arrival) => arrival,
         Err(fault) => return refused(&shared, None, &no_id(fault)),
     };
+    if let Some(visit) = stranger {
+        visit.welcome();
+    }
     let upstream = Arc::clone(&arrival.upstream);
     let served = match method {
         Method::POST => post(arrival, body).await,
@@ -180,7 +188,7 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
         return Err(Fault::Stopping);
     }
     let session = in_use.session();
-    let permit = stream_permit(shared)?;
+    let permit = stream_place(&session.upstream, &session.share)?;
     let mark = arrival
         .headers
         .get(mcp::LAST_EVENT_ID)
@@ -221,8 +229,9 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     if !is_attached {
         return Err(Fault::UnknownSession);
     }
+    let abandoned = shared.abandoned(session);
     let body =
-        StreamBody::new(Arc::clone(&stream), in_use, shared.abandoned(), permit).with_heartbeat();
+        StreamBody::new(Arc::clone(&stream), in_use, abandoned, Some(permit)).with_heartbeat();
     // Long enough to tell the client of a lost session by a status, short enough for servers that
     // answer with their first event.
     let grace = leg::moment(&body.session().upstream.server());

@@ -1,67 +1,118 @@
 //! How long a connection may make us wait for a request's head.
 //!
 //! hyper asks its timer for a new alarm before every request. This one only notes the time; one
-//! alarm per connection, set anew at most once per wait, looks at the note. Heads that come in time,
-//! which is nearly all, set and clear no alarm at all.
+//! alarm per connection looks at the note. Heads that come in time and at once, which is nearly all,
+//! set and clear no alarm at all. A head that has begun and does not come is waited for only shortly:
+//! it takes memory.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::rt::{Sleep, Timer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+
+use super::crowd::Visit;
+
+/// How long a connection may rest between requests. Longer than clients keep idle connections, so
+/// that it is they who close them and never a request that meets a closing one.
+pub(super) const REST: Duration = Duration::from_secs(120);
+
+/// The same as long as none of its requests was let in.
+const STRANGERS_REST: Duration = Duration::from_secs(30);
+
+/// How long a head may take from its first byte to its last.
+const HEAD: Duration = Duration::from_secs(10);
 
 /// Until when a connection's next head is waited for.
 #[derive(Debug, Clone)]
-pub(super) struct Patience {
+pub(super) struct Patience(Arc<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
     opened: Instant,
-    limit: Duration,
+    visit: Arc<Visit>,
     /// Milliseconds after `opened`; [`NO_WAIT`] while no head is waited for.
-    until: Arc<AtomicU64>,
+    until: AtomicU64,
+    /// Whether anything came since the wait began.
+    heard: AtomicBool,
 }
 
 const NO_WAIT: u64 = u64::MAX;
 
 /// hyper's wait for one head.
-struct Wait(Arc<AtomicU64>);
+struct Wait(Arc<Waiting>);
+
+/// A connection whose silence within a head is noticed.
+#[derive(Debug)]
+pub(super) struct Heard<S> {
+    stream: S,
+    patience: Patience,
+}
 
 // === impl Patience ===
 
 impl Patience {
-    pub(super) fn new(limit: Duration) -> Self {
-        Self {
+    pub(super) fn new(visit: Arc<Visit>) -> Self {
+        Self(Arc::new(Waiting {
             opened: Instant::now(),
-            limit,
-            until: Arc::new(AtomicU64::new(NO_WAIT)),
+            visit,
+            until: AtomicU64::new(NO_WAIT),
+            heard: AtomicBool::new(false),
+        }))
+    }
+
+    /// Listens to what comes over a connection.
+    pub(super) fn with<S>(&self, stream: S) -> Heard<S> {
+        Heard {
+            stream,
+            patience: self.clone(),
         }
     }
 
-    /// Waits until a head is late.
+    /// Waits until a head is late. It has to be polled after the connection was.
     pub(super) async fn is_over(&self) {
-        loop {
-            let now = Instant::now();
-            let next = match self.until.load(Ordering::Relaxed) {
-                NO_WAIT => now + self.limit,
-                until => self.opened + Duration::from_millis(until),
-            };
-            if next <= now {
-                return;
+        let waiting = &self.0;
+        let mut alarm = pin!(tokio::time::sleep_until(waiting.opened + STRANGERS_REST));
+        let mut set_for = millis(STRANGERS_REST);
+        std::future::poll_fn(|cx| {
+            loop {
+                let until = waiting.until.load(Ordering::Relaxed);
+                if until < set_for {
+                    set_for = until;
+                    alarm.as_mut().reset(waiting.at(set_for));
+                }
+                ready!(alarm.as_mut().poll(cx));
+                let now = millis(waiting.opened.elapsed());
+                set_for = match until {
+                    NO_WAIT => now + millis(REST),
+                    until if until <= now => return Poll::Ready(()),
+                    until => until,
+                };
+                alarm.as_mut().reset(waiting.at(set_for));
             }
-            tokio::time::sleep_until(next).await;
-        }
+        })
+        .await;
     }
 }
 
 #[expect(clippy::disallowed_types, reason = "hyper's, and made from tokio's")]
 impl Timer for Patience {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        let until = self.opened.elapsed() + duration;
-        let millis = u64::try_from(until.as_millis()).unwrap_or(NO_WAIT);
-        self.until.store(millis, Ordering::Relaxed);
-        Box::pin(Wait(Arc::clone(&self.until)))
+        let waiting = &self.0;
+        let rest = match waiting.visit.is_strangers() {
+            true => STRANGERS_REST.min(duration),
+            false => duration,
+        };
+        waiting.heard.store(false, Ordering::Relaxed);
+        let until = millis(waiting.opened.elapsed() + rest);
+        waiting.until.store(until, Ordering::Relaxed);
+        Box::pin(Wait(Arc::clone(waiting)))
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
@@ -71,6 +122,28 @@ impl Timer for Patience {
     fn now(&self) -> std::time::Instant {
         Instant::now().into_std()
     }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    fn at(&self, millis: u64) -> Instant {
+        self.opened + Duration::from_millis(millis)
+    }
+
+    /// Nothing more has come for now. If a head has begun, it has only so much time.
+    fn fell_silent(&self) {
+        if self.until.load(Ordering::Relaxed) == NO_WAIT || !self.heard.load(Ordering::Relaxed) {
+            return;
+        }
+        let until = millis(self.opened.elapsed() + HEAD);
+        self.until.fetch_min(until, Ordering::Relaxed);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    // The last one is no time.
+    u64::try_from(duration.as_millis()).unwrap_or(NO_WAIT - 1)
 }
 
 // === impl Wait ===
@@ -87,40 +160,57 @@ impl Sleep for Wait {}
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.0.store(NO_WAIT, Ordering::Relaxed);
+        self.0.until.store(NO_WAIT, Ordering::Relaxed);
+    }
+}
+
+// === impl Heard ===
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, into);
+        let waiting = &self.patience.0;
+        match read {
+            Poll::Pending => waiting.fell_silent(),
+            Poll::Ready(_) => waiting.heard.store(true, Ordering::Relaxed),
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: Duration = Duration::from_secs(120);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_late_head_is_noticed_and_a_long_answer_is_not_one() {
-        let patience = Patience::new(LIMIT);
-        let started = Instant::now();
-        let over = async {
-            patience.is_over().await;
-            started.elapsed()
-        };
-        let requests = async {
-            let wait = patience.sleep(LIMIT);
-            tokio::time::sleep(LIMIT / 2).await;
-            // The head came; its answer takes ten times as long as a head may.
-            drop(wait);
-            tokio::time::sleep(LIMIT * 10).await;
-            (
-                patience.sleep_until(patience.now() + LIMIT),
-                started.elapsed(),
-            )
-        };
-        let (over, (_wait, waited_from)) = tokio::join!(over, requests);
-        let after = over - waited_from;
-        assert!(
-            (LIMIT..LIMIT + Duration::from_millis(2)).contains(&after),
-            "{after:?}"
-        );
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use super::timeline::Timeline;
 use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::config::CallerName;
 use crate::leg::{Leg, Mending};
+use crate::share::{Place, Share};
 use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, Upstream};
 
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) upstream: Arc<Upstream>,
     /// The only one who may use it.
     pub(crate) caller: Caller,
+    /// The places of its requests and streams.
+    pub(crate) share: Arc<Share>,
     /// How it is kept beyond this process, if it is.
     pub(super) kept: Option<Box<Kept>>,
     pub(crate) calls: Calls,
@@ -50,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) questions: Questions,
     pub(crate) mending: Mending,
     timeline: Timeline,
+    /// Its caller's place among the sessions, if it has that here.
+    place: Mutex<Option<Place>>,
 }
 
 /// The leg that is used now.
@@ -114,6 +119,7 @@ impl Session {
         Self {
             id: *id,
             hash: SessionHash::of(id),
+            share: leg.upstream.streams.of_caller(&caller),
             caller,
             seal,
             upstream: Arc::clone(&leg.upstream),
@@ -122,6 +128,7 @@ impl Session {
             calls: Calls::default(),
             questions: Questions::default(),
             timeline: Timeline::default(),
+            place: Mutex::new(None),
             leg: RwLock::new(Current {
                 leg: Arc::new(leg),
                 ended: false,
@@ -140,6 +147,16 @@ impl Session {
             kept: Some(kept),
             ..self
         }
+    }
+
+    /// Has this place from now on, until it ends.
+    pub(super) fn take_place(&self, place: Place) {
+        *self.place.lock() = Some(place);
+    }
+
+    /// Has no place any more.
+    pub(super) fn give_up_place(&self) -> Option<Place> {
+        self.place.lock().take()
     }
 
     /// Begins a use.

@@ -18,8 +18,10 @@ use parking_lot::Mutex;
 use super::keeper::{Keeper, Unsure};
 use super::kept::Kept;
 use super::news::News;
-use super::{InUse, Session};
+use super::places::Places;
+use super::{Caller, InUse, Session};
 use crate::leg;
+use crate::share::{Holder, Place};
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely meet at one lock.
@@ -37,6 +39,8 @@ pub(crate) struct Table {
     /// Sessions that open.
     opening: AtomicUsize,
     limit: usize,
+    /// What callers have of it.
+    places: Places,
     keeper: Option<Arc<Keeper>>,
     /// How many sessions that are in the store are kept at hand as well.
     cache: usize,
@@ -53,6 +57,7 @@ struct Entry(Arc<Session>);
 #[derive(Debug)]
 pub(crate) struct Vacancy {
     table: Arc<Table>,
+    place: Option<Place>,
 }
 
 // === impl Table ===
@@ -65,6 +70,7 @@ impl Table {
             taken: AtomicUsize::new(0),
             opening: AtomicUsize::new(0),
             limit,
+            places: Places::new(limit),
             keeper: None,
             cache: limit,
         }
@@ -84,26 +90,34 @@ impl Table {
         self.keeper.as_ref()
     }
 
-    /// Takes a place, if there is one. With a store, whatever is in it has a place, at hand or not.
-    pub(crate) fn reserve(self: &Arc<Self>) -> Option<Vacancy> {
-        let update = |places: &AtomicUsize, others: &dyn Fn() -> usize| {
+    /// Shares the places out to so many callers.
+    pub(crate) fn share_out(&self, callers: usize) {
+        self.places.share_out(callers);
+    }
+
+    /// Takes a place for one more session of this caller, if there is one. With a store, whatever is in
+    /// it has a place, at hand or not.
+    pub(crate) fn reserve(self: &Arc<Self>, caller: &Caller) -> Result<Vacancy, Holder> {
+        let place = self.places.take(caller)?;
+        let take = |places: &AtomicUsize, others: &dyn Fn() -> usize| {
             let free = |taken| (taken + others() < self.limit).then_some(taken + 1);
             places
                 .fetch_update(Ordering::AcqRel, Ordering::Acquire, free)
-                .ok()
+                .map_err(|_| Holder::Gateway)
         };
         match &self.keeper {
             None => {
-                update(&self.taken, &|| 0)?;
+                take(&self.taken, &|| 0)?;
                 self.opening.fetch_add(1, Ordering::AcqRel);
             }
             Some(keeper) => {
-                update(&self.opening, &|| keeper.sessions())?;
+                take(&self.opening, &|| keeper.sessions())?;
                 self.taken.fetch_add(1, Ordering::AcqRel);
             }
         }
-        Some(Vacancy {
+        Ok(Vacancy {
             table: Arc::clone(self),
+            place: Some(place),
         })
     }
 
@@ -165,6 +179,7 @@ impl Table {
             return None;
         }
         let in_use = session.begin_use();
+        self.places.take_back(&session);
         shard.insert(Entry(session));
         self.taken.fetch_add(1, Ordering::AcqRel);
         let room = self.cache.div_ceil(SHARDS);
@@ -192,7 +207,9 @@ impl Table {
         }
         idle.select_nth_unstable_by(going - 1, |one, other| other.0.cmp(&one.0));
         for (_, id) in &idle[..going] {
-            shard.remove(id);
+            if let Some(Entry(session)) = shard.take(id) {
+                self.places.let_go(&session);
+            }
         }
         self.taken.fetch_sub(going, Ordering::AcqRel);
     }
@@ -203,6 +220,7 @@ impl Table {
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
         let Entry(session) = self.shard(id).lock().take(id)?;
         self.taken.fetch_sub(1, Ordering::AcqRel);
+        drop(session.give_up_place());
         session.end();
         Some(session)
     }
@@ -243,12 +261,17 @@ impl Table {
             expired.extend(stale.map(|Entry(session)| session));
         }
         self.taken.fetch_sub(expired.len(), Ordering::AcqRel);
-        expired.iter().for_each(|session| session.end());
+        for session in &expired {
+            drop(session.give_up_place());
+            session.end();
+        }
+        self.places.forget_after(idle * 2);
         expired
     }
 
     /// The sessions at hand of which nothing was used here for `idle`.
     pub(crate) fn unused(&self, idle: Duration) -> Vec<Arc<Session>> {
+        self.places.forget_after(idle * 2);
         let mut unused = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
@@ -264,8 +287,9 @@ impl Table {
         if shard
             .get(id)
             .is_some_and(|Entry(session)| session.is_at_rest())
+            && let Some(Entry(session)) = shard.take(id)
         {
-            shard.remove(id);
+            self.places.let_go(&session);
             self.taken.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -349,7 +373,7 @@ impl Vacancy {
     /// Opens a session. Where sessions are kept in a store it is written there
     /// before anybody can hear of it; if that fails the session comes back.
     pub(crate) async fn fill(
-        self,
+        mut self,
         session: Session,
     ) -> Result<Arc<Session>, (Unsure, Arc<Session>)> {
         let session = match &self.table.keeper {
@@ -363,6 +387,9 @@ impl Vacancy {
                 session
             }
         };
+        if let Some(place) = self.place.take() {
+            session.take_place(place);
+        }
         let mut shard = self.table.shard(&session.id).lock();
         shard.insert(Entry(Arc::clone(&session)));
         // The place now belongs to the entry.

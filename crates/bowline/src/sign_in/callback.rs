@@ -19,7 +19,7 @@ use crate::drain::Drain;
 use crate::fault::Fault;
 use crate::front::guard::Guard;
 use crate::front::{Query, ReplyBody, end_page, page, refuse};
-use crate::listener;
+use crate::listener::{self, Crowd, Visit};
 use crate::oauth::{Flow, FlowId, NotDelivered, SignIns, Via};
 
 const PATH: &str = "/callback";
@@ -56,11 +56,17 @@ impl Callback {
         });
         let drain = Drain::new(FAREWELL);
         let opened = Arc::clone(&door);
-        let serve = move |request| {
+        let serve = move |request, _: &Arc<Visit>| {
             let door = Arc::clone(&opened);
             async move { door.serve(&request).await }
         };
-        let accept = listener::accept(listener, drain.clone(), serve);
+        let accept = listener::accept(
+            listener,
+            drain.clone(),
+            Crowd::of_operators(),
+            |_| {},
+            serve,
+        );
         drain.connections().spawn(accept);
         Ok(Self {
             redirect_uri,

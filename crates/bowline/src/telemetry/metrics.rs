@@ -392,10 +392,7 @@ impl Metrics {
 
     /// All numbers as text; what is counted elsewhere is asked for now.
     pub(crate) fn scrape(&self, shared: &Shared) -> String {
-        let in_use = shared
-            .limits
-            .streams
-            .saturating_sub(shared.streams.available_permits());
+        let in_use = shared.streams.taken_by_all();
         self.streams.set(i64::try_from(in_use).unwrap_or(i64::MAX));
         self.sessions.clear();
         self.endpoint_up.clear();

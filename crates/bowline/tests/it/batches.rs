@@ -345,3 +345,50 @@ async fn what_was_sent_goes_on_when_the_client_leaves() {
     }
     server.finish();
 }
+
+#[tokio::test]
+async fn only_some_requests_of_a_batch_run_at_once() {
+    let (_gateway, mut server, client) = opened().await;
+    let batch = Value::from((0..20).map(call).collect::<Vec<Value>>());
+    let (answer, ()) = tokio::join!(client.send(&batch), async {
+        let mut asked = Vec::new();
+        for _ in 0..8 {
+            asked.push(server.next().await);
+        }
+        let more = tokio::time::timeout(std::time::Duration::from_millis(200), server.next()).await;
+        assert!(more.is_err(), "a ninth");
+        asked.into_iter().for_each(|asked| asked.result(&json!({})));
+        for _ in 8..20 {
+            server.next().await.result(&json!({}));
+        }
+    });
+    assert_eq!(answer.json().as_array().unwrap().len(), 20);
+    server.finish();
+}
+
+/// The client reads nothing, and has asked for far more than should be held for it.
+#[tokio::test]
+async fn large_answers_wait_for_the_client_and_not_in_memory() {
+    const LARGE: usize = 3 * 1024 * 1024;
+    let (_gateway, mut server, client) = opened().await;
+    let batch = Value::from((0..8).map(call).collect::<Vec<Value>>());
+    let (response, ()) = tokio::join!(client.post(&batch).send(), async {
+        for _ in 0..8 {
+            let asked = server.next().await;
+            asked.result(&json!({"text": "x".repeat(LARGE)}));
+        }
+    });
+    let response = response.unwrap();
+    // The first of them is more than waits for the others.
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut events = Events::new(response);
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        let (_, message) = events.next_message().await;
+        assert_eq!(message["result"]["text"].as_str().unwrap().len(), LARGE);
+        ids.push(message["id"].as_u64().unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (0..8).collect::<Vec<_>>());
+    server.finish();
+}

@@ -231,3 +231,77 @@ async fn without_callers_a_key_means_nothing() {
     assert_eq!(answer.status, 200);
     server.finish();
 }
+
+/// One caller asks for all that it can have; the other still has its share.
+#[tokio::test]
+async fn one_caller_cannot_take_every_stream() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.callers = callers();
+    config.limits.streams = 16;
+    let gateway = Gateway::start(config).await.unwrap();
+    let ann = client_with(&gateway, "k-ann");
+    let ann = ann.opened(&mut server, "a").await;
+    let bob = client_with(&gateway, "k-bob");
+    let bob = bob.opened(&mut server, "b").await;
+    let mut waiting = tokio::task::JoinSet::new();
+    let mut asked = Vec::new();
+    // Of 16 half is for whoever comes first, a quarter for whoever comes first at the server, and
+    // the rest is shared out.
+    for id in 0..14 {
+        waiting.spawn(ann.post(&call(id)).send());
+        asked.push(server.next().await);
+    }
+    let refused = ann.send(&call("more")).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (503, -31005));
+    let reason = &refused.json()["error"]["data"]["reason"];
+    assert_eq!(reason, "too_many_streams_of_caller");
+    for id in 0..3 {
+        let answer = bob
+            .send_to(&mut server, &call(id), |asked| asked.result(&json!({})))
+            .await;
+        assert_eq!(answer.status, 200);
+    }
+    asked.into_iter().for_each(|asked| asked.result(&json!({})));
+    assert!(waiting.join_all().await.iter().all(Result::is_ok));
+    server.finish();
+}
+
+#[tokio::test]
+async fn one_caller_cannot_take_every_session() {
+    for keeps in [false, true] {
+        let mut server = Scripted::start().await;
+        let mut config = config(&[("s", server.url())]);
+        config.callers = callers();
+        config.limits.sessions = 16;
+        let directory = tempfile::tempdir().unwrap();
+        if keeps {
+            // Of which one of a kind is at hand at most.
+            config.store.kind = bowline::config::StoreKind::File {
+                path: directory.path().to_owned(),
+            };
+            config.store.cache = 1;
+        }
+        let gateway = Gateway::start(config).await.unwrap();
+        let mut opened = Vec::new();
+        for number in 0..14 {
+            let ann = client_with(&gateway, "k-ann");
+            opened.push(ann.opened(&mut server, &format!("a{number}")).await);
+        }
+        let refused = client_with(&gateway, "k-ann").initialize().await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (503, -31005));
+        let reason = &refused.json()["error"]["data"]["reason"];
+        assert_eq!(reason, "too_many_sessions_of_caller");
+        for number in 0..2 {
+            let bob = client_with(&gateway, "k-bob");
+            bob.opened(&mut server, &format!("b{number}")).await;
+        }
+        // An end makes room, wherever the session was meanwhile.
+        let ended = sent(opened[0].delete()).await;
+        assert_eq!(ended.status, 204);
+        assert_eq!(server.next().await.method, "DELETE");
+        let ann = client_with(&gateway, "k-ann");
+        ann.opened(&mut server, "again").await;
+        server.finish();
+    }
+}

@@ -1,5 +1,7 @@
 //! Limits answer 503 with Retry-After, and what was freed can be used again.
 
+use std::time::Duration;
+
 use bowline::Gateway;
 use bowline_testbed::scripted::Scripted;
 use serde_json::json;
@@ -65,7 +67,7 @@ async fn streams() {
 }
 
 #[tokio::test]
-async fn leaving_does_not_free_what_goes_on() {
+async fn what_goes_on_without_its_client_keeps_its_place_for_a_while() {
     let mut server = Scripted::start().await;
     let mut config = config(&[("s", server.url())]);
     config.limits.streams = 1;
@@ -79,12 +81,39 @@ async fn leaving_does_not_free_what_goes_on() {
     }
     pen.write("data: {}\n\n");
     drop(pen);
+    served_again(&client, &mut server).await;
+    server.finish();
+}
+
+/// The server never ends what it was asked, and its clients have left.
+#[tokio::test]
+async fn what_goes_on_without_its_client_gives_way_in_time() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.streams = 1;
+    let settings = config.servers.values_mut().next().unwrap();
+    settings.recovery.budget = Duration::from_secs(1);
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (events, pen) = client.open_stream(&mut server, client.post(&call(1))).await;
+    drop(events);
+    served_again(&client, &mut server).await;
+    pen.closed().await;
+    let unanswered = tokio::task::JoinSet::from_iter([client.post(&call(2)).send()]);
+    let asked = server.next().await;
+    drop(unanswered);
+    served_again(&client, &mut server).await;
+    asked.given_up().await;
+    server.finish();
+}
+
+async fn served_again(client: &Client, server: &mut Scripted) {
     let next = async {
         let mut id = 10;
         while client.send(&call(id)).await.status == 503 {
             id += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::join!(next, async { server.next().await.result(&json!({})) });
-    server.finish();
 }

@@ -19,6 +19,7 @@ mod callback_route;
 mod callers;
 mod client;
 mod cookies;
+mod crowds;
 mod deadlines;
 mod draining;
 mod embedder;

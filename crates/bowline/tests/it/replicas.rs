@@ -274,21 +274,39 @@ async fn a_server_that_hangs_hurts_nobody_else() {
     let url = format!("http://{}/mcp", hanging.local_addr().unwrap());
     let mut config = config(&[("s", well.url()), ("hanging", &url)]);
     config.admin = Some("127.0.0.1:0".parse().unwrap());
+    config.limits.streams = 50;
     let gateway = Gateway::start(config).await.unwrap();
     let stuck = Client::at(format!("http://{}/mcp/hanging", gateway.listen()));
     let mut waiting = JoinSet::new();
-    for _ in 0..50 {
+    for _ in 0..60 {
         waiting.spawn(stuck.post(&initialize_message()).send());
     }
+    // It has its own share and what is for whoever comes first.
+    for _ in 0..60 - 38 {
+        let refused = read(waiting.join_next().await.unwrap().unwrap().unwrap()).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (503, -31005));
+        let reason = &refused.json()["error"]["data"]["reason"];
+        assert_eq!(reason, "too_many_streams_of_server");
+        assert!(refused.headers.contains_key("retry-after"));
+    }
     let client = Client::open(&gateway, &mut well, "u").await;
-    for id in 0..10 {
-        let answer = client
-            .send_to(&mut well, &call(id), |asked| asked.result(&json!({})))
-            .await;
-        assert_eq!(answer.status, 200);
+    for round in 0..2 {
+        let sent = (0..12).map(|id| client.post(&call(round * 12 + id)).send());
+        let twelve = JoinSet::from_iter(sent);
+        let answering = async {
+            let mut asked = Vec::new();
+            while asked.len() < 12 {
+                asked.push(well.next().await);
+            }
+            asked.into_iter().for_each(|asked| asked.result(&json!({})));
+        };
+        let (answers, ()) = tokio::join!(twelve.join_all(), answering);
+        let served = |answer: &Result<_, _>| matches!(answer, Ok(answer) if reqwest::Response::status(answer) == 200);
+        assert!(answers.iter().all(served));
+        // That its clients leave changes nothing.
+        waiting.abort_all();
     }
     assert_eq!(health(&gateway).await["status"], "ok");
-    assert!(waiting.try_join_next().is_none(), "the others wait on");
 }
 
 #[tokio::test]

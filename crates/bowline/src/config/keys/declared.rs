@@ -106,9 +106,31 @@ static LIMITS: Shape = Shape::new(&[
     Key::new(
         "streams",
         Kind::Integer(1),
-        "Event streams open at the same time.",
+        "Requests and streams under way at the same time.",
     )
     .default("20000")
+    .open(),
+    Key::new(
+        "connections",
+        Kind::Integer(1),
+        "Connections of clients at the same time.",
+    )
+    .default("40000")
+    .open(),
+    Key::new(
+        "connections_per_address",
+        Kind::Integer(1),
+        "Of these, how many one address may have that have not sent a request which was let in.",
+    )
+    .default("500")
+    .open(),
+    Key::new(
+        "proxies",
+        Kind::Texts,
+        "Addresses and networks to which `connections_per_address` does not apply: the balancers in front.",
+    )
+    .default("[]")
+    .example(r#"["10.0.0.0/8"]"#)
     .open(),
     Key::new(
         "body_bytes",

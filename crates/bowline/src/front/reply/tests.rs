@@ -1,7 +1,6 @@
 use bowline_wire::id::SessionId;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::leg::Leg;
@@ -22,7 +21,7 @@ fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
     let body = StreamBody::new(
         Arc::clone(&stream),
         session.begin_use(),
-        Abandoned::new(TaskTracker::new(), Duration::from_secs(60)),
+        Abandoned::new(&session.upstream, &session.share, Duration::from_secs(60)),
         None,
     );
     let body = if heartbeat {
@@ -68,7 +67,7 @@ async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
     let body = StreamBody::new(
         stream,
         session.begin_use(),
-        Abandoned::new(TaskTracker::new(), Duration::from_secs(60)),
+        Abandoned::new(&session.upstream, &session.share, Duration::from_secs(60)),
         None,
     );
     tokio::time::advance(Duration::from_secs(3600)).await;

@@ -1,0 +1,127 @@
+//! File descriptors: every connection is one, and there are only so many.
+//!
+//! The limit is the process's, so what is known of it is, too. The last descriptors are a reserve for
+//! the operator's listener and for files: connections of clients and to servers do not get them. The
+//! system always hands out the lowest number that is free, so the number alone tells which one is
+//! of the reserve.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Limits;
+
+/// What the process has open anyway: listeners, the store, logs, the runtime.
+const OWN: usize = 32;
+
+/// The reserve, where there are enough descriptors for one of this size.
+const RESERVE: usize = 64;
+
+/// The first number that is of the reserve.
+static RESERVED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Raises the limit as far as the system allows. How many there are then; `None` for no limit.
+pub(crate) fn raise() -> Option<usize> {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: before.maximum,
+        ..before
+    };
+    if before.current != before.maximum {
+        match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => tracing::info!(
+                from = shown(before.current),
+                to = shown(raised.current),
+                "raised the limit of open files"
+            ),
+            Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+        }
+    }
+    let now = getrlimit(Resource::Nofile).current;
+    now.map(|now| usize::try_from(now).unwrap_or(usize::MAX))
+}
+
+fn shown(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
+}
+
+/// Makes the limits such that the descriptors are enough: one for a client's connection, one for a
+/// request to a server. Says so, if they were not.
+pub(crate) fn fit(limits: &mut Limits, available: Option<usize>) {
+    let Some(available) = available else {
+        return;
+    };
+    let reserve = RESERVE.min(available / 8);
+    RESERVED_FROM.store(available - reserve, Ordering::Relaxed);
+    let fitted = fitted(limits, available - reserve);
+    if (limits.streams, limits.connections) == (fitted.streams, fitted.connections) {
+        return;
+    }
+    tracing::warn!(
+        open_files = available,
+        streams = fitted.streams,
+        connections = fitted.connections,
+        "the limit of open files is too low for [limits] streams = {} and connections = {}, so these \
+         are lower: raise it to {} (`ulimit -n`, LimitNOFILE=), or lower them",
+        limits.streams,
+        limits.connections,
+        limits
+            .streams
+            .saturating_add(limits.connections)
+            .saturating_add(OWN + RESERVE),
+    );
+    *limits = fitted;
+}
+
+fn fitted(limits: &Limits, available: usize) -> Limits {
+    let usable = available.saturating_sub(OWN).max(2);
+    let mut fitted = limits.clone();
+    if limits.streams.saturating_add(limits.connections) > usable {
+        fitted.streams = limits.streams.min(usable / 2);
+        fitted.connections = limits.connections.min(usable - fitted.streams);
+    }
+    fitted
+}
+
+/// Whether a descriptor is one that is kept in reserve.
+pub(crate) fn is_of_reserve(descriptor: &impl AsFd) -> bool {
+    let number = usize::try_from(descriptor.as_fd().as_raw_fd());
+    number.is_ok_and(|number| number >= RESERVED_FROM.load(Ordering::Relaxed))
+}
+
+/// An error if a descriptor is of the reserve: the same as if there had been none.
+pub(crate) fn leave_reserve(descriptor: &impl AsFd) -> io::Result<()> {
+    match is_of_reserve(descriptor) {
+        true => Err(Errno::MFILE.into()),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(streams: usize, connections: usize, available: usize) -> (usize, usize) {
+        let limits = Limits {
+            streams,
+            connections,
+            ..Limits::default()
+        };
+        let fitted = fitted(&limits, available);
+        (fitted.streams, fitted.connections)
+    }
+
+    #[test]
+    fn limits_are_fitted_to_what_there_is() {
+        // What fits stays.
+        assert_eq!(of(20_000, 40_000, 65_472), (20_000, 40_000));
+        assert_eq!(of(20, 40, 100), (20, 40));
+        assert_eq!(of(20_000, 40_000, 175), (71, 72));
+        assert_eq!(of(20, 40_000, 175), (20, 123));
+        assert_eq!(of(20_000, 40, 175), (71, 40));
+        assert_eq!(of(usize::MAX, usize::MAX, 0), (1, 1));
+    }
+}

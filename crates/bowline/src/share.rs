@@ -1,0 +1,226 @@
+//! Who may have how many of what is limited.
+//!
+//! Half of the places are for whoever comes first. The other half is shared out in advance, evenly:
+//! to each server, and of what a server has half to each of its callers. A place is taken from the
+//! closest share that has one: the caller's at this server, then the server's, then the common half.
+//! All shares together are the limit, so nobody can take what was shared out to somebody else, however
+//! many others are greedy or hang; and where there is one server and one caller, all is theirs.
+//!
+//! A session knows its share from the beginning: a call takes its place without looking anything up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::session::Caller;
+
+/// A part of the places, and those above it that it may use as well.
+#[derive(Debug)]
+pub(crate) struct Share {
+    places: Arc<Places>,
+    level: Level,
+    taken: AtomicUsize,
+    above: Option<Arc<Self>>,
+}
+
+/// All places of a kind.
+#[derive(Debug)]
+struct Places {
+    limit: usize,
+    /// Never more than the limit, also while a reload moves the shares.
+    taken: AtomicUsize,
+    /// The sizes of a share of each level.
+    common: AtomicUsize,
+    party: AtomicUsize,
+    caller: AtomicUsize,
+    callers: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Level {
+    Common,
+    Party,
+    Caller,
+}
+
+/// A place that is taken, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Share>);
+
+/// The shares of one server's callers.
+#[derive(Debug)]
+pub(crate) struct ServerShares {
+    own: Arc<Share>,
+    callers: Mutex<HashMap<Caller, Arc<Share>>>,
+}
+
+/// Whose places are all taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Gateway,
+    Server,
+    Caller,
+}
+
+// === impl Share ===
+
+impl Share {
+    /// The common half of `limit` places.
+    pub(crate) fn common(limit: usize) -> Arc<Self> {
+        let places = Places {
+            limit,
+            taken: AtomicUsize::new(0),
+            common: AtomicUsize::new(limit),
+            party: AtomicUsize::new(0),
+            caller: AtomicUsize::new(0),
+            callers: AtomicUsize::new(1),
+        };
+        Arc::new(Self {
+            places: Arc::new(places),
+            level: Level::Common,
+            taken: AtomicUsize::new(0),
+            above: None,
+        })
+    }
+
+    /// Shares out anew. What is taken stays taken.
+    pub(crate) fn share_out(&self, parties: usize, callers: usize) {
+        let (parties, callers) = (parties.max(1), callers.max(1));
+        let of_party = self.places.limit / 2 / parties;
+        let caller = match callers {
+            1 => of_party,
+            several => of_party / 2 / several,
+        };
+        let places = &self.places;
+        places.caller.store(caller, Ordering::Relaxed);
+        places
+            .party
+            .store(of_party - caller * callers, Ordering::Relaxed);
+        places
+            .common
+            .store(places.limit - of_party * parties, Ordering::Relaxed);
+        places.callers.store(callers, Ordering::Relaxed);
+    }
+
+    /// One more share below this.
+    fn below(self: &Arc<Self>, level: Level) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::clone(&self.places),
+            level,
+            taken: AtomicUsize::new(0),
+            above: Some(Arc::clone(self)),
+        })
+    }
+
+    /// Takes a place, from here or above.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+        if !claim(&self.places.taken, self.places.limit) {
+            return None;
+        }
+        let from = self
+            .and_above()
+            .find(|share| claim(&share.taken, share.size()));
+        if from.is_none() {
+            self.places.taken.fetch_sub(1, Ordering::AcqRel);
+        }
+        from.map(|from| Place(Arc::clone(from)))
+    }
+
+    /// Whether less than half of the places that could be taken here are left.
+    pub(crate) fn is_scarce(self: &Arc<Self>) -> bool {
+        let (mut all, mut free) = (0, 0);
+        for share in self.and_above() {
+            all += share.size();
+            free += share
+                .size()
+                .saturating_sub(share.taken.load(Ordering::Relaxed));
+        }
+        free * 2 < all
+    }
+
+    /// How many places are taken, here and everywhere else.
+    pub(crate) fn taken_by_all(&self) -> usize {
+        self.places.taken.load(Ordering::Relaxed)
+    }
+
+    fn size(&self) -> usize {
+        let size = match self.level {
+            Level::Common => &self.places.common,
+            Level::Party => &self.places.party,
+            Level::Caller => &self.places.caller,
+        };
+        size.load(Ordering::Relaxed)
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.size()
+    }
+
+    fn and_above(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::successors(Some(self), |share| share.above.as_ref())
+    }
+}
+
+fn claim(taken: &AtomicUsize, size: usize) -> bool {
+    let one_more = |taken| (taken < size).then_some(taken + 1);
+    taken
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more)
+        .is_ok()
+}
+
+// === impl Place ===
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+        self.0.places.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+// === impl ServerShares ===
+
+impl ServerShares {
+    pub(crate) fn of(common: &Arc<Share>) -> Self {
+        Self {
+            own: common.below(Level::Party),
+            callers: Mutex::default(),
+        }
+    }
+
+    /// What a caller may have here.
+    pub(crate) fn of_caller(&self, caller: &Caller) -> Arc<Share> {
+        let mut callers = self.callers.lock();
+        if let Some(known) = callers.get(caller) {
+            return Arc::clone(known);
+        }
+        let share = self.own.below(Level::Caller);
+        callers.insert(caller.clone(), Arc::clone(&share));
+        share
+    }
+
+    /// Whose places are all taken, when one of its callers got none.
+    pub(crate) fn exhausted(&self) -> Holder {
+        let places = &self.own.places;
+        if self.own.taken_by_all() >= places.limit {
+            return Holder::Gateway;
+        }
+        let full = self
+            .callers
+            .lock()
+            .values()
+            .filter(|one| one.is_full())
+            .count();
+        // Another caller would find a place.
+        if full < places.callers.load(Ordering::Relaxed)
+            && places.caller.load(Ordering::Relaxed) > 0
+        {
+            return Holder::Caller;
+        }
+        Holder::Server
+    }
+}
+
+#[cfg(test)]
+mod tests;
