@@ -9,6 +9,7 @@ mod array;
 mod budget;
 mod cancel;
 mod judge;
+mod lesson;
 mod listen;
 mod mend;
 mod moves;

@@ -12,7 +12,7 @@ use super::replay::{self, MayRepeat};
 use super::send::{Pulse, ping};
 use crate::body::Sent;
 use crate::session::{Call, Session};
-use crate::upstream::{Carried, UpstreamError};
+use crate::upstream::{Carried, Epoch, UpstreamError};
 
 /// How often a request that may have run goes again at the most, where it may run twice.
 const MAX_REPEATS: u32 = 2;
@@ -55,7 +55,7 @@ impl Again {
         let is_second_loss = known == Known::Lost && std::mem::replace(&mut self.met_loss, true);
         if is_second_loss && !left {
             // The next request asks after the session: a new one for each 404 would be a storm.
-            return Err(self.lost_again(session, request).await);
+            return Err(lost_again(session, request, call).await);
         }
         let may_go = match ran {
             Ran::No if known == Known::Unproven => tokio::select! {
@@ -67,7 +67,7 @@ impl Again {
             Ran::No => true,
             Ran::Unknown => {
                 self.repeats += 1;
-                self.repeats <= MAX_REPEATS && is_safe(session, request).await
+                self.repeats <= MAX_REPEATS && is_safe(session, request, call.sent_in()).await
             }
             Ran::Yes => false,
         };
@@ -86,20 +86,20 @@ impl Again {
         Ok(mended)
     }
 
-    /// What to tell of a request that has met a loss twice.
-    async fn lost_again(&self, session: &Session, request: &Message) -> UpstreamError {
-        let why = "the server said again that it lost the session";
-        match is_safe(session, request).await {
-            true => UpstreamError::NotMended(why.into()),
-            false => not_repeated(session, &why),
-        }
-    }
-
     /// Whether there is time for another try, when it is time for it.
     async fn may_wait(&mut self, session: &Session) -> bool {
         let total = session.upstream.server().recovery.budget;
         let budget = self.budget.get_or_insert_with(|| Budget::new(total, total));
         budget.next_attempt(None).await
+    }
+}
+
+/// What to tell of a request that has met a loss twice.
+async fn lost_again(session: &Session, request: &Message, call: &Call) -> UpstreamError {
+    let why = "the server said again that it lost the session";
+    match is_safe(session, request, call.sent_in()).await {
+        true => UpstreamError::NotMended(why.into()),
+        false => not_repeated(session, &why),
     }
 }
 
@@ -137,8 +137,8 @@ pub(super) async fn mended(
     }
 }
 
-/// Whether a request may run twice.
-pub(super) async fn is_safe(session: &Session, request: &Message) -> bool {
+/// Whether a request that was sent then may run twice.
+pub(super) async fn is_safe(session: &Session, request: &Message, sent: Epoch) -> bool {
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::ReplayEverything) {
         return true;
@@ -147,6 +147,6 @@ pub(super) async fn is_safe(session: &Session, request: &Message) -> bool {
     match replay::may_repeat(request, &server.recovery.replay) {
         MayRepeat::Yes => true,
         MayRepeat::No => false,
-        MayRepeat::IfShown(tool) => session.may_run_twice(&tool).await,
+        MayRepeat::IfShown(tool) => session.may_run_twice(&tool, sent).await,
     }
 }

@@ -16,10 +16,11 @@ use http_body::Body as _;
 use thiserror::Error;
 
 use super::Leg;
+use super::lesson::{self, Lesson};
 use super::overtime::Overtime;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
-use super::send::{MAX_HELD_ANSWER, learn};
+use super::send::MAX_HELD_ANSWER;
 use crate::config::Server;
 use crate::egress::{UpstreamBody, WireError};
 use crate::session::{Born, Question, Session};
@@ -65,8 +66,8 @@ pub(crate) struct EventRelay {
     session: Weak<Session>,
     /// Held while its exchange is under way.
     leg: Option<Arc<Leg>>,
-    /// The answer lists the server's tools.
-    lists_tools: bool,
+    /// What the answer teaches of the server's tools.
+    lesson: Lesson,
     /// A request waits for its answer, so an end without one is a cut.
     must_answer: bool,
     answered: bool,
@@ -193,7 +194,7 @@ impl EventRelay {
             overtime: None,
             session: Weak::new(),
             leg: None,
-            lists_tools: false,
+            lesson: Lesson::Unknown,
             must_answer: false,
             answered: false,
             last_event_id: None,
@@ -219,10 +220,10 @@ impl EventRelay {
         self
     }
 
-    /// The stream answers a request, which may have listed the server's tools.
-    pub(crate) fn answering(mut self, lists_tools: bool) -> Self {
+    /// The stream answers a request, and the answer teaches this.
+    pub(super) fn answering(mut self, lesson: Lesson) -> Self {
         self.must_answer = true;
-        self.lists_tools = lists_tools;
+        self.lesson = lesson;
         self
     }
 
@@ -324,7 +325,11 @@ impl EventRelay {
     /// The next event as the client sees it, and what is in it.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
-            if let Some(event) = self.decoder.next_event()? {
+            let event = self.decoder.next_event();
+            if let (Err(_), Some(session)) = (&event, self.session.upgrade()) {
+                self.lesson.miss(&session);
+            }
+            if let Some(event) = event? {
                 if self.is_repeated(&event) {
                     continue;
                 }
@@ -406,14 +411,12 @@ impl EventRelay {
     fn note(&mut self, message: &Message) {
         if self.rewrite.is_answer(message) {
             self.answered = true;
-            if self.lists_tools
-                && let Some(session) = self.session.upgrade()
-            {
-                learn(&session, message);
+            if let Some(session) = self.session.upgrade() {
+                self.lesson.take(&session, message);
             }
             return;
         }
-        let tools_changed = message.method() == Some("notifications/tools/list_changed");
+        let tools_changed = lesson::is_change(message);
         let mark = self.rewrite.mark(message);
         if !tools_changed && mark.is_none() {
             return;

@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 
 use super::again::{Again, is_forgotten, is_safe, mended};
+use super::lesson::Lesson;
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
@@ -99,7 +100,8 @@ async fn send_until_answered(
             return Ok(Reply::result(&message, result));
         }
         let finished = {
-            let answering = answer(session, &leg, &asked, carried, sent.clone());
+            call.is_sent(session.upstream.tools.now());
+            let answering = answer(session, &leg, &mut asked, carried, sent.clone());
             let answered = match &mut overtime {
                 None => answering.await,
                 Some(patience) => tokio::select! {
@@ -146,6 +148,8 @@ pub(super) struct Asked {
     /// The client has seen the beginning of an answer: what it knows already is not told again, so
     /// nothing of this one is read before that is known.
     goes_on: bool,
+    /// What the answer teaches.
+    lesson: Lesson,
 }
 
 impl Asked {
@@ -154,6 +158,7 @@ impl Asked {
             message: message.clone(),
             is_renamed: false,
             goes_on: false,
+            lesson: Lesson::Nothing,
         }
     }
 
@@ -169,7 +174,7 @@ impl Asked {
                 Self {
                     message,
                     is_renamed: true,
-                    goes_on: self.goes_on,
+                    ..*self
                 }
             }
             Err(_) => self.clone(),
@@ -197,15 +202,19 @@ pub(super) enum Answered {
 async fn answer(
     session: &Session,
     leg: &Leg,
-    asked: &Asked,
+    asked: &mut Asked,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
-    let message = &asked.message;
+    asked.lesson = Lesson::of(session, leg, &asked.message).await;
+    let (asked, message) = (&*asked, &asked.message);
+    let now = session.upstream.tools.now();
     let post = |link| leg.upstream.post(link, message.raw().clone(), sent.clone());
     let mut answer = match post(leg.link(carried)).await {
         // The redirect is met again, and followed.
-        Err(UpstreamError::RedirectedAfter(_)) if Box::pin(is_safe(session, message)).await => {
+        Err(UpstreamError::RedirectedAfter(_))
+            if Box::pin(is_safe(session, message, now)).await =>
+        {
             Box::pin(post(leg.link(carried).safe())).await?
         }
         posted => posted?,
@@ -276,7 +285,6 @@ fn finish(
     answered: Answered,
     overtime: Option<Overtime>,
 ) -> Finished {
-    let lists_tools = asked.message.method() == Some("tools/list");
     let (answer, first) = match answered {
         Answered::Read(Reply::Whole {
             mut status,
@@ -290,9 +298,8 @@ fn finish(
                 mend_behind(session, leg, Cause::Unproven);
             }
             let body = asked.restore(body);
-            if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
-                learn(session, &listing);
-            }
+            let rewrite = || rewrite(session, leg, asked);
+            asked.lesson.take_whole(session, rewrite, &body);
             return Finished::Reply(Reply::Whole {
                 status,
                 content_type,
@@ -309,7 +316,7 @@ fn finish(
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
         let events = events
             .of(session, leg)
-            .answering(lists_tools)
+            .answering(asked.lesson)
             .suspecting(leg.upstream.server())
             .with_overtime(overtime);
         return Finished::Events(Box::new(events));
@@ -321,13 +328,6 @@ fn finish(
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })
-}
-
-/// Takes what a listing says of the server's tools.
-pub(super) fn learn(session: &Session, listing: &Message) {
-    if let Some(result) = listing.result() {
-        session.learn_tools(result);
-    }
 }
 
 /// Sends what nobody answers: a notification, or the client's answer to a server's request. One

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Session;
+use crate::upstream::Epoch;
 
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Call {
     id: Box<str>,
     /// The id under which it was sent again, as JSON text.
     sent_as: Mutex<Option<Box<str>>>,
+    /// When it was last sent.
+    sent_in: AtomicU64,
     cancelled: AtomicBool,
     notify: Notify,
     /// Weak: a stream of the session may hold the call.
@@ -64,6 +67,7 @@ impl Call {
         let call = Arc::new(Self {
             id: id.into(),
             sent_as: Mutex::default(),
+            sent_in: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
             session: Arc::downgrade(session),
@@ -83,6 +87,16 @@ impl Call {
     /// The request goes again under another id (JSON text).
     pub(crate) fn is_sent_as(&self, id: &str) {
         *self.sent_as.lock() = Some(id.into());
+    }
+
+    /// The request is sent now, or again.
+    pub(crate) fn is_sent(&self, now: Epoch) {
+        self.sent_in.store(now.number(), Ordering::Relaxed);
+    }
+
+    /// When it was last sent.
+    pub(crate) fn sent_in(&self) -> Epoch {
+        Epoch::numbered(self.sent_in.load(Ordering::Relaxed))
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

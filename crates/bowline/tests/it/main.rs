@@ -32,6 +32,7 @@ mod keep_alive;
 mod kept;
 mod lifetime;
 mod limits;
+mod listings;
 mod log;
 mod modern_clients;
 mod oauth_attacks;
