@@ -29,6 +29,10 @@ impl Lesson {
         }
     }
 
+    pub(super) fn is_listing(self) -> bool {
+        matches!(self, Self::Listing(_))
+    }
+
     /// Takes the answer.
     pub(super) fn take(self, session: &Session, answer: &Message) {
         match (self, answer.result()) {
@@ -44,7 +48,7 @@ impl Lesson {
 
     /// The answer is too large to look into: what it takes back is not known.
     pub(super) fn miss(self, session: &Session) {
-        if matches!(self, Self::Listing(_)) {
+        if self.is_listing() {
             session.forget_tools();
         }
     }
@@ -57,7 +61,7 @@ impl Lesson {
         body: &Bytes,
     ) {
         if !batch::is_batch(body) {
-            if matches!(self, Self::Listing(_)) {
+            if self.is_listing() {
                 match Message::parse(body.clone()) {
                     Ok(answer) => self.take(session, &answer),
                     Err(_) => self.miss(session),

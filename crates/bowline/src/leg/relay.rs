@@ -18,13 +18,15 @@ use thiserror::Error;
 use super::Leg;
 use super::lesson::{self, Lesson};
 use super::overtime::Overtime;
+use super::passing::Passing;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
 use super::send::MAX_HELD_ANSWER;
 use crate::config::Server;
 use crate::egress::{UpstreamBody, WireError};
 use crate::session::{Born, Question, Session};
-use crate::upstream::{is_fingerprint, is_suspect};
+use crate::telemetry::SessionHash;
+use crate::upstream::{UpstreamError, is_fingerprint, is_suspect};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -44,12 +46,13 @@ pub(crate) enum Relay {
 /// A body that is not events.
 #[derive(Debug)]
 pub(crate) struct FrameRelay {
-    /// What was read already, to see what it is.
-    first: Option<Bytes>,
+    /// What was read already, and what is looked for in the rest.
+    passing: Passing,
     body: UpstreamBody,
     overtime: Option<Overtime>,
+    session: SessionHash,
     /// Held while its exchange is under way.
-    _leg: Arc<Leg>,
+    leg: Arc<Leg>,
 }
 
 /// A stream of events.
@@ -106,6 +109,8 @@ pub(crate) enum StreamError {
     NoAnswer,
     #[error("the server sent more than {0} bytes before its answer")]
     TooMuchBefore(usize),
+    #[error("the server's answer is not one to this request")]
+    AnotherId,
     #[error("the server's stream could not be opened")]
     NotOpened,
     #[error("the server's answer did not go on in time")]
@@ -150,33 +155,66 @@ impl Relay {
 // === impl FrameRelay ===
 
 impl FrameRelay {
-    pub(crate) fn new(
-        first: Option<Bytes>,
+    pub(super) fn new(
+        passing: Passing,
         body: UpstreamBody,
         overtime: Option<Overtime>,
-        leg: &Arc<Leg>,
+        (session, leg): (&Session, &Arc<Leg>),
     ) -> Self {
         Self {
-            first,
+            passing,
             body,
             overtime,
-            _leg: Arc::clone(leg),
+            session: session.hash,
+            leg: Arc::clone(leg),
         }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
-        }
-        match (poll_data(&mut self.body, cx), &mut self.overtime) {
-            (Poll::Ready(data), overtime) => {
-                overtime.iter_mut().for_each(Overtime::put_off);
-                Poll::Ready(data.map(|data| Ok(data?)))
+        loop {
+            if let Some(part) = self.passing.pop() {
+                return Poll::Ready(Some(Ok(part)));
             }
-            (Poll::Pending, Some(overtime)) => overtime
-                .poll_begun(cx)
-                .map(|_| Some(Err(StreamError::Overtime))),
-            (Poll::Pending, None) => Poll::Pending,
+            let passed = match (poll_data(&mut self.body, cx), &mut self.overtime) {
+                (Poll::Ready(Some(Ok(data))), overtime) => {
+                    overtime.iter_mut().for_each(Overtime::put_off);
+                    self.passing.push(data)
+                }
+                (Poll::Ready(Some(Err(error))), _) => Err(error.into()),
+                (Poll::Ready(None), _) => match self.passing.end() {
+                    Ok(()) => return Poll::Ready(None),
+                    Err(error) => Err(error),
+                },
+                (Poll::Pending, Some(overtime)) => {
+                    return overtime
+                        .poll_begun(cx)
+                        .map(|_| Some(Err(StreamError::Overtime)));
+                }
+                (Poll::Pending, None) => return Poll::Pending,
+            };
+            if let Err(error) = passed {
+                self.tell_cut(&error);
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+
+    /// The client sees a cut, and no status or error tells why: it is counted and logged here.
+    fn tell_cut(&self, error: &StreamError) {
+        let server = &self.leg.upstream;
+        let (session, name) = (self.session, &server.name);
+        let fault = self
+            .leg
+            .fault(UpstreamError::OutcomeUnknown(error.to_string().into()));
+        let reason = fault.telling().reason;
+        server.metrics.refused(reason);
+        match error {
+            StreamError::AnotherId => {
+                tracing::warn!(reason, %session, server = %name, "answer under another id, cut off");
+            }
+            error => {
+                tracing::warn!(reason, %session, server = %name, %error, "an answer was cut off")
+            }
         }
     }
 }

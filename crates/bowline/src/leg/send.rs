@@ -4,29 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::message::{Kind, Message, is_answer_to};
-use bowline_wire::{media, version};
+use bowline_wire::{batch, media, version};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
-use http_body::Body as _;
 
 use super::again::{Again, is_forgotten, is_safe, mended};
+use super::held::{Held, Holding};
 use super::lesson::Lesson;
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
-use super::relay::{EventRelay, FrameRelay, Relay};
+use super::passing::Passing;
+use super::relay::{EventRelay, FrameRelay, Relay, StreamError};
 use super::restore::{retry_after, say_again_on};
 use super::rewrite::Rewrite;
 use super::{Leg, LegRef, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
 use crate::session::{Born, Call, News, Session};
-use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
+use crate::upstream::{Answer, Carried, UpstreamError, is_fingerprint, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
 
-/// Answers of a known length up to this are passed on whole: cheaper than a stream of one frame.
-const SMALL_ANSWER: u64 = 64 * 1024;
+/// JSON answers up to this are held whole before any of it is passed on.
+const SMALL_ANSWER: usize = 64 * 1024;
 
 /// What answers a client's message.
 #[derive(Debug)]
@@ -181,6 +182,15 @@ impl Asked {
         }
     }
 
+    /// How much of an answer is held before any of it is passed on.
+    fn holds(&self) -> usize {
+        // What goes on as an event must be whole, and a listing is looked into.
+        match self.goes_on || self.lesson.is_listing() {
+            true => MAX_HELD_ANSWER,
+            false => SMALL_ANSWER,
+        }
+    }
+
     /// A whole answer under the client's own id.
     fn restore(&self, body: Bytes) -> Bytes {
         if !self.is_renamed {
@@ -196,7 +206,7 @@ impl Asked {
 pub(super) enum Answered {
     Read(Reply),
     /// What is left of it, and what was read to see what it is.
-    Arriving(Answer, Option<Bytes>),
+    Arriving(Answer, Passing),
 }
 
 async fn answer(
@@ -225,29 +235,57 @@ async fn answer(
             .await
             .map(Answered::Read);
     }
-    let length = answer.body.size_hint().exact();
-    let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
-    let is_json = answer.is(media::JSON);
-    if !is_json && answer.status != StatusCode::ACCEPTED && !is_events(&answer) {
-        return Err(UpstreamError::NotMcp(answer.status));
+    let status = answer.status;
+    if status == StatusCode::ACCEPTED || is_events(&answer) {
+        return Ok(Answered::Arriving(answer, Passing::unseen()));
     }
-    let is_json = is_json && answer.status == StatusCode::OK;
-    let mut first = None;
-    if is_json && is_suspect(&recovery.fingerprints, answer.status) {
-        first = Some(Box::pin(judge::begin(&mut answer, recovery)).await?);
+    if !answer.is(media::JSON) {
+        return Err(UpstreamError::NotMcp(status));
     }
-    if is_json && version::has_batches(leg.version()) {
-        let rewrite = rewrite(session, leg, asked);
-        return Box::pin(array::look_into(answer, first, &rewrite)).await;
+    let id = message.id().unwrap_or_default();
+    let own = match asked.is_renamed {
+        true => renamed::original(id),
+        false => None,
+    };
+    let holding = Holding {
+        limit: asked.holds(),
+        takes_arrays: version::has_batches(leg.version()),
+        asked: id,
+        own: own.as_deref(),
+    };
+    let body = match holding.hold(&mut answer.body).await {
+        Ok(Held::Whole(body)) => body,
+        Ok(Held::Begun(passing)) => {
+            asked.lesson.miss(session);
+            return Ok(Answered::Arriving(answer, passing));
+        }
+        Err(UpstreamError::Stream(StreamError::AnotherId)) => return Err(another_id(session)),
+        Err(error) => return Err(error),
+    };
+    let prints = &recovery.fingerprints;
+    let is_small = body.len() <= SMALL_ANSWER;
+    if is_small && is_suspect(prints, status) && is_fingerprint(prints, status, &body) {
+        return Err(UpstreamError::Fingerprint(status));
     }
-    if is_json && (is_small || asked.is_renamed) {
-        let reply = Reply::whole_after(first, &mut answer).await?;
-        return match reply.is_answer_to(message) {
-            true => Ok(Answered::Read(reply)),
-            false => Err(another_id(session)),
-        };
-    }
-    Ok(Answered::Arriving(answer, first))
+    let body = match batch::is_batch(&body) {
+        false if !is_answer_to(&body, id) => return Err(another_id(session)),
+        false => body,
+        true => {
+            let marked = match holding.takes_arrays {
+                true => array::marked(body.clone(), &rewrite(session, leg, asked))?,
+                false => body.clone(),
+            };
+            if !array::has_answer_to(&body, id) {
+                return Err(another_id(session));
+            }
+            marked
+        }
+    };
+    Ok(Answered::Read(Reply::Whole {
+        status,
+        content_type: answer.content_type().cloned(),
+        body,
+    }))
 }
 
 #[cold]
@@ -285,7 +323,7 @@ fn finish(
     answered: Answered,
     overtime: Option<Overtime>,
 ) -> Finished {
-    let (answer, first) = match answered {
+    let (answer, passing) = match answered {
         Answered::Read(Reply::Whole {
             mut status,
             content_type,
@@ -307,7 +345,7 @@ fn finish(
             });
         }
         Answered::Read(reply) => return Finished::Reply(reply),
-        Answered::Arriving(answer, first) => (answer, first),
+        Answered::Arriving(answer, passing) => (answer, passing),
     };
     if answer.status == StatusCode::ACCEPTED {
         return Finished::Reply(Reply::Accepted);
@@ -324,7 +362,12 @@ fn finish(
     Finished::Reply(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime, leg))),
+        relay: Relay::Frames(Box::new(FrameRelay::new(
+            passing,
+            answer.body,
+            overtime,
+            (session, leg),
+        ))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })
@@ -464,23 +507,15 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
 
 impl Reply {
     /// An upstream's answer read to its end, if it is one that a client can read.
-    pub(crate) async fn whole(mut answer: Answer) -> Result<Self, UpstreamError> {
-        Self::whole_after(None, &mut answer).await
-    }
-
-    /// The same where the first part has been read.
-    async fn whole_after(first: Option<Bytes>, answer: &mut Answer) -> Result<Self, UpstreamError> {
+    pub(crate) async fn whole(answer: Answer) -> Result<Self, UpstreamError> {
         if !answer.is(media::JSON) {
             return Err(UpstreamError::NotMcp(answer.status));
         }
-        let rest = read_limited(&mut answer.body, MAX_HELD_ANSWER).await?;
+        let (status, content_type) = (answer.status, answer.content_type().cloned());
         Ok(Self::Whole {
-            status: answer.status,
-            content_type: answer.content_type().cloned(),
-            body: match first {
-                Some(first) => [first, rest].concat().into(),
-                None => rest,
-            },
+            status,
+            content_type,
+            body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
         })
     }
 
@@ -490,17 +525,6 @@ impl Reply {
             return false;
         };
         Message::parse(body.clone()).is_ok_and(|message| message.kind() == Kind::Response)
-    }
-
-    /// Whether this can be the answer to a request, if it is held whole.
-    fn is_answer_to(&self, request: &Message) -> bool {
-        match self {
-            Self::Whole { body, .. } => {
-                let id = request.id().unwrap_or_default();
-                is_answer_to(body, id) || array::has_answer_to(body, id)
-            }
-            Self::Accepted | Self::Stream { .. } => true,
-        }
     }
 
     /// The reply as far as it was read: what else a stream would bring is given up.

@@ -7,7 +7,7 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use crate::across::{Across, forgot};
-use crate::batches::note;
+use crate::batches::{JSON, note, open};
 use crate::client::{Answer, Client, Events, call, config, gateway};
 use crate::kept::in_file;
 use crate::stage::list;
@@ -180,6 +180,89 @@ async fn tools_that_changed_are_told_on_every_kind_of_stream() {
         pen.write(format!("data: {answer}\n\n"));
         stream.next_message().await;
     }
+}
+
+/// A listing of about so many bytes with `t` at its end.
+fn large(length: usize, read_only: bool) -> Value {
+    let filler = |number| json!({"name": format!("f{number}"), "description": "x".repeat(2000)});
+    let mut tools: Vec<_> = (0..length / 2000).map(filler).collect();
+    tools.push(tool(read_only));
+    json!({"tools": tools})
+}
+
+#[tokio::test]
+async fn a_listing_is_learnt_however_it_is_framed() {
+    for version in ["2025-11-25", "2025-03-26"] {
+        let server = Scripted::start().await;
+        let gateway = gateway(server.url()).await;
+        let (_gateway, mut server, client) = open(gateway, server, version).await;
+        let message = list("tools");
+        let answer = |length, read_only| {
+            let result = large(length, read_only);
+            json!({"jsonrpc": "2.0", "id": "tools", "result": result}).to_string()
+        };
+        for length in [0, 200_000] {
+            // Each of these teaches, and takes back what the one before has taught.
+            for framing in ["length", "chunks", "events", "array"] {
+                for read_only in [true, false] {
+                    let body = match framing {
+                        "events" => format!("data: {}\n\n", answer(length, read_only)),
+                        "array" => format!("[{}]", answer(length, read_only)),
+                        _ => answer(length, read_only),
+                    };
+                    let events = ("content-type", "text/event-stream");
+                    if framing == "array" && version == "2025-11-25" {
+                        continue;
+                    }
+                    let listed = answered(&mut server, &client, &message, |asked| match framing {
+                        "length" => asked.reply(200, &[JSON], body.clone()),
+                        "events" => asked.begin(200, &[events]).write(body.clone()),
+                        _ => asked.begin(200, &[JSON]).write(body.clone()),
+                    });
+                    assert_eq!(listed.await.text, body, "{framing} {length}");
+                    match read_only {
+                        true => repeats(&mut server, &client).await,
+                        false => tells(&mut server, &client).await,
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_is_too_large_to_be_looked_into_takes_back_everything() {
+    let (_gateway, mut server, client) = opened().await;
+    for is_announced in [true, false] {
+        shown(&mut server, &client, &tools(true)).await;
+        repeats(&mut server, &client).await;
+        let result = large(9_000_000, false);
+        let body = json!({"jsonrpc": "2.0", "id": "tools", "result": result}).to_string();
+        let message = list("tools");
+        let listed = answered(&mut server, &client, &message, |asked| match is_announced {
+            true => asked.reply(200, &[JSON], body.clone()),
+            false => asked.begin(200, &[JSON]).write(body.clone()),
+        });
+        assert!(listed.await.text == body, "it passes all the same");
+        tells(&mut server, &client).await;
+    }
+}
+
+#[tokio::test]
+async fn tools_that_changed_are_told_in_an_array() {
+    let server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let (_gateway, mut server, client) = open(gateway, server, "2025-03-26").await;
+    shown(&mut server, &client, &tools(true)).await;
+    repeats(&mut server, &client).await;
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    let array = json!([note(CHANGED), answer]).to_string();
+    let one = call(1);
+    let told = answered(&mut server, &client, &one, |asked| {
+        asked.reply(200, &[JSON], array);
+    });
+    assert_eq!(told.await.status, 200);
+    tells(&mut server, &client).await;
 }
 
 #[tokio::test]

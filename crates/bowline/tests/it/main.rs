@@ -30,6 +30,7 @@ mod hostile_store;
 mod ids;
 mod keep_alive;
 mod kept;
+mod large_answers;
 mod lifetime;
 mod limits;
 mod listings;
