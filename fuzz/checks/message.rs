@@ -1,10 +1,12 @@
 //! What must hold of any bytes that are read as a message or a batch: the peek agrees with a full
-//! parse, a splice changes one value and nothing else, and a batch's members are its values.
+//! parse, a splice changes one value and nothing else, a batch's members are its values, and a scan in
+//! pieces finds the id that the peek finds.
 
 use std::fmt;
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Malformed, Message};
+use bowline_wire::scan::{IdScan, Stop};
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
@@ -52,10 +54,41 @@ fn alone(input: &[u8]) {
         Ok(message) => {
             assert_eq!(message.raw(), input);
             look_everywhere(message);
+            scanned(message);
             if let Some(full) = &full {
                 agrees(message, full, input);
             }
         }
+    }
+}
+
+/// A scan finds the id, wherever the bytes are cut.
+fn scanned(message: &Message) {
+    for piece in [1, 7, message.raw().len()] {
+        let mut scan = IdScan::default();
+        let (mut ids, mut id, mut ended) = (Vec::new(), None::<Vec<u8>>, false);
+        for mut bytes in message.raw().chunks(piece) {
+            while !bytes.is_empty() && !ended {
+                let (read, stop) = scan.read(bytes);
+                if let Some(id) = &mut id {
+                    id.extend_from_slice(&bytes[..read]);
+                }
+                bytes = &bytes[read..];
+                match stop {
+                    Stop::More => assert!(bytes.is_empty()),
+                    Stop::IdBegins => id = Some(Vec::new()),
+                    Stop::IdEnds => ids.extend(id.take()),
+                    Stop::End => ended = true,
+                    Stop::NotAnObject => panic!("this is an object"),
+                }
+            }
+        }
+        let expected: Vec<_> = message
+            .id_span()
+            .map(|span| message.text(span).as_bytes().to_vec())
+            .into_iter()
+            .collect();
+        assert_eq!((ids, ended), (expected, true));
     }
 }
 

@@ -4,6 +4,7 @@ mod carried;
 mod endpoints;
 mod fingerprint;
 mod health;
+mod listing;
 mod redirect;
 mod streamable;
 mod tend;
@@ -15,12 +16,15 @@ pub(crate) use fingerprint::{is_fingerprint, is_suspect};
 pub(crate) use health::{Ailment, jittered, random_fraction};
 pub(crate) use streamable::{Answer, Link, Repeat};
 pub(crate) use tend::TEND_EVERY;
-pub(crate) use tools::{Changes, Harmless, Seen, Sharing};
+pub(crate) use tools::{Epoch, Forgetting, Sharing, Stored};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bowline_wire::id::BadUpstreamSessionId;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -181,7 +185,11 @@ impl Upstream {
     /// Takes a new configuration over; endpoints that are no longer in it drain.
     pub(crate) fn reconfigure(&self, server: Server) {
         self.sign_ins.authorities.know(&server);
+        let is_another = identity(&server) != self.identity();
         *self.server.write() = Arc::new(server);
+        if is_another {
+            self.tools.lose_all();
+        }
         self.retired.store(false, Ordering::Relaxed);
         self.endpoints
             .all()
@@ -194,6 +202,19 @@ impl Upstream {
     /// How long a client may wait for its recovery.
     pub(crate) fn budget(&self) -> Duration {
         self.server.read().recovery.budget
+    }
+
+    /// Which server the configuration means, whatever its name: a hash of where it is and of what is
+    /// said to it with every request.
+    pub(crate) fn identity(&self) -> Box<str> {
+        identity(&self.server())
+    }
+
+    /// Whether an endpoint is one of the server's by the configuration in force.
+    pub(crate) fn is_configured(&self, endpoint: &Endpoint) -> bool {
+        let server = self.server();
+        let mut urls = server.way.urls().iter();
+        urls.any(|url| endpoint.is_at(url))
     }
 
     /// A caller at this server, if it wants its callers signed in.
@@ -260,4 +281,16 @@ impl Upstream {
             .iter()
             .for_each(|endpoint| endpoint.pool.close_idle());
     }
+}
+
+fn identity(server: &Server) -> Box<str> {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    parts.extend(server.way.urls().iter().map(|url| url.to_string().into()));
+    for (name, value) in &server.headers {
+        parts.push([name.as_str().as_bytes(), b": ", value.as_bytes()].concat());
+    }
+    // The order means nothing; neither a URL nor a header has a line break.
+    parts.sort();
+    let digest = digest::digest(&digest::SHA256, &parts.join(&b'\n'));
+    BASE64_URL_SAFE_NO_PAD.encode(digest).into()
 }

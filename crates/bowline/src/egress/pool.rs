@@ -164,6 +164,11 @@ fn max_idle(headers: &HeaderMap) -> Duration {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
+    /// Whether nothing but the connection's end tells that all of it has come.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        self.framing == Framing::UntilClosed
+    }
+
     fn give_back(&mut self) {
         let Some(lease) = self.lease.take() else {
             return;

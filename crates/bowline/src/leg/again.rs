@@ -12,7 +12,7 @@ use super::replay::{self, MayRepeat};
 use super::send::{Pulse, ping};
 use crate::body::Sent;
 use crate::session::{Call, Session};
-use crate::upstream::{Carried, UpstreamError};
+use crate::upstream::{Carried, Epoch, UpstreamError};
 
 /// How often a request that may have run goes again at the most, where it may run twice: one that
 /// breaks its server is not the end of all replicas.
@@ -45,7 +45,7 @@ pub(super) async fn after(
     // It goes again for a loss once: a server that keeps saying so may mean something else.
     if known == Known::Lost && call.count_loss() && !left {
         // The next request asks after the session: a new one for each 404 would be a storm.
-        return Err(lost_again(session, request).await);
+        return Err(lost_again(session, request, call).await);
     }
     let may_go = match ran {
         Ran::No if known == Known::Unproven => tokio::select! {
@@ -55,7 +55,9 @@ pub(super) async fn after(
             may_go = may_wait(session, call) => may_go,
         },
         Ran::No => true,
-        Ran::Unknown => call.count_failure() <= MAX_REPEATS && is_safe(session, request).await,
+        Ran::Unknown => {
+            call.count_failure() <= MAX_REPEATS && is_safe(session, request, call.sent_in()).await
+        }
         Ran::Yes => false,
     };
     if !may_go || left {
@@ -73,15 +75,6 @@ pub(super) async fn after(
     Ok(mended)
 }
 
-/// What to tell of a request that has met a loss twice.
-async fn lost_again(session: &Session, request: &Message) -> UpstreamError {
-    let why = "the server said again that it lost the session";
-    match is_safe(session, request).await {
-        true => UpstreamError::NotMended(why.into()),
-        false => not_repeated(session, &why),
-    }
-}
-
 /// Whether there is time for another try of a request of which nothing has left, when it is time for it.
 async fn may_wait(session: &Session, call: &Call) -> bool {
     match call.next_try(|| Budget::of(session)) {
@@ -90,6 +83,15 @@ async fn may_wait(session: &Session, call: &Call) -> bool {
             true
         }
         None => false,
+    }
+}
+
+/// What to tell of a request that has met a loss twice.
+async fn lost_again(session: &Session, request: &Message, call: &Call) -> UpstreamError {
+    let why = "the server said again that it lost the session";
+    match is_safe(session, request, call.sent_in()).await {
+        true => UpstreamError::NotMended(why.into()),
+        false => not_repeated(session, &why),
     }
 }
 
@@ -131,8 +133,8 @@ pub(super) async fn mended(
     }
 }
 
-/// Whether a request may run twice.
-pub(super) async fn is_safe(session: &Session, request: &Message) -> bool {
+/// Whether a request that was sent then may run twice.
+pub(super) async fn is_safe(session: &Session, request: &Message, sent: Epoch) -> bool {
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::ReplayEverything) {
         return true;
@@ -141,6 +143,6 @@ pub(super) async fn is_safe(session: &Session, request: &Message) -> bool {
     match replay::may_repeat(request, &server.recovery.replay) {
         MayRepeat::Yes => true,
         MayRepeat::No => false,
-        MayRepeat::IfShown(tool) => session.may_run_twice(&tool).await,
+        MayRepeat::IfShown(tool) => session.may_run_twice(&tool, sent).await,
     }
 }

@@ -1,17 +1,15 @@
 //! Answers whose status says that something is wrong: whether they are the server's own answer to
 //! the request, or speak of the session or of the way there.
 
-use std::future::poll_fn;
 use std::time::Duration;
 
 use bowline_wire::message::{Kind, Message, echoes_id};
 use bowline_wire::sse::Decoder;
 use bowline_wire::{batch, media};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use super::relay::{StreamError, poll_data};
 use super::rewrite::MAX_BATCH;
 use super::send::{MAX_HELD_ANSWER, Reply};
 use crate::body::read_limited;
@@ -130,29 +128,6 @@ impl Refusal {
             retry_after: self.retry_after,
         }))
     }
-}
-
-/// What has arrived of a well-looking answer when it is clear that it is not the operator's
-/// fingerprint: all of it, or more than such an answer could have. The rest is still to be read.
-pub(super) async fn begin(
-    answer: &mut Answer,
-    recovery: &Recovery,
-) -> Result<Bytes, UpstreamError> {
-    let mut arrived = BytesMut::new();
-    while arrived.len() <= MAX_FINGERPRINT {
-        match poll_fn(|cx| poll_data(&mut answer.body, cx)).await {
-            Some(data) => arrived.extend_from_slice(&data.map_err(StreamError::Broken)?),
-            None => {
-                let arrived = arrived.freeze();
-                let prints = &recovery.fingerprints;
-                return match is_fingerprint(prints, answer.status, &arrived) {
-                    true => Err(UpstreamError::Fingerprint(answer.status)),
-                    false => Ok(arrived),
-                };
-            }
-        }
-    }
-    Ok(arrived.freeze())
 }
 
 /// Whether a well-looking answer that nobody waits for is the operator's fingerprint.

@@ -16,15 +16,18 @@ use http_body::Body as _;
 use thiserror::Error;
 
 use super::Leg;
+use super::lesson::{self, Lesson};
 use super::memory::{Memory, Remembered, accepts};
 use super::overtime::Overtime;
+use super::passing::Passing;
 use super::rescue::Broken;
 use super::rewrite::{Content, Rewrite};
-use super::send::{MAX_HELD_ANSWER, learn};
+use super::send::MAX_HELD_ANSWER;
 use crate::config::Server;
 use crate::egress::{UpstreamBody, WireError};
 use crate::session::{Born, Question, Session};
-use crate::upstream::{is_fingerprint, is_suspect};
+use crate::telemetry::SessionHash;
+use crate::upstream::{UpstreamError, is_fingerprint, is_suspect};
 
 /// The largest event that is passed on. An event is held whole, for the rewrite.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -44,12 +47,13 @@ pub(crate) enum Relay {
 /// A body that is not events.
 #[derive(Debug)]
 pub(crate) struct FrameRelay {
-    /// What was read already, to see what it is.
-    first: Option<Bytes>,
+    /// What was read already, and what is looked for in the rest.
+    passing: Passing,
     body: UpstreamBody,
     overtime: Option<Overtime>,
+    session: SessionHash,
     /// Held while its exchange is under way.
-    _leg: Arc<Leg>,
+    leg: Arc<Leg>,
 }
 
 /// A stream of events.
@@ -68,8 +72,8 @@ pub(crate) struct EventRelay {
     session: Weak<Session>,
     /// Held while its exchange is under way.
     leg: Option<Arc<Leg>>,
-    /// The answer lists the server's tools.
-    lists_tools: bool,
+    /// What the answer teaches of the server's tools.
+    lesson: Lesson,
     /// What is remembered if the answer is a result, and the answer while that is done.
     memory: Option<Box<Memory>>,
     remembering: Option<Box<(Remembered, Shown)>>,
@@ -111,6 +115,8 @@ pub(crate) enum StreamError {
     NoAnswer,
     #[error("the server sent more than {0} bytes before its answer")]
     TooMuchBefore(usize),
+    #[error("the server's answer is not one to this request")]
+    AnotherId,
     #[error("the server's stream could not be opened")]
     NotOpened,
     #[error("the server's answer did not go on in time")]
@@ -129,6 +135,7 @@ impl StreamError {
             Self::Broken(_)
             | Self::Cut
             | Self::NoAnswer
+            | Self::AnotherId
             | Self::NotOpened
             | Self::Overtime
             | Self::Fingerprint => false,
@@ -172,33 +179,66 @@ impl Relay {
 // === impl FrameRelay ===
 
 impl FrameRelay {
-    pub(crate) fn new(
-        first: Option<Bytes>,
+    pub(super) fn new(
+        passing: Passing,
         body: UpstreamBody,
         overtime: Option<Overtime>,
-        leg: &Arc<Leg>,
+        (session, leg): (&Session, &Arc<Leg>),
     ) -> Self {
         Self {
-            first,
+            passing,
             body,
             overtime,
-            _leg: Arc::clone(leg),
+            session: session.hash,
+            leg: Arc::clone(leg),
         }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
-        }
-        match (poll_data(&mut self.body, cx), &mut self.overtime) {
-            (Poll::Ready(data), overtime) => {
-                overtime.iter_mut().for_each(Overtime::put_off);
-                Poll::Ready(data.map(|data| Ok(data?)))
+        loop {
+            if let Some(part) = self.passing.pop() {
+                return Poll::Ready(Some(Ok(part)));
             }
-            (Poll::Pending, Some(overtime)) => overtime
-                .poll_begun(cx)
-                .map(|_| Some(Err(StreamError::Overtime))),
-            (Poll::Pending, None) => Poll::Pending,
+            let passed = match (poll_data(&mut self.body, cx), &mut self.overtime) {
+                (Poll::Ready(Some(Ok(data))), overtime) => {
+                    overtime.iter_mut().for_each(Overtime::put_off);
+                    self.passing.push(data)
+                }
+                (Poll::Ready(Some(Err(error))), _) => Err(error.into()),
+                (Poll::Ready(None), _) => match self.passing.end() {
+                    Ok(()) => return Poll::Ready(None),
+                    Err(error) => Err(error),
+                },
+                (Poll::Pending, Some(overtime)) => {
+                    return overtime
+                        .poll_begun(cx)
+                        .map(|_| Some(Err(StreamError::Overtime)));
+                }
+                (Poll::Pending, None) => return Poll::Pending,
+            };
+            if let Err(error) = passed {
+                self.tell_cut(&error);
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+
+    /// The client sees a cut, and no status or error tells why: it is counted and logged here.
+    fn tell_cut(&self, error: &StreamError) {
+        let server = &self.leg.upstream;
+        let (session, name) = (self.session, &server.name);
+        let fault = self
+            .leg
+            .fault(UpstreamError::OutcomeUnknown(error.to_string().into()));
+        let reason = fault.telling().reason;
+        server.metrics.refused(reason);
+        match error {
+            StreamError::AnotherId => {
+                tracing::warn!(reason, %session, server = %name, "answer under another id, cut off");
+            }
+            error => {
+                tracing::warn!(reason, %session, server = %name, %error, "an answer was cut off")
+            }
         }
     }
 }
@@ -217,7 +257,7 @@ impl EventRelay {
             overtime: None,
             session: Weak::new(),
             leg: None,
-            lists_tools: false,
+            lesson: Lesson::Unknown,
             memory: None,
             remembering: None,
             must_answer: false,
@@ -245,10 +285,10 @@ impl EventRelay {
         self
     }
 
-    /// The stream answers a request, which may have listed the server's tools.
-    pub(crate) fn answering(mut self, lists_tools: bool) -> Self {
+    /// The stream answers a request, and the answer teaches this.
+    pub(super) fn answering(mut self, lesson: Lesson) -> Self {
         self.must_answer = true;
-        self.lists_tools = lists_tools;
+        self.lesson = lesson;
         self
     }
 
@@ -366,7 +406,11 @@ impl EventRelay {
                 let remembered = self.remembering.take();
                 return Poll::Ready(remembered.map(|remembered| Ok(remembered.1)));
             }
-            if let Some(event) = self.decoder.next_event()? {
+            let event = self.decoder.next_event();
+            if let (Err(_), Some(session)) = (&event, self.session.upgrade()) {
+                self.lesson.miss(&session);
+            }
+            if let Some(event) = event? {
                 if self.is_repeated(&event) {
                     continue;
                 }
@@ -468,14 +512,12 @@ impl EventRelay {
             self.answered = true;
             self.memory.take_if(|_| !accepts(message));
             self.overtime = None;
-            if self.lists_tools
-                && let Some(session) = self.session.upgrade()
-            {
-                learn(&session, message);
+            if let Some(session) = self.session.upgrade() {
+                self.lesson.take(&session, message);
             }
             return;
         }
-        let tools_changed = message.method() == Some("notifications/tools/list_changed");
+        let tools_changed = lesson::is_change(message);
         let mark = self.rewrite.mark(message);
         if !tools_changed && mark.is_none() {
             return;

@@ -4,30 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::message::{Kind, Message, is_answer_to};
-use bowline_wire::{media, version};
+use bowline_wire::{batch, media, version};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
-use http_body::Body as _;
 
 use super::again::{self, is_forgotten, is_safe, mended};
+use super::held::{Held, Holding};
+use super::lesson::Lesson;
 use super::memory::{Memory, is_result};
 use super::mend::{Cause, mend, mend_behind};
 use super::outcome::{Known, Ran, outcome};
 use super::overtime::Overtime;
-use super::relay::{EventRelay, FrameRelay, Relay};
+use super::passing::Passing;
+use super::relay::{EventRelay, FrameRelay, Relay, StreamError};
 use super::restore::retry_after;
 use super::rewrite::Rewrite;
 use super::{Leg, LegRef, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
 use crate::fault::Fault;
 use crate::session::{Believed, Born, Call, News, Session};
-use crate::upstream::{Answer, Carried, UpstreamError, is_suspect};
+use crate::upstream::{Answer, Carried, UpstreamError, is_fingerprint, is_suspect};
 
 /// The largest answer that is held whole where it must be looked into.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
 
-/// Answers of a known length up to this are passed on whole: cheaper than a stream of one frame.
-const SMALL_ANSWER: u64 = 64 * 1024;
+/// JSON answers up to this are held whole before any of it is passed on.
+const SMALL_ANSWER: usize = 64 * 1024;
 
 /// What answers a client's message.
 #[derive(Debug)]
@@ -120,7 +122,8 @@ async fn send_until_answered(
             return Ok(Reply::result(&message, result));
         }
         let finished = {
-            let answering = answer(session, &leg, &asked, carried, sent.clone());
+            call.is_sent(session.upstream.tools.now());
+            let answering = answer(session, &leg, &mut asked, carried, sent.clone());
             let answered = Overtime::within(&mut overtime, answering).await;
             answered
                 .map(|answered| finish(session, &leg, &asked, carried, answered, overtime.take()))
@@ -160,6 +163,8 @@ pub(super) struct Asked {
     /// The client has seen the beginning of an answer: what it knows already is not told again, so
     /// nothing of this one is read before that is known.
     goes_on: bool,
+    /// What the answer teaches.
+    lesson: Lesson,
 }
 
 impl Asked {
@@ -168,6 +173,7 @@ impl Asked {
             message: message.clone(),
             is_renamed: false,
             goes_on: false,
+            lesson: Lesson::Nothing,
         }
     }
 
@@ -183,10 +189,21 @@ impl Asked {
                 Self {
                     message,
                     is_renamed: true,
-                    goes_on: self.goes_on,
+                    ..*self
                 }
             }
             Err(_) => self.clone(),
+        }
+    }
+
+    /// How much of an answer is held before any of it is passed on.
+    fn holds(&self) -> usize {
+        // What goes on as an event must be whole; a listing is looked into, and so is the answer to what
+        // would be restored.
+        let is_looked_into = self.lesson.is_listing() || Believed::is_memorable(&self.message);
+        match self.goes_on || is_looked_into {
+            true => MAX_HELD_ANSWER,
+            false => SMALL_ANSWER,
         }
     }
 
@@ -205,21 +222,25 @@ impl Asked {
 pub(super) enum Answered {
     Read(Reply),
     /// What is left of it, and what was read to see what it is.
-    Arriving(Answer, Option<Bytes>),
+    Arriving(Answer, Passing),
 }
 
 async fn answer(
     session: &Session,
     leg: &Leg,
-    asked: &Asked,
+    asked: &mut Asked,
     carried: &Carried,
     sent: Sent,
 ) -> Result<Answered, UpstreamError> {
-    let message = &asked.message;
+    asked.lesson = Lesson::of(session, leg, &asked.message).await;
+    let (asked, message) = (&*asked, &asked.message);
+    let now = session.upstream.tools.now();
     let post = |link| leg.upstream.post(link, message.raw().clone(), sent.clone());
     let mut answer = match post(leg.link(carried)).await {
         // The redirect is met again, and followed.
-        Err(UpstreamError::RedirectedAfter(_)) if Box::pin(is_safe(session, message)).await => {
+        Err(UpstreamError::RedirectedAfter(_))
+            if Box::pin(is_safe(session, message, now)).await =>
+        {
             Box::pin(post(leg.link(carried).safe())).await?
         }
         posted => posted?,
@@ -230,29 +251,57 @@ async fn answer(
             .await
             .map(Answered::Read);
     }
-    let length = answer.body.size_hint().exact();
-    let is_small = length.is_some_and(|length| length <= SMALL_ANSWER);
-    let is_json = answer.is(media::JSON);
-    if !is_json && answer.status != StatusCode::ACCEPTED && !is_events(&answer) {
-        return Err(UpstreamError::NotMcp(answer.status));
+    let status = answer.status;
+    if status == StatusCode::ACCEPTED || is_events(&answer) {
+        return Ok(Answered::Arriving(answer, Passing::unseen()));
     }
-    let is_json = is_json && answer.status == StatusCode::OK;
-    let mut first = None;
-    if is_json && is_suspect(&recovery.fingerprints, answer.status) {
-        first = Some(Box::pin(judge::begin(&mut answer, recovery)).await?);
+    if !answer.is(media::JSON) {
+        return Err(UpstreamError::NotMcp(status));
     }
-    if is_json && version::has_batches(leg.version()) {
-        let rewrite = rewrite(session, leg, asked);
-        return Box::pin(array::look_into(answer, first, &rewrite)).await;
+    let id = message.id().unwrap_or_default();
+    let own = match asked.is_renamed {
+        true => renamed::original(id),
+        false => None,
+    };
+    let holding = Holding {
+        limit: asked.holds(),
+        takes_arrays: version::has_batches(leg.version()),
+        asked: id,
+        own: own.as_deref(),
+    };
+    let body = match holding.hold(&mut answer.body).await {
+        Ok(Held::Whole(body)) => body,
+        Ok(Held::Begun(passing)) => {
+            asked.lesson.miss(session);
+            return Ok(Answered::Arriving(answer, passing));
+        }
+        Err(UpstreamError::Stream(StreamError::AnotherId)) => return Err(another_id(session)),
+        Err(error) => return Err(error),
+    };
+    let prints = &recovery.fingerprints;
+    let is_small = body.len() <= SMALL_ANSWER;
+    if is_small && is_suspect(prints, status) && is_fingerprint(prints, status, &body) {
+        return Err(UpstreamError::Fingerprint(status));
     }
-    if is_json && (is_small || asked.is_renamed || Believed::is_memorable(message)) {
-        let reply = Reply::whole_after(first, &mut answer).await?;
-        return match reply.is_answer_to(message) {
-            true => Ok(Answered::Read(reply)),
-            false => Err(another_id(session)),
-        };
-    }
-    Ok(Answered::Arriving(answer, first))
+    let body = match batch::is_batch(&body) {
+        false if !is_answer_to(&body, id) => return Err(another_id(session)),
+        false => body,
+        true => {
+            let marked = match holding.takes_arrays {
+                true => array::marked(body.clone(), &rewrite(session, leg, asked))?,
+                false => body.clone(),
+            };
+            if !array::has_answer_to(&body, id) {
+                return Err(another_id(session));
+            }
+            marked
+        }
+    };
+    Ok(Answered::Read(Reply::Whole {
+        status,
+        content_type: answer.content_type().cloned(),
+        body,
+    }))
 }
 
 #[cold]
@@ -291,8 +340,7 @@ fn finish(
     answered: Answered,
     overtime: Option<Overtime>,
 ) -> Finished {
-    let lists_tools = asked.message.method() == Some("tools/list");
-    let (answer, first) = match answered {
+    let (answer, passing) = match answered {
         Answered::Read(Reply::Whole {
             mut status,
             content_type,
@@ -305,9 +353,8 @@ fn finish(
                 mend_behind(session, leg, Cause::Unproven, carried);
             }
             let body = asked.restore(body);
-            if lists_tools && let Ok(listing) = Message::parse(body.clone()) {
-                learn(session, &listing);
-            }
+            let rewrite = || rewrite(session, leg, asked);
+            asked.lesson.take_whole(session, rewrite, &body);
             return Finished::Reply(Reply::Whole {
                 status,
                 content_type,
@@ -315,7 +362,7 @@ fn finish(
             });
         }
         Answered::Read(reply) => return Finished::Reply(reply),
-        Answered::Arriving(answer, first) => (answer, first),
+        Answered::Arriving(answer, passing) => (answer, passing),
     };
     if answer.status == StatusCode::ACCEPTED {
         return Finished::Reply(Reply::Accepted);
@@ -324,7 +371,7 @@ fn finish(
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
         let events = events
             .of(session, leg)
-            .answering(lists_tools)
+            .answering(asked.lesson)
             .suspecting(leg.upstream.server())
             .with_overtime(overtime);
         return Finished::Events(Box::new(events));
@@ -332,7 +379,12 @@ fn finish(
     Finished::Reply(Reply::Stream {
         status: answer.status,
         content_type: answer.content_type().cloned(),
-        relay: Relay::Frames(Box::new(FrameRelay::new(first, answer.body, overtime, leg))),
+        relay: Relay::Frames(Box::new(FrameRelay::new(
+            passing,
+            answer.body,
+            overtime,
+            (session, leg),
+        ))),
         // Part of it has been passed on, and nothing tells where it stood.
         rescue: None,
     })
@@ -359,13 +411,6 @@ async fn remembered(
             Finished::Events(events)
         }
         Finished::Reply(_) => finished,
-    }
-}
-
-/// Takes what a listing says of the server's tools.
-pub(super) fn learn(session: &Session, listing: &Message) {
-    if let Some(result) = listing.result() {
-        session.learn_tools(result);
     }
 }
 
@@ -524,23 +569,15 @@ pub(super) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
 
 impl Reply {
     /// An upstream's answer read to its end, if it is one that a client can read.
-    pub(crate) async fn whole(mut answer: Answer) -> Result<Self, UpstreamError> {
-        Self::whole_after(None, &mut answer).await
-    }
-
-    /// The same where the first part has been read.
-    async fn whole_after(first: Option<Bytes>, answer: &mut Answer) -> Result<Self, UpstreamError> {
+    pub(crate) async fn whole(answer: Answer) -> Result<Self, UpstreamError> {
         if !answer.is(media::JSON) {
             return Err(UpstreamError::NotMcp(answer.status));
         }
-        let rest = read_limited(&mut answer.body, MAX_HELD_ANSWER).await?;
+        let (status, content_type) = (answer.status, answer.content_type().cloned());
         Ok(Self::Whole {
-            status: answer.status,
-            content_type: answer.content_type().cloned(),
-            body: match first {
-                Some(first) => [first, rest].concat().into(),
-                None => rest,
-            },
+            status,
+            content_type,
+            body: read_limited(answer.body, MAX_HELD_ANSWER).await?,
         })
     }
 
@@ -550,17 +587,6 @@ impl Reply {
             return false;
         };
         Message::parse(body.clone()).is_ok_and(|message| message.kind() == Kind::Response)
-    }
-
-    /// Whether this can be the answer to a request, if it is held whole.
-    fn is_answer_to(&self, request: &Message) -> bool {
-        match self {
-            Self::Whole { body, .. } => {
-                let id = request.id().unwrap_or_default();
-                is_answer_to(body, id) || array::has_answer_to(body, id)
-            }
-            Self::Accepted | Self::Stream { .. } => true,
-        }
     }
 
     /// The reply as far as it was read: what else a stream would bring is given up.

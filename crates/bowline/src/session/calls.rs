@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Session;
 use crate::leg::Budget;
+use crate::upstream::Epoch;
 
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ pub(crate) struct Call {
     sent_as: Mutex<Option<Box<str>>>,
     /// What it has met, wherever it was sent; nothing for nearly all.
     met: Mutex<Option<Box<Met>>>,
+    /// When it was last sent.
+    sent_in: AtomicU64,
     cancelled: AtomicBool,
     notify: Notify,
     /// Weak: a stream of the session may hold the call.
@@ -80,6 +83,7 @@ impl Call {
             id: id.into(),
             sent_as: Mutex::default(),
             met: Mutex::default(),
+            sent_in: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
             session: Arc::downgrade(session),
@@ -120,6 +124,16 @@ impl Call {
         let mut met = self.met.lock();
         let met = met.get_or_insert_default();
         met.budget.get_or_insert_with(budget).next_at(None)
+    }
+
+    /// The request is sent now, or again.
+    pub(crate) fn is_sent(&self, now: Epoch) {
+        self.sent_in.store(now.number(), Ordering::Relaxed);
+    }
+
+    /// When it was last sent.
+    pub(crate) fn sent_in(&self) -> Epoch {
+        Epoch::numbered(self.sent_in.load(Ordering::Relaxed))
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

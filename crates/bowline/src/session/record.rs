@@ -173,6 +173,8 @@ impl Session {
     /// Makes a new generation of the leg the session's, here and, where others share it, for all
     /// gateways. Nothing of the client's is sent on it before.
     pub(crate) async fn publish(self: &Arc<Self>, leg: &Arc<Leg>) -> Result<Published, Unsure> {
+        // Before anybody can repeat a call on it: its tools may be others.
+        self.forget_tools_everywhere().await?;
         if let Some(kept) = &self.kept {
             return kept.publish(self, leg).await;
         }
@@ -268,6 +270,8 @@ impl Session {
         if has > comes || (has == comes && !is_other()) {
             return Put::Known;
         }
+        // Before anything is sent on it.
+        self.upstream.tools.lose(&self.caller);
         current.leg = Arc::clone(leg);
         Put::New
     }

@@ -1,12 +1,11 @@
 //! What a caller was shown of a server's tools, shared by whoever keeps its sessions: a gateway that
 //! carried no listing knows from it which calls may run twice.
 //!
-//! It lies beside the sessions, one entry for each caller and server, sealed like them. It is written
-//! when a listing taught something new, and read again for a listing that comes [a while] after. Whether
-//! a call may run twice is asked of the store each time, which is rare; while that is away, what this
+//! It lies beside the sessions, one entry for each caller and server, sealed like them. It is read
+//! before a listing is asked for, and written when that taught something new. It is emptied before a new
+//! generation of a session is published, so that no gateway relies on what the one before was. Whether a
+//! call may run twice is asked of the store each time, which is rare; while that is away, what this
 //! gateway itself saw counts.
-//!
-//! [a while]: super::keeper
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +13,9 @@ use std::time::Duration;
 use super::keeper::{Keeper, Unsure};
 use super::written::BadRecord;
 use super::{Caller, Session};
+use crate::leg::Leg;
 use crate::store::{Key, Live, Loaded, Operation, Part, Updated, Version};
-use crate::upstream::{Changes, Harmless, Seen, Sharing, Upstream};
+use crate::upstream::{Epoch, Forgetting, Sharing, Stored, Upstream};
 
 /// How long it is kept after it was last written.
 const KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -33,41 +33,74 @@ pub(super) struct Shown {
 // === impl Session ===
 
 impl Session {
-    /// Takes what a listing says (JSON text): the result of `tools/list`.
-    pub(crate) fn learn_tools(&self, result: &str) {
-        let keeper = self.kept.as_ref().map(|kept| &kept.keeper);
-        let sharing = |seen: Option<u64>| match keeper {
-            None => Sharing::Alone,
-            Some(keeper) if seen.is_some_and(|seen| keeper.is_fresh(seen)) => Sharing::News,
-            Some(_) => Sharing::All,
-        };
+    /// A listing is about to be asked for on this leg; `None` if it can only take back what is known.
+    pub(crate) async fn before_listing(&self, leg: &Leg) -> Option<Epoch> {
         let tools = &self.upstream.tools;
-        if tools.learn(&self.caller, result, sharing) {
+        if let Some(shown) = self.shown()
+            && shown.keeper.is_reachable()
+            && (shown.keeper.is_shared() || !tools.has_seen(&self.caller))
+        {
+            shown.look().await;
+        }
+        let is_configured = self.upstream.is_configured(&leg.endpoint);
+        is_configured.then(|| tools.epoch(&self.caller))
+    }
+
+    /// Takes what a listing says (JSON text): the result of `tools/list`.
+    pub(crate) fn learn_tools(&self, asked: Option<Epoch>, result: &str) {
+        let (tools, caller) = (&self.upstream.tools, &self.caller);
+        if tools.learn(caller, result, asked, self.sharing()) {
             self.share_tools();
         }
     }
 
-    /// The server said that its tools are others now.
+    /// The server's tools may be others now.
     pub(crate) fn forget_tools(&self) {
-        if self.upstream.tools.forget(&self.caller, self.is_kept()) {
+        let (tools, caller) = (&self.upstream.tools, &self.caller);
+        if tools.forget(caller, Forgetting::Changed, self.sharing()) {
             self.share_tools();
         }
     }
 
-    /// Whether a tool may run twice, as this session's caller was shown it.
-    pub(crate) async fn may_run_twice(&self, tool: &str) -> bool {
+    /// The same because there is a new generation; no other gateway relies on them either when this
+    /// returns.
+    pub(super) async fn forget_tools_everywhere(&self) -> Result<(), Unsure> {
+        let (tools, caller) = (&self.upstream.tools, &self.caller);
+        tools.forget(caller, Forgetting::Generation, self.sharing());
+        match self.shown() {
+            Some(shown) => shown.share().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a tool may run twice, as this session's caller was shown it when it was called.
+    pub(crate) async fn may_run_twice(&self, tool: &str, called: Epoch) -> bool {
         if let Some(shown) = self.shown()
             && shown.keeper.is_reachable()
         {
             shown.look().await;
         }
-        self.upstream.tools.is_harmless(&self.caller, tool)
+        // What is known is about the server that is configured.
+        self.upstream.is_configured(&self.leg().endpoint)
+            && self.upstream.tools.is_harmless(&self.caller, tool, called)
+    }
+
+    fn sharing(&self) -> Sharing {
+        match self.kept.as_ref().map(|kept| kept.keeper.is_shared()) {
+            None => Sharing::Alone,
+            Some(false) => Sharing::News,
+            Some(true) => Sharing::All,
+        }
     }
 
     fn share_tools(&self) {
         if let Some(shown) = self.shown() {
             let tracker = shown.keeper.tracker.clone();
-            tracker.spawn(async move { shown.share().await });
+            tracker.spawn(async move {
+                if let Err(error) = shown.share().await {
+                    tracing::debug!(%error, "what a caller was shown was not written");
+                }
+            });
         }
     }
 
@@ -99,86 +132,91 @@ impl Shown {
 
     /// Makes what is at hand what is in the store, if that can be asked.
     async fn look(&self) {
+        let (tools, server) = (&self.upstream.tools, self.upstream.identity());
+        let read = tools.epoch(&self.caller);
         match self.load().await {
-            Ok((seen, stored)) => self.upstream.tools.see(&self.caller, stored, seen),
+            Ok((version, stored)) => {
+                tools.see(&self.caller, &stored.about(&server), version, read);
+            }
             Err(error) => tracing::debug!(%error, "what a caller was shown was not read"),
         }
     }
 
     /// Writes what was learnt, until there is nothing more.
-    async fn share(&self) {
-        loop {
-            let tools = &self.upstream.tools;
-            let changes = tools.unshared(&self.caller);
-            match self.write(&changes).await {
-                Ok((seen, stored)) => {
-                    if !tools.shared(&self.caller, stored, &changes, seen) {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "what a caller was shown was not written");
-                    tools.not_shared(&self.caller);
-                    return;
-                }
-            }
+    async fn share(&self) -> Result<(), Unsure> {
+        let written = async {
+            while self.write().await? {}
+            Ok(())
+        };
+        let written = written.await;
+        if written.is_err() {
+            self.upstream.tools.not_shared(&self.caller);
         }
+        written
     }
 
-    /// Makes these changes in the store; what it has then.
-    async fn write(&self, changes: &Changes) -> Result<(Seen, Harmless), Unsure> {
-        let (key, store) = (self.key(), &self.keeper.store);
+    /// Makes the changes that are due in the store. `true`: there are more by now.
+    async fn write(&self) -> Result<bool, Unsure> {
+        let tools = &self.upstream.tools;
         for _ in 0..MAX_CONFLICTS {
-            let (seen, before) = self.load().await?;
-            let mut after = before.clone();
-            changes.apply(&mut after);
-            if after == before {
-                return Ok((seen, after));
-            }
-            let next = seen.version.map_or(Version::FIRST, Version::next);
-            let bytes = after.to_bytes().map_err(BadRecord::from)?;
-            let sealed = self
-                .keeper
-                .keys
-                .seal(&key.bound(Part::Record, next), &bytes)?;
-            let is_written = match seen.version {
-                None => {
-                    let creating = store.create(&key, &sealed, &[], KEPT_FOR);
-                    self.keeper.ask(Operation::Create, creating).await?
-                }
-                Some(version) => {
-                    let updating = store.update(&key, version, &sealed, None);
-                    let updated = self.keeper.ask(Operation::Update, updating).await?;
-                    let is_written = matches!(updated, Updated::Done(_));
-                    if is_written {
-                        let touching = store.touch(&key, KEPT_FOR);
-                        self.keeper.ask(Operation::Touch, touching).await?;
-                    }
-                    is_written
-                }
+            // In this order: where another server is configured meanwhile, what is written is about
+            // the one before, or nothing.
+            let server = self.upstream.identity();
+            let read = tools.epoch(&self.caller);
+            let (version, stored) = self.load().await?;
+            let Some(merged) = tools.merge(&self.caller, &stored.about(&server), version, read)
+            else {
+                continue;
             };
-            if is_written {
-                let version = Some(next);
-                return Ok((Seen { version, ..seen }, after));
+            if merged.stored == stored {
+                return Ok(tools.shared(&self.caller, &merged, version));
+            }
+            let bytes = serde_json::to_vec(&merged.stored).map_err(BadRecord::from)?;
+            if let Some(version) = self.put(version, &bytes).await? {
+                return Ok(tools.shared(&self.caller, &merged, Some(version)));
             }
         }
         Err(Unsure::Contended)
     }
 
-    async fn load(&self) -> Result<(Seen, Harmless), Unsure> {
+    /// Puts this in place of that version; the version that it has then, unless another was faster.
+    async fn put(&self, version: Option<Version>, bytes: &[u8]) -> Result<Option<Version>, Unsure> {
+        let (key, store) = (self.key(), &self.keeper.store);
+        let next = version.map_or(Version::FIRST, Version::next);
+        let place = key.bound(Part::Record, next);
+        let sealed = self.keeper.keys.seal(&place, bytes)?;
+        let is_written = match version {
+            None => {
+                let creating = store.create(&key, &sealed, &[], KEPT_FOR);
+                self.keeper.ask(Operation::Create, creating).await?
+            }
+            Some(version) => {
+                let updating = store.update(&key, version, &sealed, None);
+                let updated = self.keeper.ask(Operation::Update, updating).await?;
+                let is_written = matches!(updated, Updated::Done(_));
+                if is_written {
+                    let touching = store.touch(&key, KEPT_FOR);
+                    self.keeper.ask(Operation::Touch, touching).await?;
+                }
+                is_written
+            }
+        };
+        Ok(is_written.then_some(next))
+    }
+
+    async fn load(&self) -> Result<(Option<Version>, Stored), Unsure> {
         let key = self.key();
-        let (version, at) = (None, self.keeper.now());
         let loading = self.keeper.store.load(&key);
         match self.keeper.ask(Operation::Load, loading).await? {
-            Loaded::Absent | Loaded::Ended => Ok((Seen { version, at }, Harmless::default())),
+            Loaded::Absent | Loaded::Ended => Ok((None, Stored::default())),
             Loaded::Live(Live {
                 version, record, ..
             }) => {
                 let place = key.bound(Part::Record, version);
                 let bytes = self.keeper.keys.open(&place, &record)?;
-                let stored = Harmless::parse(&bytes).map_err(BadRecord::from)?;
-                let version = Some(version);
-                Ok((Seen { version, at }, stored))
+                // What an earlier release wrote says nothing of the server: it is written anew.
+                let stored = serde_json::from_slice(&bytes).unwrap_or_default();
+                Ok((Some(version), stored))
             }
         }
     }

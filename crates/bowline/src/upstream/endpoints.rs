@@ -101,6 +101,11 @@ impl Endpoint {
         *self.moved_to.lock() = None;
     }
 
+    /// Whether this configured URL leads here.
+    pub(crate) fn is_at(&self, url: &Uri) -> bool {
+        *self.id == *Self::id(url, &self.origin)
+    }
+
     /// How many sessions are pinned here.
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Relaxed)

@@ -1,15 +1,23 @@
 //! What is known of an upstream's tools: which of them say that they may run twice.
 //!
 //! Learnt from listings that pass through, per caller: what another caller was shown says nothing of
-//! what this one may rely on. Bounded, and forgotten when the server says that its tools changed.
+//! what this one may rely on. Bounded, and forgotten when the server says that its tools changed, when
+//! a session of the caller's gets a new generation, and when another server is configured: until the
+//! caller is shown a new listing, nothing may run twice. A listing that was asked for before that is
+//! not new: it only takes back. A call that was sent before a generation was lost ran on that one, if it
+//! ran, so it is judged by what was known then.
+//!
 //! Where sessions are kept in a store, so is this (`session/shown.rs`): what lies here is then what the
-//! store was last seen to have, and what was learnt here since.
+//! store was last seen to have, and what was learnt here since. The store counts how often all was
+//! forgotten: what a gateway learnt before another one forgot does not come back.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::listing::Listing;
 use crate::session::Caller;
 use crate::store::Version;
 
@@ -23,12 +31,20 @@ const MAX_UNSHARED: usize = 4 * MAX_TOOLS;
 
 /// Tools that may run twice, by caller.
 #[derive(Debug, Default)]
-pub(crate) struct Tools(Mutex<HashMap<Caller, Known>>);
+pub(crate) struct Tools {
+    callers: Mutex<HashMap<Caller, Known>>,
+    /// Counts moments at which something was forgotten.
+    now: AtomicU64,
+}
 
 /// What is known of one caller's tools.
 #[derive(Debug, Default)]
 struct Known {
     harmless: Harmless,
+    /// Since when.
+    epoch: Epoch,
+    /// What counts for calls that were sent before.
+    before: Option<Before>,
     /// What the store does not have yet.
     unshared: Changes,
     /// Somebody is about to share it.
@@ -37,25 +53,72 @@ struct Known {
     seen: Option<Seen>,
 }
 
-/// Which version a store had (`None`: nothing), and when.
+/// What counted until a generation was lost.
+#[derive(Debug)]
+struct Before {
+    harmless: Harmless,
+    from: Epoch,
+    to: Epoch,
+}
+
+/// A time between two moments at which all was forgotten. What was asked for in another epoch teaches
+/// nothing.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Epoch(u64);
+
+/// Why nothing counts any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) version: Option<Version>,
-    pub(crate) at: u64,
+pub(crate) enum Forgetting {
+    /// The server's tools changed.
+    Changed,
+    /// A session has a new generation.
+    Generation,
+}
+
+/// Which version a store had (`None`: nothing), and what it counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    version: Option<Version>,
+    counts: Counts,
+}
+
+/// How often all was forgotten, and how often because the tools changed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Counts {
+    forgotten: u64,
+    changed: u64,
+}
+
+/// What a store has for one caller.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    /// Which server it is about, whatever is configured under its name now.
+    server: Box<str>,
+    counts: Counts,
+    harmless: Harmless,
 }
 
 /// The names of tools that may run twice.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Harmless {
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeSet<Box<str>>", into = "BTreeSet<Box<str>>")]
+struct Harmless {
     names: BTreeSet<Box<str>>,
     length: usize,
 }
 
+/// What a store is to have, and why.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) stored: Stored,
+    changes: Changes,
+    epoch: Epoch,
+}
+
 /// What listings changed.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Changes {
+struct Changes {
     /// Nothing of what was known before counts any more.
-    forget: bool,
+    forget: Option<Forgetting>,
     /// How often that was so.
     forgotten: u64,
     /// Whether a tool may run twice.
@@ -69,97 +132,135 @@ pub(crate) enum Sharing {
     Alone,
     /// What is new is shared.
     News,
-    /// What the store has may be anything by now, so all of it is.
+    /// Others may have written anything by now, so all of it is.
     All,
 }
 
 impl Tools {
-    /// Takes the result of `tools/list` (JSON text). `sharing` tells what to share, given when the
-    /// store was last looked at. `true`: it is the caller's to share it now.
+    /// When a call is sent now.
+    pub(crate) fn now(&self) -> Epoch {
+        Epoch(self.now.load(Ordering::Relaxed))
+    }
+
+    /// The epoch in which a listing is asked for now.
+    pub(crate) fn epoch(&self, caller: &Caller) -> Epoch {
+        self.with(caller, |known| known.epoch)
+    }
+
+    /// Takes the result of `tools/list` (JSON text), which was asked for in this epoch; `None` for one
+    /// that teaches nothing new, whatever it says. `true`: it is the caller's to share it now.
     pub(crate) fn learn(
         &self,
         caller: &Caller,
         result: &str,
-        sharing: impl FnOnce(Option<u64>) -> Sharing,
+        asked: Option<Epoch>,
+        sharing: Sharing,
     ) -> bool {
-        #[derive(Deserialize)]
-        struct Listing {
-            #[serde(default)]
-            tools: Vec<Tool>,
-        }
-        #[derive(Deserialize)]
-        struct Tool {
-            name: Box<str>,
-            #[serde(default)]
-            annotations: Annotations,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Annotations {
-            read_only_hint: bool,
-            idempotent_hint: bool,
-        }
-        let Ok(listing) = serde_json::from_str::<Listing>(result) else {
-            return false;
+        let Some(listing) = Listing::read(result) else {
+            return self.forget(caller, Forgetting::Changed, sharing);
         };
         self.with(caller, |known| {
-            let sharing = sharing(known.seen.map(|seen| seen.at));
-            for tool in listing.tools {
-                let Annotations {
-                    read_only_hint,
-                    idempotent_hint,
-                } = tool.annotations;
-                let is_harmless = read_only_hint || idempotent_hint;
-                let is_new = known.harmless.set(&tool.name, is_harmless);
-                if sharing == Sharing::All || (sharing == Sharing::News && is_new) {
-                    known.unshared.add(tool.name, is_harmless);
+            let is_new = asked == Some(known.epoch);
+            for (tool, is_harmless) in listing.into_tools() {
+                if is_harmless && !is_new {
+                    continue;
+                }
+                if !is_harmless && let Some(before) = &mut known.before {
+                    before.harmless.set(&tool, false);
+                }
+                let is_news = known.harmless.set(&tool, is_harmless);
+                if sharing == Sharing::All || (sharing == Sharing::News && is_news) {
+                    known.unshared.add(tool, is_harmless);
                 }
             }
             known.begins_to_share()
         })
     }
 
-    /// The server's tools changed. `true`: it is the caller's to share that now.
-    pub(crate) fn forget(&self, caller: &Caller, is_shared: bool) -> bool {
+    /// Nothing that the caller was shown counts any more. `true`: it is the caller's to share that now.
+    pub(crate) fn forget(&self, caller: &Caller, why: Forgetting, sharing: Sharing) -> bool {
+        let now = self.next_epoch();
         self.with(caller, |known| {
-            known.harmless = Harmless::default();
-            if is_shared {
-                known.unshared.forget_all();
+            known.lose(why, now);
+            if sharing != Sharing::Alone {
+                known.unshared.forget_all(why);
             }
             known.begins_to_share()
         })
     }
 
-    /// Whether a tool may run twice, as far as this caller was told.
-    pub(crate) fn is_harmless(&self, caller: &Caller, tool: &str) -> bool {
-        let known = self.0.lock();
-        known
-            .get(caller)
-            .is_some_and(|known| known.harmless.names.contains(tool))
+    /// The same for a new generation, where somebody else has shared it.
+    pub(crate) fn lose(&self, caller: &Caller) {
+        let now = self.next_epoch();
+        self.with(caller, |known| known.lose(Forgetting::Generation, now));
+    }
+
+    /// It is another server now: nothing that any caller was shown counts.
+    pub(crate) fn lose_all(&self) {
+        let mut callers = self.callers.lock();
+        self.next_epoch();
+        callers.clear();
+    }
+
+    /// Whether a tool may run twice, as far as this caller was told when it was called.
+    pub(crate) fn is_harmless(&self, caller: &Caller, tool: &str, called: Epoch) -> bool {
+        let callers = self.callers.lock();
+        let known = callers.get(caller);
+        let counting = known.map(|known| match &known.before {
+            Some(before) if before.from <= called && called < before.to => &before.harmless,
+            _ => &known.harmless,
+        });
+        counting.is_some_and(|harmless| harmless.names.contains(tool))
     }
 
     /// Whether the store was ever looked at for this caller.
     pub(crate) fn has_seen(&self, caller: &Caller) -> bool {
-        let known = self.0.lock();
-        known.get(caller).is_some_and(|known| known.seen.is_some())
+        let callers = self.callers.lock();
+        let known = callers.get(caller);
+        known.is_some_and(|known| known.seen.is_some())
     }
 
-    /// What is to be shared.
-    pub(crate) fn unshared(&self, caller: &Caller) -> Changes {
-        self.with(caller, |known| known.unshared.clone())
+    /// What a store is to have that had this, in this version, when it was read in this epoch. `None`:
+    /// it is to be read again.
+    pub(crate) fn merge(
+        &self,
+        caller: &Caller,
+        stored: &Stored,
+        version: Option<Version>,
+        read: Epoch,
+    ) -> Option<Merged> {
+        let now = self.next_epoch();
+        self.with(caller, |known| {
+            if known.epoch != read {
+                return None;
+            }
+            known.sees(stored, version, now);
+            let mut stored = stored.clone();
+            known.unshared.apply(&mut stored);
+            Some(Merged {
+                stored,
+                changes: known.unshared.clone(),
+                epoch: known.epoch,
+            })
+        })
     }
 
-    /// The store has this now, of which these changes were the last. `true`: there are more by now.
+    /// The store has this now. `true`: there is more to share by now.
     pub(crate) fn shared(
         &self,
         caller: &Caller,
-        stored: Harmless,
-        changes: &Changes,
-        seen: Seen,
+        merged: &Merged,
+        version: Option<Version>,
     ) -> bool {
+        let now = self.next_epoch();
         self.with(caller, |known| {
-            known.unshared.are_done(changes);
-            known.sees(stored, seen);
+            known.unshared.are_done(&merged.changes);
+            let is_older = known.seen.is_some_and(|seen| seen.version > version);
+            if known.epoch == merged.epoch && !is_older {
+                // It is we who forgot, if anybody did.
+                known.seen = None;
+                known.sees(&merged.stored, version, now);
+            }
             known.sharing = !known.unshared.are_none();
             known.sharing
         })
@@ -170,18 +271,52 @@ impl Tools {
         self.with(caller, |known| known.sharing = false);
     }
 
-    /// The store has this; what was learnt here since counts.
-    pub(crate) fn see(&self, caller: &Caller, stored: Harmless, seen: Seen) {
-        self.with(caller, |known| known.sees(stored, seen));
+    /// The store had this when it was read in this epoch; what was learnt here since counts.
+    pub(crate) fn see(
+        &self,
+        caller: &Caller,
+        stored: &Stored,
+        version: Option<Version>,
+        read: Epoch,
+    ) {
+        let now = self.next_epoch();
+        self.with(caller, |known| {
+            if known.epoch == read {
+                known.sees(stored, version, now);
+            }
+        });
     }
 
     fn with<T>(&self, caller: &Caller, what: impl FnOnce(&mut Known) -> T) -> T {
-        let mut all = self.0.lock();
-        if all.len() >= MAX_CALLERS && !all.contains_key(caller) {
+        let mut callers = self.callers.lock();
+        if callers.len() >= MAX_CALLERS && !callers.contains_key(caller) {
             // Rare, and forgetting costs only replays: no order is kept for it.
-            all.clear();
+            callers.retain(|_, known| !known.unshared.are_none());
+            if callers.len() >= MAX_CALLERS {
+                callers.clear();
+            }
         }
-        what(all.entry(caller.clone()).or_default())
+        what(callers.entry(caller.clone()).or_insert_with(|| Known {
+            epoch: self.next_epoch(),
+            ..Known::default()
+        }))
+    }
+
+    /// An epoch that begins now, and was nobody's before.
+    fn next_epoch(&self) -> Epoch {
+        Epoch(self.now.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+// === impl Epoch ===
+
+impl Epoch {
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self.0
     }
 }
 
@@ -192,31 +327,65 @@ impl Known {
         !self.unshared.are_none() && !std::mem::replace(&mut self.sharing, true)
     }
 
-    fn sees(&mut self, mut stored: Harmless, seen: Seen) {
+    /// Nothing that was learnt counts any more, whether or not it was shared; what was taken back does.
+    fn lose(&mut self, why: Forgetting, now: Epoch) {
+        let harmless = std::mem::take(&mut self.harmless);
+        match why {
+            Forgetting::Changed => self.before = None,
+            Forgetting::Generation if harmless.names.is_empty() => {}
+            Forgetting::Generation => {
+                self.before = Some(Before {
+                    harmless,
+                    from: self.epoch,
+                    to: now,
+                });
+            }
+        }
+        self.epoch = now;
+        self.unshared.only_take_back();
+    }
+
+    fn sees(&mut self, stored: &Stored, version: Option<Version>, now: Epoch) {
         let newest = self.seen.and_then(|seen| seen.version);
-        if seen.version.is_some() && seen.version < newest {
+        if version.is_some() && version < newest {
             return;
         }
-        self.unshared.apply(&mut stored);
-        self.harmless = stored;
-        self.seen = Some(seen);
+        let counts = self.seen.map_or(stored.counts, |seen| seen.counts);
+        if counts.changed != stored.counts.changed {
+            self.lose(Forgetting::Changed, now);
+        } else if counts != stored.counts {
+            self.lose(Forgetting::Generation, now);
+        }
+        let mut harmless = stored.harmless.clone();
+        self.unshared.change(&mut harmless);
+        self.harmless = harmless;
+        self.seen = Some(Seen {
+            version,
+            counts: stored.counts,
+        });
+    }
+}
+
+// === impl Stored ===
+
+impl Stored {
+    /// The same as far as it is about this server.
+    pub(crate) fn about(&self, server: &str) -> Self {
+        let is_it = *self.server == *server;
+        Self {
+            server: server.into(),
+            counts: self.counts,
+            harmless: match is_it {
+                true => self.harmless.clone(),
+                false => Harmless::default(),
+            },
+        }
     }
 }
 
 // === impl Harmless ===
 
 impl Harmless {
-    /// As a store has it.
-    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
-        serde_json::to_vec(&self.names)
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        let names: BTreeSet<Box<str>> = serde_json::from_slice(bytes)?;
-        let length = names.iter().map(|name| name.len()).sum();
-        Ok(Self { names, length })
-    }
-
     /// Whether that was new.
     fn set(&mut self, name: &str, is_harmless: bool) -> bool {
         if !is_harmless {
@@ -231,29 +400,60 @@ impl Harmless {
     }
 }
 
+impl From<BTreeSet<Box<str>>> for Harmless {
+    fn from(names: BTreeSet<Box<str>>) -> Self {
+        let length = names.iter().map(|name| name.len()).sum();
+        Self { names, length }
+    }
+}
+
+impl From<Harmless> for BTreeSet<Box<str>> {
+    fn from(harmless: Harmless) -> Self {
+        harmless.names
+    }
+}
+
 // === impl Changes ===
 
 impl Changes {
-    fn forget_all(&mut self) {
-        self.forget = true;
+    fn forget_all(&mut self, why: Forgetting) {
+        if self.forget != Some(Forgetting::Changed) {
+            self.forget = Some(why);
+        }
         self.forgotten += 1;
         self.tools.clear();
     }
 
+    fn only_take_back(&mut self) {
+        self.tools.retain(|_, is_harmless| !*is_harmless);
+    }
+
     fn are_none(&self) -> bool {
-        !self.forget && self.tools.is_empty()
+        self.forget.is_none() && self.tools.is_empty()
     }
 
     fn add(&mut self, tool: Box<str>, is_harmless: bool) {
         if self.tools.len() >= MAX_UNSHARED {
-            self.forget_all();
+            self.forget_all(Forgetting::Changed);
         }
         self.tools.insert(tool, is_harmless);
     }
 
-    /// Makes these changes.
-    pub(crate) fn apply(&self, harmless: &mut Harmless) {
-        if self.forget {
+    /// Makes these changes in what a store has.
+    fn apply(&self, stored: &mut Stored) {
+        // Others are told by the count, where there was anything to forget: many sessions of one
+        // caller may be recovered at the same time.
+        if let Some(why) = self.forget
+            && !stored.harmless.names.is_empty()
+        {
+            stored.counts.forgotten += 1;
+            stored.counts.changed += u64::from(why == Forgetting::Changed);
+        }
+        self.change(&mut stored.harmless);
+    }
+
+    fn change(&self, harmless: &mut Harmless) {
+        if self.forget.is_some() {
             *harmless = Harmless::default();
         }
         for (tool, is_harmless) in &self.tools {
@@ -266,7 +466,7 @@ impl Changes {
         if self.forgotten != done.forgotten {
             return;
         }
-        self.forget = false;
+        self.forget = None;
         self.tools
             .retain(|tool, is_harmless| done.tools.get(tool) != Some(is_harmless));
     }

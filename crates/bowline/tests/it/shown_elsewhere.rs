@@ -29,29 +29,12 @@ async fn listed(across: &mut Across, client: &Client, gateway: usize, read_only:
     }
 }
 
-/// Calls the tool at a gateway while the server breaks the connection under the first attempt; a ping
-/// may be an earlier call's. The answer, and whether the call went again.
+/// Calls the tool at a gateway while the server breaks the connection under the first attempt. The
+/// answer, and whether the call went again.
 async fn broken_call(across: &mut Across, client: &Client, gateway: usize) -> (Answer, bool) {
     let at = across.at(client, gateway);
-    let message = call(7);
-    let sent = at.send(&message);
-    tokio::pin!(sent);
-    let mut runs = 0;
-    loop {
-        tokio::select! {
-            answer = &mut sent => return (answer, runs > 1),
-            asked = across.server.next() => match asked.rpc_method().as_str() {
-                "ping" => asked.result(&json!({})),
-                _ => {
-                    runs += 1;
-                    match runs {
-                        1 => drop(asked),
-                        _ => asked.result(&json!({})),
-                    }
-                }
-            },
-        }
-    }
+    let (answer, runs) = crate::listings::broken_call(&mut across.server, &at).await;
+    (answer, runs > 1)
 }
 
 /// Breaks calls at a gateway until that has this outcome: what is learnt is shared behind an answer.

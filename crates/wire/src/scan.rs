@@ -1,0 +1,263 @@
+//! Finds the id of an answer that is too large to be held, while its bytes pass.
+//!
+//! Only the members of the outermost object are told apart; what is within their values is skipped, at
+//! the speed of a search for quotes where there is much text. Nothing is validated beyond that: whether
+//! the answer is good JSON is for whoever reads it.
+
+use memchr::memchr2;
+
+/// The longest way to write a name that is looked for: `error` with every character escaped.
+const MAX_NAME: usize = 5 * r"\u0065".len();
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Reads one JSON object in pieces.
+#[derive(Debug)]
+pub struct IdScan {
+    state: State,
+    /// How many arrays and objects are open within a member's value.
+    depth: usize,
+    /// The next byte of a string is escaped.
+    is_escaped: bool,
+    name: Name,
+    member: Member,
+    has_error: bool,
+}
+
+/// Why the scan stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// All was read; the object goes on.
+    More,
+    /// The id's value begins here.
+    IdBegins,
+    /// The id's value ended here.
+    IdEnds,
+    /// The object ended here.
+    End,
+    /// This is not a JSON object.
+    NotAnObject,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before the object, after so many bytes of a byte order mark.
+    Start(usize),
+    BeforeName,
+    InName,
+    AfterName,
+    BeforeValue,
+    /// The next byte is a value's first.
+    AtValue,
+    /// A string: a member's value, or within it.
+    InText,
+    /// An array or object that is a member's value.
+    InNested,
+    /// A number, `true`, `false` or `null`.
+    InScalar,
+    /// The last byte was a value's last, or the one before was.
+    ValueEnded,
+    AfterValue,
+    Ended,
+    Broken,
+}
+
+/// A member's name as it is written, as far as it can be one that is looked for.
+#[derive(Debug, Default)]
+struct Name {
+    bytes: [u8; MAX_NAME],
+    length: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Id,
+    Error,
+    Other,
+}
+
+// === impl IdScan ===
+
+impl Default for IdScan {
+    fn default() -> Self {
+        Self {
+            state: State::Start(0),
+            depth: 0,
+            is_escaped: false,
+            name: Name::default(),
+            member: Member::Other,
+            has_error: false,
+        }
+    }
+}
+
+impl IdScan {
+    /// Whether a member `error` has come that is not null.
+    pub fn has_error(&self) -> bool {
+        self.has_error
+    }
+
+    /// Reads on up to the next place that matters: how many of these bytes were read, and why no more.
+    /// To be called with the rest of them, until there is only [`Stop::More`].
+    pub fn read(&mut self, bytes: &[u8]) -> (usize, Stop) {
+        let mut at = 0;
+        loop {
+            if self.state == State::ValueEnded {
+                self.state = State::AfterValue;
+                if self.member == Member::Id {
+                    return (at, Stop::IdEnds);
+                }
+            }
+            let rest = &bytes[at..];
+            let Some(&byte) = rest.first() else { break };
+            at += match self.state {
+                State::InName | State::InText => self.text(rest),
+                State::InNested => self.nested(rest),
+                State::InScalar => self.scalar(rest),
+                State::Ended | State::Broken => break,
+                State::BeforeValue if self.member == Member::Id && !byte.is_ascii_whitespace() => {
+                    self.state = State::AtValue;
+                    return (at, Stop::IdBegins);
+                }
+                _ => self.between(byte),
+            };
+        }
+        let stop = match self.state {
+            State::Ended => Stop::End,
+            State::Broken => Stop::NotAnObject,
+            _ => Stop::More,
+        };
+        (at, stop)
+    }
+
+    /// One byte outside of names and values, or a value's first.
+    fn between(&mut self, byte: u8) -> usize {
+        self.state = match (self.state, byte) {
+            (State::Start(read), byte) if BYTE_ORDER_MARK.get(read) == Some(&byte) => {
+                State::Start(read + 1)
+            }
+            (State::AtValue, byte) => self.value(byte),
+            (same, byte) if byte.is_ascii_whitespace() => same,
+            (State::Start(_), b'{') => State::BeforeName,
+            (State::BeforeName, b'"') => {
+                self.name.length = 0;
+                State::InName
+            }
+            (State::AfterName, b':') => State::BeforeValue,
+            (State::BeforeValue, byte) => self.value(byte),
+            (State::AfterValue, b',') => State::BeforeName,
+            (State::BeforeName | State::AfterValue, b'}') => State::Ended,
+            _ => State::Broken,
+        };
+        1
+    }
+
+    /// A value's first byte.
+    fn value(&mut self, byte: u8) -> State {
+        self.has_error |= self.member == Member::Error && byte != b'n';
+        match byte {
+            b'"' => State::InText,
+            b'{' | b'[' => {
+                self.depth = 1;
+                State::InNested
+            }
+            b'}' | b']' | b',' | b':' => State::Broken,
+            _ => State::InScalar,
+        }
+    }
+
+    /// Part of a string or of a name, up to its end or an escape.
+    fn text(&mut self, rest: &[u8]) -> usize {
+        let is_name = self.state == State::InName;
+        let (length, end) = match std::mem::take(&mut self.is_escaped) {
+            true => (1, None),
+            false => match memchr2(b'"', b'\\', rest) {
+                Some(end) => (end + 1, Some(rest[end])),
+                None => (rest.len(), None),
+            },
+        };
+        if is_name {
+            self.name.add(&rest[..length]);
+        }
+        match end {
+            Some(b'\\') => self.is_escaped = true,
+            Some(_) if is_name => {
+                self.member = self.name.member();
+                self.state = State::AfterName;
+            }
+            Some(_) if self.depth == 0 => self.state = State::ValueEnded,
+            Some(_) => self.state = State::InNested,
+            None => {}
+        }
+        length
+    }
+
+    /// Part of an array or object, up to a string or its end.
+    fn nested(&mut self, rest: &[u8]) -> usize {
+        for (at, byte) in rest.iter().enumerate() {
+            match byte {
+                b'"' => {
+                    self.state = State::InText;
+                    return at + 1;
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        self.state = State::ValueEnded;
+                        return at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        rest.len()
+    }
+
+    fn scalar(&mut self, rest: &[u8]) -> usize {
+        let is_end = |byte: &u8| matches!(byte, b',' | b'}') || byte.is_ascii_whitespace();
+        match rest.iter().position(is_end) {
+            Some(end) => {
+                self.state = State::ValueEnded;
+                end
+            }
+            None => rest.len(),
+        }
+    }
+}
+
+// === impl Name ===
+
+impl Name {
+    /// Takes more of it, with the quote at its end.
+    fn add(&mut self, bytes: &[u8]) {
+        let left = self.bytes.get_mut(self.length..).unwrap_or_default();
+        let taken = left.len().min(bytes.len());
+        left[..taken].copy_from_slice(&bytes[..taken]);
+        // One that is too long stays too long.
+        self.length = self.length.saturating_add(bytes.len());
+    }
+
+    fn member(&self) -> Member {
+        let written = self.length.checked_sub(1);
+        let Some(written) = written.and_then(|length| self.bytes.get(..length)) else {
+            return Member::Other;
+        };
+        match written {
+            b"id" => Member::Id,
+            b"error" => Member::Error,
+            _ if !written.contains(&b'\\') => Member::Other,
+            _ => {
+                let quoted = [b"\"", written, b"\""].concat();
+                match serde_json::from_slice::<String>(&quoted).as_deref() {
+                    Ok("id") => Member::Id,
+                    Ok("error") => Member::Error,
+                    _ => Member::Other,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
