@@ -79,7 +79,7 @@ fn scanned(message: &Message) {
                     Stop::IdBegins => id = Some(Vec::new()),
                     Stop::IdEnds => ids.extend(id.take()),
                     Stop::End => ended = true,
-                    Stop::NotAnObject => panic!("this is an object"),
+                    Stop::NotAnObject => unreachable!("this is an object"),
                 }
             }
         }

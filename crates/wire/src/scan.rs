@@ -49,10 +49,12 @@ enum State {
     BeforeValue,
     /// The next byte is a value's first.
     AtValue,
-    /// A string: a member's value, or within it.
+    /// A string that is a member's value.
     InText,
     /// An array or object that is a member's value.
     InNested,
+    /// A string within that.
+    InNestedText,
     /// A number, `true`, `false` or `null`.
     InScalar,
     /// The last byte was a value's last, or the one before was.
@@ -112,7 +114,7 @@ impl IdScan {
             let Some(&byte) = rest.first() else { break };
             at += match self.state {
                 State::InName | State::InText => self.text(rest),
-                State::InNested => self.nested(rest),
+                State::InNested | State::InNestedText => self.nested(rest),
                 State::InScalar => self.scalar(rest),
                 State::Ended | State::Broken => break,
                 State::BeforeValue if self.member == Member::Id && !byte.is_ascii_whitespace() => {
@@ -166,12 +168,12 @@ impl IdScan {
         }
     }
 
-    /// Part of a string or of a name, up to its end or an escape.
+    /// Part of a member's name, or of a string that is its value, up to its end or an escape.
     fn text(&mut self, rest: &[u8]) -> usize {
         let is_name = self.state == State::InName;
         let (length, end) = match std::mem::take(&mut self.is_escaped) {
             true => (1, None),
-            false => match memchr2(b'"', b'\\', rest) {
+            false => match find_quote(rest) {
                 Some(end) => (end + 1, Some(rest[end])),
                 None => (rest.len(), None),
             },
@@ -185,33 +187,50 @@ impl IdScan {
                 self.member = self.name.member();
                 self.state = State::AfterName;
             }
-            Some(_) if self.depth == 0 => self.state = State::ValueEnded,
-            Some(_) => self.state = State::InNested,
+            Some(_) => self.state = State::ValueEnded,
             None => {}
         }
         length
     }
 
-    /// Part of an array or object, up to a string or its end.
+    /// Part of an array or object, up to its end. Most of a large answer is read here.
     fn nested(&mut self, rest: &[u8]) -> usize {
-        for (at, byte) in rest.iter().enumerate() {
-            match byte {
-                b'"' => {
-                    self.state = State::InText;
-                    return at + 1;
-                }
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        self.state = State::ValueEnded;
-                        return at + 1;
-                    }
-                }
+        let (mut at, mut depth) = (0, self.depth);
+        let mut is_text = self.state == State::InNestedText;
+        if std::mem::take(&mut self.is_escaped) {
+            at = 1;
+        }
+        while at < rest.len() {
+            if is_text {
+                let Some(end) = find_quote(&rest[at..]) else {
+                    at = rest.len();
+                    break;
+                };
+                at += end;
+                is_text = rest[at] == b'\\';
+                // With the byte that is escaped, which may be yet to come.
+                at += 1 + usize::from(is_text);
+                continue;
+            }
+            match rest[at] {
+                b'"' => is_text = true,
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
                 _ => {}
             }
+            at += 1;
+            if depth == 0 {
+                break;
+            }
         }
-        rest.len()
+        self.is_escaped = at > rest.len();
+        self.depth = depth;
+        self.state = match (depth, is_text) {
+            (0, _) => State::ValueEnded,
+            (_, true) => State::InNestedText,
+            (_, false) => State::InNested,
+        };
+        at.min(rest.len())
     }
 
     fn scalar(&mut self, rest: &[u8]) -> usize {
@@ -224,6 +243,37 @@ impl IdScan {
             None => rest.len(),
         }
     }
+}
+
+/// Where the first quote or backslash is. Most strings are short, and a search costs more to begin than a
+/// look at sixteen bytes.
+fn find_quote(text: &[u8]) -> Option<usize> {
+    const WORD: usize = 8;
+    let mut at = 0;
+    while at < 2 * WORD {
+        let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk::<WORD>) else {
+            let rest = text.get(at..)?.iter();
+            let found = rest
+                .into_iter()
+                .position(|byte| matches!(byte, b'"' | b'\\'));
+            return found.map(|found| at + found);
+        };
+        let word = u64::from_le_bytes(*word);
+        let found = has(word, b'"') | has(word, b'\\');
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += WORD;
+    }
+    memchr2(b'"', b'\\', &text[at..]).map(|found| at + found)
+}
+
+/// A word in which the lowest bit that is set is in the first byte that is this one; 0 if none is.
+fn has(word: u64, byte: u8) -> u64 {
+    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    let same_is_zero = word ^ (LOW * u64::from(byte));
+    same_is_zero.wrapping_sub(LOW) & !same_is_zero & HIGH
 }
 
 // === impl Name ===

@@ -225,6 +225,8 @@ async fn a_server_that_escapes_slashes_is_recovered_and_asked_again() {
     let told = answer.to(&json!("a/b")).expect("its own answer");
     assert_eq!(told["result"]["structuredContent"]["key"], "a/b");
     assert_eq!(stage.tally.executions("a/b"), 1);
+    // The tools of the new session are others, for all that is known.
+    assert_eq!(stage.client.send(&list("tools")).await.unwrap().status, 200);
     for tool in ["read", "stream_read"] {
         let key = format!("{tool}/1");
         stage.proxy.next(1, When::tool(tool), Fault::ResetAfter);

@@ -150,13 +150,23 @@ async fn a_body_that_is_cut_by_the_sessions_end_is_not_taken_for_whole() {
             .next()
             .await
             .begin(200, &[("content-type", "application/json")]);
-        pen.write("{\"jso");
+        // More than is held back.
+        pen.write(format!("{{\"id\":1,\"result\":\"{}", "x".repeat(100_000)));
         pen
     });
     let mut response = response.unwrap();
-    assert_eq!(response.chunk().await.unwrap().unwrap(), "{\"jso");
+    assert!(
+        response
+            .chunk()
+            .await
+            .unwrap()
+            .unwrap()
+            .starts_with(b"{\"id")
+    );
     client.delete().send().await.unwrap();
-    assert!(response.chunk().await.is_err());
+    while let Ok(chunk) = response.chunk().await {
+        assert!(chunk.is_some(), "a clean end");
+    }
     pen.closed().await;
 }
 

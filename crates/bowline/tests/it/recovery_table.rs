@@ -55,7 +55,14 @@ async fn told_that_the_session_is_unknown_it_is_recovered_and_the_call_runs_once
 
 #[tokio::test]
 async fn a_404_that_comes_again_is_not_believed_twice() {
-    for (tool, told) in [("bump", (200, -31001)), ("read", (503, -31002))] {
+    // A tool may run twice by a listing of the session that it is called in.
+    let tool = |tool: &str| json!({"name": tool, "arguments": {"key": "k"}});
+    for (method, params, told) in [
+        ("tools/call", tool("bump"), (200, -31001)),
+        ("tools/call", tool("read"), (200, -31001)),
+        ("resources/read", json!({"uri": "key:k"}), (503, -31002)),
+    ] {
+        let message = json!({"jsonrpc": "2.0", "id": "k", "method": method, "params": params});
         for refusal in [
             Canned::plain(404, "<html>Not Found</html>"),
             Canned::json(404, r#"{"detail":"Not Found"}"#),
@@ -63,8 +70,8 @@ async fn a_404_that_comes_again_is_not_believed_twice() {
             let mut stage = Stage::set().await;
             let rule = stage
                 .proxy
-                .always(When::tool(tool), Fault::Answer(refusal.clone()));
-            let answer = stage.call(tool, "k").await;
+                .always(When::rpc(method), Fault::Answer(refusal.clone()));
+            let answer = stage.client.send(&message).await.unwrap();
             let code = answer.code().unwrap();
             assert_eq!((answer.status.as_u16(), code), told, "{refusal:?}");
             assert_eq!((rule.met(), stage.server.initializes()), (2, 2));
