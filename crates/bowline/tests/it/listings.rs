@@ -2,7 +2,7 @@
 //! the newest listing and of the server as it is now, that the tool may run twice.
 
 use bowline::Gateway;
-use bowline_testbed::scripted::{Asked, Pen, Scripted};
+use bowline_testbed::scripted::{Asked, PATIENCE, Pen, Scripted};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
@@ -123,6 +123,25 @@ async fn recovered(server: &mut Scripted, client: &Client, next: &str) {
         }
     });
     assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+/// Waits until the gateway of this client has heard of the new generation.
+async fn hears(server: &mut Scripted, client: &Client, next: &str) {
+    let message = call(9);
+    let heard = async {
+        loop {
+            let mut is_next = false;
+            let calling = answered(server, client, &message, |asked| {
+                is_next = asked.header("mcp-session-id") == next;
+                asked.result(&json!({}));
+            });
+            calling.await;
+            if is_next {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap();
 }
 
 #[tokio::test]
@@ -382,11 +401,13 @@ async fn a_recovery_at_one_gateway_drops_what_another_believes() {
     repeats(server, &client).await;
     repeats(server, &other).await;
     recovered(server, &client, "u2").await;
+    hears(server, &other, "u2").await;
     tells(server, &other).await;
     tells(server, &client).await;
     // A new listing at either counts for both.
     shown(server, &other, &tools(true)).await;
     repeats(server, &other).await;
     recovered(server, &other, "u3").await;
+    hears(server, &client, "u3").await;
     tells(server, &client).await;
 }
