@@ -11,6 +11,9 @@ use crate::history::{Call, History, Kind, Outcome, Ran};
 /// How often a call that can never succeed may be tried, as other faults may meet it besides.
 const A_STORM: usize = 8;
 
+/// What a request gets that its client cancelled.
+const CANCELLED: i64 = -32800;
+
 /// A promise of the gateway's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
@@ -134,7 +137,7 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
         // That its session is not there is just what it should hear.
         (Outcome::Answered, Kind::Ended) => vec![Promise::EndedStaysEnded],
         (Outcome::Lost, Kind::Ended | Kind::Delete) => vec![],
-        (Outcome::Refused(..) | Outcome::Silent(_), Kind::Ended | Kind::Delete)
+        (Outcome::Refused(..) | Outcome::Silent(_), Kind::Ended | Kind::Delete | Kind::Listen)
             if excuses::store_is_away(history, call) =>
         {
             vec![]
@@ -161,6 +164,8 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
             vec![Promise::CancelArrives]
         }
         (Outcome::Cancelled(_), _) => vec![],
+        // The same, in the gateway's words.
+        (Outcome::Refused(_, Some(CANCELLED)), Kind::Long) => vec![],
         (Outcome::Refused(status, _), kind) => {
             let mut broken = Vec::new();
             if !excuses::may_be_refused(history, call, *status) {

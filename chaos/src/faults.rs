@@ -54,6 +54,8 @@ impl Storm<'_> {
         sleep_until(until).await;
         for replica in &self.world.replicas {
             replica.heal()?;
+            // What hangs at the end would do so for longer than anybody listens.
+            replica.proxy.break_connections();
         }
         Ok(())
     }

@@ -19,12 +19,30 @@ fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item =
 
 /// Whether a call may be refused with this status: a balancer said so, or nothing can be written down.
 pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> bool {
-    let cause = match status {
-        400 => "400",
-        503 => "disk full",
+    let causes: &[_] = match status {
+        // What a balancer says to `initialize` is all that its client can be told.
+        _ if call.kind == Kind::Open => &["400 to all", "404", "html 404", "disk full"],
+        400 => &["400", "400 to all"],
+        503 => &["disk full"],
+        // In a batch, nothing has a status of its own.
+        200 => &["400", "400 to all", "disk full"],
         _ => return false,
     };
-    felt(history, call.began, call.ended).any(|fault| fault.kind == cause)
+    let mut felt = felt(history, call.began, call.ended);
+    felt.any(|fault| causes.contains(&fault.kind)) || lost_again(history, call)
+}
+
+/// Whether the session of a safe call may have been lost for a second time: a call goes again for one loss.
+fn lost_again(history: &History, call: &Call) -> bool {
+    let costs = |fault: &Fault| {
+        matches!(
+            fault.kind,
+            "forget" | "kill" | "flip" | "404" | "html 404" | "400 to all"
+        )
+    };
+    let during = |fault: &Fault| fault.at <= call.ended && call.began <= fault.at + fault.lasts;
+    let mut faults = history.faults.iter();
+    call.kind.is_safe() && faults.any(|fault| costs(fault) && during(fault))
 }
 
 /// Whether the store could not be written or asked.

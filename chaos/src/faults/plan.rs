@@ -21,8 +21,9 @@ const HANG_ROUNDS: usize = 6;
 /// When the last strike of a round begins, and how long the longest lasts.
 const LAST_STRIKE_MS: u64 = 900;
 const LONGEST_MS: u64 = 900;
-/// How long the store hangs, or its disk is full, at most.
+/// How long the store hangs at most; its disk is full for longer.
 const LONGEST_PAUSE_MS: u64 = 1000;
+const FULL_AT_LEAST: Duration = Duration::from_millis(500);
 /// In one round of so many a replica begins to hang, a tool changes, endpoints do, or the disk is full.
 const ONE_ROUND_IN: u8 = 6;
 
@@ -165,7 +166,10 @@ impl Planner {
             });
         }
         if self.happens(Trouble::DiskFull) {
-            round.full = Some(self.spell());
+            // Long enough for something that needs more room.
+            let mut full = self.spell();
+            full.lasts += FULL_AT_LEAST;
+            round.full = Some(full);
         }
         self.plan_gateways(&mut round);
         round
@@ -207,7 +211,7 @@ impl Planner {
         let is_due = match trouble {
             _ if self.arguments.only.is_empty() => self.random.u8(..ONE_ROUND_IN) == 0,
             // What comes of it is looked at afterwards, so there has to be an afterwards.
-            Trouble::DiskFull => self.rounds % 4 == 1,
+            Trouble::DiskFull => self.rounds % 3 == 1,
             _ => true,
         };
         is_due && self.arguments.tries(trouble)
@@ -269,13 +273,13 @@ fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
         }
         Trouble::Plain400 => {
             let bad = Canned::plain(400, "Bad Request: no such session here");
-            // Calls only, so that a ping can find out, or all.
-            let when = match random.bool() {
-                true => When::rpc("tools/call"),
-                false => When::any(),
+            // Calls only, so that a ping finds out that the session is alive, or all.
+            let (kind, when) = match random.bool() {
+                true => ("400", When::rpc("tools/call")),
+                false => ("400 to all", When::any()),
             };
             Some(What::Requests(Requests {
-                kind: "400",
+                kind,
                 count,
                 when,
                 fault: Fault::Answer(bad),
@@ -350,7 +354,8 @@ mod tests {
             let drained = round.drained.map(|(replica, _)| replica);
             assert_ne!(drained, Some(round.spared));
         }
-        assert_eq!(kinds.len(), STRIKES.len(), "{kinds:?}");
+        // One has two forms.
+        assert_eq!(kinds.len(), STRIKES.len() + 1, "{kinds:?}");
         assert_eq!(others.len(), 4, "{others:?}");
     }
 

@@ -50,6 +50,16 @@ impl Rover {
         })
     }
 
+    /// The same with an `initialize` of about so many bytes.
+    pub(super) fn weighing(self, bytes: usize) -> Self {
+        let clients = self.clients.into_iter();
+        let weighing = |(client, life): (Client, Life)| (client.weighing(bytes), life);
+        Self {
+            clients: clients.map(weighing).collect(),
+            ..self
+        }
+    }
+
     /// A client in the same session with connections of its own.
     pub(super) fn twin(&self) -> Self {
         let clients = self.clients.iter();

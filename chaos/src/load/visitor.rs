@@ -15,6 +15,10 @@ use crate::trouble::Trouble;
 const VISITORS: usize = 4;
 /// The longest pause between two of its steps, in milliseconds.
 const PAUSE_MS: u64 = 300;
+/// How long their `initialize` is, and that one session in so many is never ended: so stores grow, and a
+/// full disk is met.
+const WEIGHT: usize = 8 * 1024;
+const ONE_STAYS_IN: u8 = 3;
 /// How often an end that went wrong is tried again.
 const ENDS: usize = 5;
 
@@ -30,7 +34,7 @@ impl Load<'_> {
             let Ok(client) = client else {
                 continue;
             };
-            let mut lane = self.lane(session, LANES, client);
+            let mut lane = self.lane(session, LANES, client.weighing(WEIGHT));
             tasks.spawn(async move {
                 while Instant::now() < until {
                     lane.visit().await;
@@ -55,6 +59,9 @@ impl Lane {
             if self.record(kind).await == Outcome::Lost {
                 return;
             }
+        }
+        if self.calls.random().u8(..ONE_STAYS_IN) == 0 {
+            return;
         }
         for _ in 0..ENDS {
             match self.step(Kind::Delete).await {

@@ -27,6 +27,8 @@ pub struct Client {
     name: String,
     /// The revision that it speaks.
     version: &'static str,
+    /// How long it makes its `initialize`, more or less.
+    weight: usize,
     address: SocketAddr,
     url: Uri,
     session: Option<HeaderValue>,
@@ -83,6 +85,7 @@ impl Client {
         Ok(Self {
             name: "testbed".to_owned(),
             version: VERSION,
+            weight: 1,
             address: host.parse()?,
             url,
             session: None,
@@ -105,12 +108,20 @@ impl Client {
         self
     }
 
+    /// The same with an `initialize` of about so many bytes, which somebody has to keep.
+    #[must_use]
+    pub fn weighing(mut self, bytes: usize) -> Self {
+        self.weight = bytes;
+        self
+    }
+
     /// A client in the same session with a connection of its own.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self {
             name: self.name.clone(),
             version: self.version,
+            weight: self.weight,
             address: self.address,
             url: self.url.clone(),
             session: self.session.clone(),
@@ -126,7 +137,7 @@ impl Client {
     /// As [`Client::new`].
     pub fn moved_to(&self, url: &str) -> anyhow::Result<Self> {
         let mut moved = Self::new(url)?.named(self.name.clone());
-        moved.version = self.version;
+        (moved.version, moved.weight) = (self.version, self.weight);
         moved.session = self.session.clone();
         Ok(moved)
     }
@@ -145,7 +156,7 @@ impl Client {
     pub async fn open(&mut self) -> anyhow::Result<Answer> {
         self.session = None;
         let initialize = json!({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": {
-            "protocolVersion": self.version, "capabilities": {}, "clientInfo": {"name": self.name, "version": "1"},
+            "protocolVersion": self.version, "capabilities": {}, "clientInfo": {"name": self.name, "version": "1".repeat(self.weight)},
         }});
         let answer = self.send(&initialize).await?;
         self.session = answer.headers.get(SESSION_ID).cloned();
