@@ -64,6 +64,8 @@ pub(super) async fn after(
         mend_behind(session, leg, cause, carried);
         return Err(match ran {
             Ran::Unknown => not_repeated(session, &error),
+            // A loss, told as it is, would be taken for the end of the session.
+            Ran::No if known == Known::Lost => UpstreamError::Cancelled,
             Ran::No | Ran::Yes => error,
         });
     }

@@ -47,6 +47,24 @@ async fn a_server_that_restarts_on_its_port_is_found_again() {
 }
 
 #[tokio::test]
+async fn a_cancelled_call_that_meets_a_loss_costs_no_session() {
+    let mut stage = Stage::set().await;
+    let late = Fault::Delay(Duration::from_millis(300));
+    let mut rule = stage.proxy.next(1, When::tool("bump"), late);
+    let mut twin = stage.client.twin();
+    let mut calling = JoinSet::new();
+    calling.spawn(async move { twin.call(7, "bump", &json!({"key": "k"})).await.unwrap() });
+    rule.until_met(1).await;
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    assert_eq!(stage.client.send(&cancelled).await.unwrap().status, 202);
+    stage.server.forget_sessions();
+    let answer = calling.join_next().await.unwrap().unwrap();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    stage.works_after(2).await;
+}
+
+#[tokio::test]
 async fn other_failures_are_no_reason_to_open_a_session() {
     for status in [400, 409, 422, 429, 500, 501] {
         let mut stage = Stage::set().await;
