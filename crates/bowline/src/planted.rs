@@ -6,6 +6,10 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long a hang is waited for with [`Bug::HangIsDeath`].
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Which promises one gateway breaks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,6 +23,30 @@ pub struct Planted {
 pub enum Bug {
     /// Every request goes again, whether or not it may run twice.
     ReplayEverything,
+    /// A connection that breaks without an answer counts as one on which nothing was sent.
+    EndIsNotSent,
+    /// An answer that is cut is told as it is: neither repeated nor unknown.
+    CutIsFinal,
+    /// A tool's own 404 counts as a lost session.
+    Own404IsLost,
+    /// A tool's own 400 or 410 does.
+    Own400IsLost,
+    /// So does a balancer's 400, without a question.
+    Plain400IsLost,
+    /// A balancer's 404 reaches the client.
+    Page404Passes,
+    /// A server that says nothing for some seconds counts as lost.
+    HangIsDeath,
+    /// Ids are compared as text.
+    TextIds,
+    /// A cancel is accepted and goes nowhere.
+    CancelForgotten,
+    /// A DELETE is accepted and ends nothing.
+    DeletedLivesOn,
+    /// Of the answers to a batch, one arrives.
+    BatchDropsOne,
+    /// A file store that met an error stays as it is.
+    FullDiskIsFinal,
 }
 
 /// No bug has this name.
@@ -45,12 +73,55 @@ pub(crate) fn has(bug: Bug) -> bool {
     PLANTED.get() == Some(&bug)
 }
 
+/// The same, but with [`Bug::HangIsDeath`] only for a while.
+pub(crate) async fn impatient<T, E>(
+    posting: impl Future<Output = Result<T, E>>,
+    lost: impl FnOnce() -> E,
+) -> Result<T, E> {
+    if !has(Bug::HangIsDeath) {
+        return posting.await;
+    }
+    let waited = tokio::time::timeout(PATIENCE, posting).await;
+    waited.unwrap_or_else(|_| Err(lost()))
+}
+
+/// Whether an answer does not have the id letter for letter, and [`Bug::TextIds`] takes that for another.
+pub(crate) fn lacks_text(answer: &[u8], id: Option<&str>) -> bool {
+    has(Bug::TextIds) && !String::from_utf8_lossy(answer).contains(id.unwrap_or_default())
+}
+
 impl Bug {
-    const ALL: [Self; 1] = [Self::ReplayEverything];
+    const ALL: [Self; 13] = [
+        Self::ReplayEverything,
+        Self::EndIsNotSent,
+        Self::CutIsFinal,
+        Self::Own404IsLost,
+        Self::Own400IsLost,
+        Self::Plain400IsLost,
+        Self::Page404Passes,
+        Self::HangIsDeath,
+        Self::TextIds,
+        Self::CancelForgotten,
+        Self::DeletedLivesOn,
+        Self::BatchDropsOne,
+        Self::FullDiskIsFinal,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::ReplayEverything => "replay_everything",
+            Self::EndIsNotSent => "end_is_not_sent",
+            Self::CutIsFinal => "cut_is_final",
+            Self::Own404IsLost => "own_404_is_lost",
+            Self::Own400IsLost => "own_400_is_lost",
+            Self::Plain400IsLost => "plain_400_is_lost",
+            Self::Page404Passes => "page_404_passes",
+            Self::HangIsDeath => "hang_is_death",
+            Self::TextIds => "text_ids",
+            Self::CancelForgotten => "cancel_forgotten",
+            Self::DeletedLivesOn => "deleted_lives_on",
+            Self::BatchDropsOne => "batch_drops_one",
+            Self::FullDiskIsFinal => "full_disk_is_final",
         }
     }
 }

@@ -79,6 +79,10 @@ pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<Rep
             }
         }
     }
+    #[cfg(feature = "planted")]
+    if crate::planted::has(crate::planted::Bug::BatchDropsOne) {
+        held.truncate(1);
+    }
     match failed {
         _ if !held.is_empty() => {
             let array = [&b"["[..], &held.join(&b","[..]), b"]"].concat();

@@ -266,6 +266,10 @@ fn resumed(session: &Session, mark: &HeaderValue) -> Option<Resumed> {
 
 async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     let (id, in_use) = arrival.find().await?;
+    #[cfg(feature = "planted")]
+    if crate::planted::has(crate::planted::Bug::DeletedLivesOn) {
+        return Ok(reply::empty(StatusCode::NO_CONTENT));
+    }
     let ended = arrival
         .shared
         .delete_session(&id, in_use.session(), &arrival.carried)

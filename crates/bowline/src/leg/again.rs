@@ -64,8 +64,8 @@ pub(super) async fn after(
         mend_behind(session, leg, cause, carried);
         return Err(match ran {
             Ran::Unknown => not_repeated(session, &error),
-            // A loss, told as it is, would be taken for the end of the session.
-            Ran::No if known == Known::Lost => UpstreamError::Cancelled,
+            // Nobody waits for it. That its session is lost would end that for everybody.
+            Ran::No if left => UpstreamError::Cancelled,
             Ran::No | Ran::Yes => error,
         });
     }

@@ -15,6 +15,8 @@ use super::send::{MAX_HELD_ANSWER, Reply};
 use crate::body::read_limited;
 use crate::config::Recovery;
 use crate::fault::codes;
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::upstream::{Answer, Declined, UpstreamError, is_fingerprint, is_suspect};
 
 /// The longest answer that can be an operator's fingerprint, and how long it may take to arrive
@@ -45,6 +47,18 @@ pub(super) async fn judge(
     let refusal = Refusal::read(answer, recovery).await?;
     let id = request.id().unwrap_or_default();
     let is_own = refusal.echoes(id);
+    #[cfg(feature = "planted")]
+    match (refusal.status.as_u16(), is_own) {
+        (404, true) if planted::has(Bug::Own404IsLost) => return Err(UpstreamError::SessionLost),
+        (400 | 410, true) if planted::has(Bug::Own400IsLost) => {
+            return Err(UpstreamError::SessionLost);
+        }
+        (400, false) if planted::has(Bug::Plain400IsLost) => {
+            return Err(UpstreamError::SessionLost);
+        }
+        (404, false) if planted::has(Bug::Page404Passes) => return Err(refusal.into_error()),
+        _ => {}
+    }
     if refusal.denies_session && !(is_own && refusal.code() != Some(codes::SESSION_NOT_FOUND)) {
         return Err(UpstreamError::SessionLost);
     }

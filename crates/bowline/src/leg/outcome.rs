@@ -6,6 +6,8 @@
 
 use crate::body::ReadError;
 use crate::egress::{EgressError, WireError};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::upstream::UpstreamError;
 
 /// Whether a request ran.
@@ -28,6 +30,16 @@ pub(super) enum Known {
 
 /// Both answers.
 pub(super) fn outcome(error: &UpstreamError) -> (Ran, Known) {
+    #[cfg(feature = "planted")]
+    match error {
+        UpstreamError::NoAnswer(_) if planted::has(Bug::EndIsNotSent) => {
+            return (Ran::No, Known::Unproven);
+        }
+        UpstreamError::BadBody(_) if planted::has(Bug::CutIsFinal) => {
+            return (Ran::Yes, Known::Alive);
+        }
+        _ => {}
+    }
     match error {
         UpstreamError::SessionLost => (Ran::No, Known::Lost),
         UpstreamError::Fingerprint(_) => (Ran::Unknown, Known::Lost),

@@ -22,6 +22,8 @@ use super::rewrite::Rewrite;
 use super::{Leg, LegRef, Rescue, array, judge, renamed};
 use crate::body::{Sent, read_limited};
 use crate::fault::Fault;
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::session::{Believed, Born, Call, News, Session};
 use crate::upstream::{Answer, Carried, UpstreamError, is_fingerprint, is_suspect};
 
@@ -235,7 +237,12 @@ async fn answer(
     asked.lesson = Lesson::of(session, leg, &asked.message).await;
     let (asked, message) = (&*asked, &asked.message);
     let now = session.upstream.tools.now();
-    let post = |link| leg.upstream.post(link, message.raw().clone(), sent.clone());
+    let post = |link| {
+        let posting = leg.upstream.post(link, message.raw().clone(), sent.clone());
+        #[cfg(feature = "planted")]
+        let posting = planted::impatient(posting, || UpstreamError::SessionLost);
+        posting
+    };
     let mut answer = match post(leg.link(carried)).await {
         // The redirect is met again, and followed.
         Err(UpstreamError::RedirectedAfter(_))
@@ -282,6 +289,10 @@ async fn answer(
     let is_small = body.len() <= SMALL_ANSWER;
     if is_small && is_suspect(prints, status) && is_fingerprint(prints, status, &body) {
         return Err(UpstreamError::Fingerprint(status));
+    }
+    #[cfg(feature = "planted")]
+    if planted::lacks_text(&body, message.id()) {
+        return Err(another_id(session));
     }
     let body = match batch::is_batch(&body) {
         false if !is_answer_to(&body, id) => return Err(another_id(session)),
@@ -446,6 +457,10 @@ async fn notify_whenever(
 ) -> Result<Reply, UpstreamError> {
     let mut body = body;
     if let Some(span) = message.cancelled_request() {
+        #[cfg(feature = "planted")]
+        if planted::has(Bug::CancelForgotten) {
+            return Ok(Reply::Accepted);
+        }
         let id = message.text(span);
         session.calls.cancel(id);
         session.announce(|session| News::Cancelled(session, id.into()));

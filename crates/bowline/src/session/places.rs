@@ -1,7 +1,7 @@
 //! The places that callers have among the sessions: as many as their share allows.
 //!
 //! A session has its place from its opening to its end, also while it is only in the store: it is
-//! then remembered here, for as long as it may be there unused. What was opened at another gateway,
+//! then remembered here, for as long as it may rest. What was opened at another gateway,
 //! or before a restart, has its place there.
 
 use std::collections::HashMap;
@@ -60,7 +60,12 @@ impl Places {
         }
     }
 
-    /// Forgets sessions that have been away for so long that the store has let them go.
+    /// A session that is not at hand has ended.
+    pub(super) fn forget(&self, id: &SessionId) {
+        self.away.lock().remove(id);
+    }
+
+    /// Forgets sessions that have been away for so long that they are over unless another gateway uses them.
     pub(super) fn forget_after(&self, limit: Duration) {
         let mut away = self.away.lock();
         if !away.is_empty() {

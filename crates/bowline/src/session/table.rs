@@ -218,7 +218,10 @@ impl Table {
     ///
     /// Returns the session to the one caller that ended it.
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
-        let Entry(session) = self.shard(id).lock().take(id)?;
+        let Some(Entry(session)) = self.shard(id).lock().take(id) else {
+            self.places.forget(id);
+            return None;
+        };
         self.taken.fetch_sub(1, Ordering::AcqRel);
         drop(session.give_up_place());
         session.end();
@@ -265,13 +268,13 @@ impl Table {
             drop(session.give_up_place());
             session.end();
         }
-        self.places.forget_after(idle * 2);
+        self.places.forget_after(idle);
         expired
     }
 
     /// The sessions at hand of which nothing was used here for `idle`.
     pub(crate) fn unused(&self, idle: Duration) -> Vec<Arc<Session>> {
-        self.places.forget_after(idle * 2);
+        self.places.forget_after(idle);
         let mut unused = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();

@@ -159,6 +159,10 @@ impl Writer<'_> {
     }
 
     fn open_again(&mut self) {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::FullDiskIsFinal) {
+            return;
+        }
         let disk = self.disk;
         if let Err(trouble) = attempt(|| {
             disk.close();
