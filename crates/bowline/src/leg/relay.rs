@@ -304,12 +304,17 @@ impl EventRelay {
         self
     }
 
-    /// The server may begin with the event of this id, which has been passed on already. Until there is
-    /// another one, it is the place from which the stream can be gone on with.
+    /// The stream is resumed after the event of this id. Until there is another one, it is the place from
+    /// which it can be gone on with.
     pub(crate) fn after(mut self, last: Option<Bytes>) -> Self {
         self.saw_event_id = last.is_some();
-        self.last_event_id = last.clone();
-        self.skip = last;
+        self.last_event_id = last;
+        self
+    }
+
+    /// The server may begin with the event after which it was resumed, which the client has.
+    pub(crate) fn without_repeat(mut self) -> Self {
+        self.skip = self.last_event_id.clone();
         self
     }
 

@@ -212,10 +212,11 @@ async fn listen_again(
 ) -> Result<Source, UpstreamError> {
     let hash = session.hash;
     let listening = listen_within(session, Born::Standalone, last, carried, budget).await;
-    Ok(listening.unwrap_or_else(|error| {
+    let source = listening.unwrap_or_else(|error| {
         tracing::info!(session = %hash, %error, "the stream of a GET was given up");
         Source::Ended
-    }))
+    });
+    Ok(source.without_repeat())
 }
 
 // === impl GoingOn ===
@@ -257,7 +258,10 @@ impl GoingOn {
     async fn rest(&self) -> Option<Source> {
         let (last, born) = (self.last.as_ref()?, Born::Request(self.id()));
         let opened = open(&self.session, &self.leg, &born, Some(last), &self.carried).await;
-        opened.ok().filter(|rest| matches!(rest, Source::Relay(_)))
+        let rest = opened
+            .ok()
+            .filter(|rest| matches!(rest, Source::Relay(_)))?;
+        Some(rest.without_repeat())
     }
 
     fn id(&self) -> Box<str> {

@@ -288,6 +288,11 @@ impl Source {
         std::mem::replace(self, Self::Out { is_cut })
     }
 
+    /// The same, without the event after which it was resumed.
+    pub(crate) fn without_repeat(self) -> Self {
+        self.with_events(EventRelay::without_repeat)
+    }
+
     /// The same, without progress up to what was told already.
     pub(crate) fn beyond(self, progress: Option<f64>) -> Self {
         self.with_events(|events| events.beyond(progress))
