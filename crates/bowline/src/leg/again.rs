@@ -16,7 +16,7 @@ use crate::upstream::{Carried, Epoch, UpstreamError};
 
 /// How often a request that may have run goes again at the most, where it may run twice: one that
 /// breaks its server is not the end of all replicas.
-const MAX_REPEATS: u32 = 2;
+const MAX_REPEATS: u32 = 4;
 
 /// The leg on which a request that failed may go again; otherwise what to tell the client. What it met
 /// is counted on the call, also over streams of its answer that break.
@@ -41,25 +41,23 @@ pub(super) async fn after(
         Known::Lost => Cause::Lost,
         Known::Unproven => Cause::Unproven,
     };
-    let left = call.is_cancelled() || sent.client_left();
+    let has_left = || call.is_cancelled() || sent.client_left();
     // It goes again for a loss once: a server that keeps saying so may mean something else.
-    if known == Known::Lost && call.count_loss() && !left {
+    if known == Known::Lost && call.count_loss() && !has_left() {
         // The next request asks after the session: a new one for each 404 would be a storm.
         return Err(lost_again(session, request, call).await);
     }
     let may_go = match ran {
-        Ran::No if known == Known::Unproven => tokio::select! {
-            biased;
-            () = call.cancelled() => return Err(UpstreamError::Cancelled),
-            () = sent.left() => return Err(UpstreamError::Cancelled),
-            may_go = may_wait(session, call) => may_go,
-        },
+        Ran::No if known == Known::Unproven => wait(session, (call, sent)).await,
         Ran::No => true,
         Ran::Unknown => {
-            call.count_failure() <= MAX_REPEATS && is_safe(session, request, call.sent_in()).await
+            let may_repeat = call.count_failure() <= MAX_REPEATS
+                && is_safe(session, request, call.sent_in()).await;
+            may_repeat && wait(session, (call, sent)).await
         }
         Ran::Yes => false,
     };
+    let left = has_left();
     if !may_go || left {
         mend_behind(session, leg, cause, carried);
         return Err(match ran {
@@ -77,14 +75,17 @@ pub(super) async fn after(
     Ok(mended)
 }
 
-/// Whether there is time for another try of a request of which nothing has left, when it is time for it.
-async fn may_wait(session: &Session, call: &Call) -> bool {
-    match call.next_try(|| Budget::of(session)) {
-        Some(at) => {
-            until(at).await;
-            true
-        }
-        None => false,
+/// Waits for a request's next try, the first at once. `false`: there is no time left for another, or
+/// nobody waits for it.
+async fn wait(session: &Session, (call, sent): (&Call, &Sent)) -> bool {
+    let Some(at) = call.next_try(|| Budget::of(session)) else {
+        return false;
+    };
+    tokio::select! {
+        biased;
+        () = call.cancelled() => false,
+        () = sent.left() => false,
+        () = until(at) => true,
     }
 }
 

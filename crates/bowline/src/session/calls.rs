@@ -45,7 +45,7 @@ struct Met {
     /// How often it may have run without an answer.
     failures: u32,
     lost_session: bool,
-    /// The time for tries of which nothing leaves.
+    /// The time for its tries.
     budget: Option<Budget>,
 }
 
@@ -119,7 +119,7 @@ impl Call {
         std::mem::replace(&mut met.get_or_insert_default().lost_session, true)
     }
 
-    /// When a request of which nothing has left may be tried next, within this budget.
+    /// When the request may be tried next, within this budget.
     pub(crate) fn next_try(&self, budget: impl FnOnce() -> Budget) -> Option<Instant> {
         let mut met = self.met.lock();
         let met = met.get_or_insert_default();

@@ -144,8 +144,11 @@ impl Shown {
 
     /// Writes what was learnt, until there is nothing more.
     async fn share(&self) -> Result<(), Unsure> {
+        let tools = &self.upstream.tools;
         let written = async {
-            while self.write().await? {}
+            let _writing = tools.writing.lock().await;
+            // Whoever wrote last may have written this, too.
+            while !tools.is_shared(&self.caller) && self.write().await? {}
             Ok(())
         };
         let written = written.await;

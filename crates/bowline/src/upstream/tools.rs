@@ -35,6 +35,9 @@ pub(crate) struct Tools {
     callers: Mutex<HashMap<Caller, Known>>,
     /// Counts moments at which something was forgotten.
     now: AtomicU64,
+    /// Held by whoever writes to the store: all sessions of a caller that lose their server at once would
+    /// get in each other's way.
+    pub(crate) writing: tokio::sync::Mutex<()>,
 }
 
 /// What is known of one caller's tools.
@@ -264,6 +267,11 @@ impl Tools {
             known.sharing = !known.unshared.are_none();
             known.sharing
         })
+    }
+
+    /// Whether the store has all that was learnt.
+    pub(crate) fn is_shared(&self, caller: &Caller) -> bool {
+        self.with(caller, |known| known.unshared.are_none())
     }
 
     /// The store could not be told: whoever learns next tries again.
