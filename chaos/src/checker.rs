@@ -8,9 +8,11 @@ use std::fmt;
 
 use crate::history::{Call, History, Kind, Outcome, Ran};
 
-/// How often a call that can never succeed may be tried, as other faults may meet it besides.
+/// How often a call that can never succeed may be tried when other faults meet it besides.
 const A_STORM: usize = 8;
 
+/// How often a safe call that may have run goes again: one that breaks its server is not the end of all.
+const REPEATS: usize = 4;
 /// What a request gets that its client cancelled.
 const CANCELLED: i64 = -32800;
 
@@ -79,7 +81,7 @@ impl fmt::Display for Promise {
             Self::TruthTold => "the answer is not what happened",
             Self::CancelArrives => "what was cancelled ran on",
             Self::EndedStaysEnded => "an ended session lives on",
-            Self::NoStorm => "a hopeless call was tried again and again",
+            Self::NoStorm => "a hopeless call was tried again",
             Self::AliveIsKept => "a live session was opened anew",
             Self::Heard => "the notification stream was not restored",
         })
@@ -120,7 +122,11 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
     if must_not_repeat > 1 {
         broken.push(Promise::AtMostOnce);
     }
-    if call.kind == Kind::LargeEvent && ran.len() > A_STORM {
+    let enough = match excuses::was_anything(history, call) {
+        true => A_STORM,
+        false => 1,
+    };
+    if call.kind == Kind::LargeEvent && ran.len() > enough {
         broken.push(Promise::NoStorm);
     }
     if call.took() > history.limit || call.outcome == Outcome::Never {
@@ -152,7 +158,9 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
         (Outcome::Answered | Outcome::Never, _) => vec![],
         // The client could not know better; but an unsafe call may not run twice.
         (Outcome::Orphaned, _) => vec![],
-        (Outcome::Unknown, kind) if kind.is_safe() && !excuses::was_not_shown(history, call) => {
+        (Outcome::Unknown, kind)
+            if kind.is_safe() && ran.len() <= REPEATS && !excuses::was_not_shown(history, call) =>
+        {
             vec![Promise::SafeIsRepeated]
         }
         // A call that is cancelled has no answer, whatever is told instead.

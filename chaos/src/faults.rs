@@ -34,13 +34,13 @@ impl Storm<'_> {
     /// Breaks things until then.
     pub(crate) async fn rage(&self, arguments: &Arguments, until: Instant) -> anyhow::Result<()> {
         let mut planner = Planner::new(arguments);
-        let mut begin = Instant::now();
+        let (mut begin, mut hung) = (Instant::now(), None);
         while begin + ROUND <= until {
             let round = planner.next();
             self.round(&round, begin).await?;
             begin += ROUND;
             sleep_until(begin).await;
-            let hung = round.hung.map(|(replica, _)| replica);
+            hung = round.hung.map(|(replica, _)| replica);
             for (number, replica) in self.world.replicas.iter().enumerate() {
                 if hung != Some(number) {
                     replica.heal()?;
@@ -52,10 +52,15 @@ impl Storm<'_> {
             listen::speak(self.world);
         }
         sleep_until(until).await;
-        for replica in &self.world.replicas {
+        for (number, replica) in self.world.replicas.iter().enumerate() {
             replica.heal()?;
-            // What hangs at the end would do so for longer than anybody listens.
-            replica.proxy.break_connections();
+            if hung == Some(number) {
+                // What hangs at the end would do so for longer than anybody listens.
+                let (whose, text) = (format!("r{number}"), "resets all connections");
+                self.recorder
+                    .fault(whose, "break", text.to_owned(), Duration::ZERO);
+                replica.proxy.break_connections();
+            }
         }
         Ok(())
     }

@@ -27,9 +27,12 @@ pub(crate) enum Trouble {
     /// A balancer says 404, with a page for people
     #[value(name = "html-404")]
     Html404,
-    /// A balancer says 400, in plain text
+    /// A balancer says 400 to calls, in plain text
     #[value(name = "400")]
     Plain400,
+    /// A balancer says so to everything, pings included
+    #[value(name = "400-to-all")]
+    Plain400ToAll,
     /// A balancer says that the server is ill
     #[value(name = "50x")]
     Ill,

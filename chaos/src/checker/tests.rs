@@ -141,8 +141,13 @@ fn an_unknown_outcome_of_a_safe_call_fails() {
         Kind::Read,
         Kind::StreamRead,
     ] {
-        let found = broken(call(kind, Outcome::Unknown), 1);
-        assert_eq!(found, [Promise::SafeIsRepeated]);
+        for tries in [0, 1, 4] {
+            let found = broken(call(kind, Outcome::Unknown), tries);
+            assert_eq!(found, [Promise::SafeIsRepeated]);
+        }
+        let often = vec![fault("cut", "r0")];
+        let unknown = call(kind, Outcome::Unknown);
+        assert_eq!(broken_by(unknown, vec![ran(); 5], often), []);
     }
 }
 
@@ -219,7 +224,13 @@ fn an_ended_session_that_answers_fails() {
 fn a_storm_fails() {
     let event = |times| broken(call(Kind::LargeEvent, Outcome::Unknown), times);
     assert_eq!(event(1), []);
-    assert_eq!(event(9), [Promise::NoStorm]);
+    assert_eq!(event(2), [Promise::NoStorm]);
+    let struck = |times| {
+        let unknown = call(Kind::LargeEvent, Outcome::Unknown);
+        broken_by(unknown, vec![ran(); times], vec![fault("cut", "r0")])
+    };
+    assert_eq!(struck(3), []);
+    assert_eq!(struck(9), [Promise::NoStorm]);
 }
 
 #[test]

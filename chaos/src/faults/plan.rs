@@ -27,8 +27,11 @@ const FULL_AT_LEAST: Duration = Duration::from_millis(500);
 /// In one round of so many a replica begins to hang, a tool changes, endpoints do, or the disk is full.
 const ONE_ROUND_IN: u8 = 6;
 
+/// What a balancer says that does not like a request.
+const BAD: &str = "Bad Request: no such session here";
+
 /// Strikes, and how often each is drawn.
-const STRIKES: [(Trouble, usize); 13] = [
+const STRIKES: [(Trouble, usize); 14] = [
     (Trouble::Kill, 2),
     (Trouble::Forget, 1),
     (Trouble::Break, 1),
@@ -40,6 +43,7 @@ const STRIKES: [(Trouble, usize); 13] = [
     (Trouble::Plain404, 1),
     (Trouble::Html404, 1),
     (Trouble::Plain400, 1),
+    (Trouble::Plain400ToAll, 1),
     (Trouble::Ill, 1),
     (Trouble::HangCall, 1),
 ];
@@ -271,20 +275,14 @@ fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
             let page = "<html><body><h1>404 Not Found</h1>nginx</body></html>";
             any("html 404", Fault::Answer(Canned::html(404, page)))
         }
-        Trouble::Plain400 => {
-            let bad = Canned::plain(400, "Bad Request: no such session here");
-            // Calls only, so that a ping finds out that the session is alive, or all.
-            let (kind, when) = match random.bool() {
-                true => ("400", When::rpc("tools/call")),
-                false => ("400 to all", When::any()),
-            };
-            Some(What::Requests(Requests {
-                kind,
-                count,
-                when,
-                fault: Fault::Answer(bad),
-            }))
-        }
+        // So that a ping finds out that the session is alive.
+        Trouble::Plain400 => Some(What::Requests(Requests {
+            kind: "400",
+            count,
+            when: When::rpc("tools/call"),
+            fault: Fault::Answer(Canned::plain(400, BAD)),
+        })),
+        Trouble::Plain400ToAll => any("400 to all", Fault::Answer(Canned::plain(400, BAD))),
         Trouble::Ill => {
             let status = *random.choice(&[502, 503, 503, 504]).unwrap_or(&503);
             let mut ill = Canned::plain(status, "no");
@@ -354,8 +352,7 @@ mod tests {
             let drained = round.drained.map(|(replica, _)| replica);
             assert_ne!(drained, Some(round.spared));
         }
-        // One has two forms.
-        assert_eq!(kinds.len(), STRIKES.len() + 1, "{kinds:?}");
+        assert_eq!(kinds.len(), STRIKES.len(), "{kinds:?}");
         assert_eq!(others.len(), 4, "{others:?}");
     }
 

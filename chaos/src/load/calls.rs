@@ -137,8 +137,11 @@ impl Calls {
             )
         };
         let (method, parameters) = match kind {
-            Kind::List => ("tools/list", json!({})),
-            Kind::Resource => ("resources/read", json!({"uri": judge::uri(key)})),
+            Kind::List => ("tools/list", json!({"_meta": {"key": key}})),
+            Kind::Resource => (
+                "resources/read",
+                json!({"uri": judge::uri(key), "_meta": {"key": key}}),
+            ),
             Kind::Read | Kind::Bump | Kind::Flip => call(json!({"key": key})),
             Kind::Large | Kind::LargeEvent => {
                 let in_chunks = self.random.bool();
@@ -157,7 +160,7 @@ impl Calls {
             }
             // The others have no message, or any will do.
             Kind::Ping | Kind::Open | Kind::Delete | Kind::Ended | Kind::Listen => {
-                ("ping", json!({}))
+                ("ping", json!({"_meta": {"key": key}}))
             }
         };
         json!({"jsonrpc": "2.0", "id": expected.id, "method": method, "params": parameters})

@@ -37,6 +37,8 @@ pub enum Bug {
     Page404Passes,
     /// A server that says nothing for some seconds counts as lost.
     HangIsDeath,
+    /// What tools were is believed for ever.
+    HintsKept,
     /// Ids are compared as text.
     TextIds,
     /// A cancel is accepted and goes nowhere.
@@ -45,6 +47,10 @@ pub enum Bug {
     DeletedLivesOn,
     /// Of the answers to a batch, one arrives.
     BatchDropsOne,
+    /// An event over the limit is asked for again.
+    LargeEventAgain,
+    /// An endpoint that is no longer configured is not asked any more.
+    DrainedIsDeaf,
     /// A file store that met an error stays as it is.
     FullDiskIsFinal,
 }
@@ -91,7 +97,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: Option<&str>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 16] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -100,10 +106,13 @@ impl Bug {
         Self::Plain400IsLost,
         Self::Page404Passes,
         Self::HangIsDeath,
+        Self::HintsKept,
         Self::TextIds,
         Self::CancelForgotten,
         Self::DeletedLivesOn,
         Self::BatchDropsOne,
+        Self::LargeEventAgain,
+        Self::DrainedIsDeaf,
         Self::FullDiskIsFinal,
     ];
 
@@ -117,10 +126,13 @@ impl Bug {
             Self::Plain400IsLost => "plain_400_is_lost",
             Self::Page404Passes => "page_404_passes",
             Self::HangIsDeath => "hang_is_death",
+            Self::HintsKept => "hints_kept",
             Self::TextIds => "text_ids",
             Self::CancelForgotten => "cancel_forgotten",
             Self::DeletedLivesOn => "deleted_lives_on",
             Self::BatchDropsOne => "batch_drops_one",
+            Self::LargeEventAgain => "large_event_again",
+            Self::DrainedIsDeaf => "drained_is_deaf",
             Self::FullDiskIsFinal => "full_disk_is_final",
         }
     }

@@ -130,6 +130,10 @@ pub(crate) enum StreamError {
 impl StreamError {
     /// Whether the same would come again, however often the server is asked.
     pub(crate) fn is_for_good(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::LargeEventAgain) {
+            return false;
+        }
         match self {
             Self::EventTooLarge(_) | Self::Batch(_) | Self::Seal | Self::TooMuchBefore(_) => true,
             Self::Broken(_)

@@ -243,6 +243,10 @@ async fn answer(
         let posting = planted::impatient(posting, || UpstreamError::SessionLost);
         posting
     };
+    #[cfg(feature = "planted")]
+    if planted::has(Bug::DrainedIsDeaf) && !leg.upstream.is_configured(&leg.endpoint) {
+        return Err(UpstreamError::NotMcp(StatusCode::GONE));
+    }
     let mut answer = match post(leg.link(carried)).await {
         // The redirect is met again, and followed.
         Err(UpstreamError::RedirectedAfter(_))

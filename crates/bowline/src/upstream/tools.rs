@@ -182,6 +182,10 @@ impl Tools {
 
     /// Nothing that the caller was shown counts any more. `true`: it is the caller's to share that now.
     pub(crate) fn forget(&self, caller: &Caller, why: Forgetting, sharing: Sharing) -> bool {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::HintsKept) {
+            return false;
+        }
         let now = self.next_epoch();
         self.with(caller, |known| {
             known.lose(why, now);
@@ -194,6 +198,10 @@ impl Tools {
 
     /// The same for a new generation, where somebody else has shared it.
     pub(crate) fn lose(&self, caller: &Caller) {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::HintsKept) {
+            return;
+        }
         let now = self.next_epoch();
         self.with(caller, |known| known.lose(Forgetting::Generation, now));
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::resting::Busy;
 use super::stream::Stream;
 use super::tools::{self, Call, Manner};
-use super::{Life, Replica};
+use super::{Execution, Life, Replica};
 use crate::scripted::Scroll;
 
 const SESSION_ID: &str = "mcp-session-id";
@@ -131,6 +131,10 @@ impl Replica {
                 self.sessions.cancel(session, &parameters["requestId"]);
             }
             return plain(StatusCode::ACCEPTED, "");
+        }
+        if let Some(key) = parameters["_meta"]["key"].as_str() {
+            self.tally
+                .add(key, Execution::new(&self.name, session, method));
         }
         let uri = || parameters["uri"].as_str().unwrap_or_default().to_owned();
         match method {

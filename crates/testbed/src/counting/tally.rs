@@ -14,7 +14,7 @@ pub struct Tally {
     flip: Arc<Flip>,
 }
 
-/// One execution of a tool.
+/// One execution of a tool, or of another request that has a `key` in its `_meta`.
 #[derive(Debug, Clone)]
 pub struct Execution {
     /// Where it ran.
@@ -38,6 +38,20 @@ struct Flip {
     listed_destructive: AtomicBool,
     /// What it does. A server can do something else than it says for a while: nobody is told at once.
     destructive: AtomicBool,
+}
+
+impl Execution {
+    /// It begins now.
+    pub(super) fn new(replica: &str, session: &str, tool: &str) -> Self {
+        Self {
+            replica: replica.to_owned(),
+            session: session.to_owned(),
+            tool: tool.to_owned(),
+            at: Instant::now(),
+            finished: None,
+            destructive: false,
+        }
+    }
 }
 
 impl Tally {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::stream::Stream;
@@ -147,14 +146,7 @@ impl Call {
     }
 
     fn count(&self, replica: &Replica, session: &str) -> usize {
-        let execution = Execution {
-            replica: replica.name.clone(),
-            session: session.to_owned(),
-            tool: self.tool.clone(),
-            at: Instant::now(),
-            finished: None,
-            destructive: false,
-        };
+        let execution = Execution::new(&replica.name, session, &self.tool);
         replica.tally.add(&self.key, execution)
     }
 
