@@ -113,13 +113,7 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
 fn broken(history: &History, call: &Call) -> Vec<Promise> {
     let ran = history.ran.get(&call.key).map_or(&[][..], Vec::as_slice);
     let mut broken = Vec::new();
-    let must_not_repeat = match call.kind {
-        // It may run as often as it takes while it is read-only.
-        Kind::Flip => ran.iter().filter(|ran| ran.destructive).count(),
-        kind if kind.is_safe() => 0,
-        _ => ran.len(),
-    };
-    if must_not_repeat > 1 {
+    if must_not_repeat(call.kind, ran) > 1 {
         broken.push(Promise::AtMostOnce);
     }
     let enough = match excuses::was_anything(history, call) {
@@ -137,10 +131,21 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
     broken
 }
 
+/// How often it ran as something that may not run twice.
+fn must_not_repeat(kind: Kind, ran: &[Ran]) -> usize {
+    match kind {
+        // It may run as often as it takes while it is read-only.
+        Kind::Flip => ran.iter().filter(|ran| ran.destructive).count(),
+        kind if kind.is_safe() => 0,
+        _ => ran.len(),
+    }
+}
+
 /// What its outcome breaks.
 fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
     match (&call.outcome, call.kind) {
         // That its session is not there is just what it should hear.
+        (Outcome::Answered, Kind::Ended) if excuses::store_is_away(history, call) => vec![],
         (Outcome::Answered, Kind::Ended) => vec![Promise::EndedStaysEnded],
         (Outcome::Lost, Kind::Ended | Kind::Delete) => vec![],
         (Outcome::Refused(..) | Outcome::Silent(_), Kind::Ended | Kind::Delete | Kind::Listen)
@@ -179,7 +184,7 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
             if !excuses::may_be_refused(history, call, *status) {
                 broken.push(Promise::NotRefused);
             }
-            if !ran.is_empty() && !kind.is_safe() {
+            if must_not_repeat(kind, ran) > 0 {
                 broken.push(Promise::TruthTold);
             }
             broken

@@ -168,7 +168,7 @@ impl Store {
         if !arguments.tries(Trouble::DiskFull) {
             return Ok(Self::Memory);
         }
-        match Disk::mount() {
+        match Disk::mount(arguments.seconds) {
             Ok(disk) => Ok(Self::File(disk)),
             Err(error) => {
                 let what = format!("chaos: no small disk ({error:#}): a full one is NOT tried");

@@ -191,7 +191,12 @@ impl Lane {
             match self.client.send(&message).await {
                 Ok(answer) => return judge::outcome(&expected, &answer),
                 Err(Failure::Broken(error)) => return Outcome::Silent(error),
-                Err(Failure::Orphaned) if !expected.kind.is_safe() => return Outcome::Orphaned,
+                // What can never succeed is not worth another gateway.
+                Err(Failure::Orphaned)
+                    if !expected.kind.is_safe() || expected.kind == Kind::LargeEvent =>
+                {
+                    return Outcome::Orphaned;
+                }
                 Err(Failure::Orphaned) => attempts += 1,
                 Err(Failure::NotThere) => sleep(BEFORE_THE_NEXT).await,
             }

@@ -52,6 +52,11 @@ fn signing_in(oauth: &ServerOAuth) {
     }
     let metadata = oauth.client_metadata_url.as_deref().unwrap_or("https://");
     assert!(metadata.to_ascii_lowercase().starts_with("https://"));
+    let has_secret = oauth.client.as_ref().is_some_and(|it| it.secret.is_some());
+    assert!(
+        !has_secret || oauth.issuer.is_some(),
+        "a secret for anybody"
+    );
     let in_words = |scope: &String| !scope.is_empty() && !scope.contains(' ');
     assert!(oauth.scopes.iter().all(in_words));
 }

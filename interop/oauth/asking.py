@@ -18,7 +18,7 @@ import parts
 import harness
 
 import httpx2 as httpx
-from run import Client, bowline, check, config
+from run import STARTED, Client, bowline, check, config
 
 DONE = "http://127.0.0.1:9/done"
 DRIVE = f'redirect_uri = "{DONE}"'
@@ -166,6 +166,8 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             TESTS[name](Path(directory) / "requests.log")
         print(f"  {name}: {TESTS[name].__doc__.splitlines()[0]}")
+    secret = KNOWN_CLIENT["client_secret"]
+    parts.check_logs(STARTED, secret, kinds=() if sys.argv[1:] else parts.KINDS)
     print(f"{len(names)} passed, 0 failed")
     return 0
 

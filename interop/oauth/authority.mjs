@@ -8,6 +8,8 @@
 //   SCOPES            scopes that a resource has, separated by spaces ("mcp mcp:admin")
 //   CLIENTS           clients known beforehand, a JSON array of client metadata
 //   REGISTRATION      "off" for no dynamic registration
+//   PAGES             "elsewhere": the pages are at another origin (another port), to which the
+//                     authorization endpoint redirects, as one does that has people sign in elsewhere
 //   CLIENT_DOCUMENTS  {"https://NAME": "http://127.0.0.1:PORT"}: where client-id metadata documents
 //                     of that origin are fetched instead (the library accepts only https ids)
 //   REQUESTS_LOG      file: a JSON line for each request to an endpoint, without secrets
@@ -24,11 +26,14 @@ const {
   SCOPES = "mcp mcp:admin",
   CLIENTS = "[]",
   REGISTRATION = "on",
+  PAGES = "here",
   CLIENT_DOCUMENTS = "{}",
   REQUESTS_LOG,
   SECRETS_LOG,
 } = process.env;
 
+// Where the pages are; empty for the issuer's own origin.
+let pagesOrigin = "";
 const DAY = 24 * 60 * 60;
 const documents = JSON.parse(CLIENT_DOCUMENTS);
 
@@ -52,7 +57,7 @@ const configuration = {
   scopes: ["openid", "offline_access", ...SCOPES.split(" ")],
   findAccount: (_, accountId) => ({ accountId, claims: () => ({ sub: accountId }) }),
   fetch: fetchDocument,
-  interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
+  interactions: { url: (_, interaction) => `${pagesOrigin}/interaction/${interaction.uid}` },
   // Clients of MCP seldom ask for offline_access, yet expect a refresh token.
   issueRefreshToken: (_, client) => client.grantTypeAllowed("refresh_token"),
   rotateRefreshToken: true,
@@ -139,5 +144,12 @@ server.listen(Number(PORT), "127.0.0.1", () => {
   const pages = interactions(provider);
   answer = (request, response) =>
     (request.url.startsWith("/interaction/") ? pages : rest)(request, response);
-  console.log(JSON.stringify({ issuer }));
+  const ready = () => console.log(JSON.stringify({ issuer }));
+  if (PAGES !== "elsewhere") return ready();
+  // Cookies know no ports, so those of the issuer come along.
+  const elsewhere = createServer(pages);
+  elsewhere.listen(0, "127.0.0.1", () => {
+    pagesOrigin = `http://127.0.0.1:${elsewhere.address().port}`;
+    ready();
+  });
 });

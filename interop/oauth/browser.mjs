@@ -1,10 +1,12 @@
 // Opens a sign-in link in Debian's Chromium as a person would: types the account's name, clicks,
-// and follows the redirect. An empty profile every time. Prints {"url", "text"} of the last page.
+// and follows the redirect. An empty profile every time. Prints {"url", "text", "cookies"} of the last
+// page; of cookies not the values.
 //
 // Usage: browser.mjs URL [--account=NAME] [--answer=allow|deny] [--screenshot=FILE]
-//                        [--stop=PREFIX] [--timeout=SECONDS]
+//                        [--stop=PREFIX] [--timeout=SECONDS] [--name=HOST]
 // It is over when no page asks anything any more, or when it is sent to an address that begins with
-// PREFIX: a redirect URI where nobody listens, whose code somebody else passes on.
+// PREFIX: a redirect URI where nobody listens, whose code somebody else passes on. HOST is one more name
+// of this machine, and its certificate may be anybody's.
 // CHROMIUM names another executable.
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
@@ -17,6 +19,7 @@ const { values, positionals } = parseArgs({
     screenshot: { type: "string" },
     stop: { type: "string" },
     timeout: { type: "string", default: "30" },
+    name: { type: "string", default: "localhost" },
   },
 });
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -24,7 +27,7 @@ const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const args = [
   "--no-sandbox",
   "--disable-dev-shm-usage",
-  "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+  `--host-resolver-rules=MAP ${values.name} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`,
 ];
 // The authorization server's two pages, and Bowline's start page.
 const KNOWN = { "#sign-in": "login", "#allow": "consent", "#continue": "start" };
@@ -38,7 +41,7 @@ async function kind(page) {
 
 const browser = await chromium.launch({ executablePath, args, headless: true });
 try {
-  const page = await browser.newPage();
+  const page = await browser.newPage({ ignoreHTTPSErrors: values.name !== "localhost" });
   page.setDefaultTimeout(Number(values.timeout) * 1000);
   let stopped;
   page.on("request", (request) => {
@@ -61,7 +64,11 @@ try {
     else await click(values.answer === "deny" ? "#deny" : "#allow");
   const text = stopped ? "" : (await page.innerText("body")).trim();
   if (values.screenshot) await page.screenshot({ path: values.screenshot });
-  console.log(JSON.stringify({ url: stopped ?? page.url(), text }));
+  // Those that would go along to the callback, whatever their path.
+  const cookies = (await page.context().cookies())
+    .filter(({ name }) => name.includes("bowline"))
+    .map(({ name, path, secure }) => ({ name, path, secure }));
+  console.log(JSON.stringify({ url: stopped ?? page.url(), text, cookies }));
 } finally {
   await browser.close();
 }

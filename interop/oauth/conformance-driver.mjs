@@ -6,6 +6,7 @@
 // Its exit code is 0 when all requests were answered; scenarios in which the right thing is to give
 // up allow others.
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,6 +32,8 @@ function configuration() {
   if (scenario === "auth/basic-cimd") oauth.client_metadata_url = CLIENT_METADATA_URL;
   if (context.client_id) oauth.client_id = context.client_id;
   if (context.client_secret) oauth.client_secret = context.client_secret;
+  // A secret is for one authorization server.
+  if (context.issuer) oauth.issuer = context.issuer;
   return [
     'listen = "127.0.0.1:0"',
     'admin = "off"',
@@ -44,20 +47,24 @@ function configuration() {
   ].join("\n");
 }
 
-/** Starts Bowline; {url, stop}. What it says goes to standard error, which the suite keeps. */
+/** What Bowline said, all of it. */
+const lines = [];
+
+/** Starts Bowline; {url, stop}. What it says to operators goes to standard error, which the suite keeps. */
 async function gateway() {
   const directory = mkdtempSync(join(tmpdir(), "driver-"));
   const config = join(directory, "bowline.toml");
   writeFileSync(config, configuration(), { mode: 0o600 });
   const child = spawn(BOWLINE, ["serve", "--config", config], {
-    env: { ...process.env, XDG_STATE_HOME: directory, HOME: directory },
+    env: { ...process.env, XDG_STATE_HOME: directory, HOME: directory, RUST_LOG: "trace" },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const url = await new Promise((resolve, reject) => {
     for (const input of [child.stdout, child.stderr])
       createInterface({ input }).on("line", (line) => {
-        console.error(line);
+        lines.push(line);
+        if (!/ (TRACE|DEBUG) /.test(line)) console.error(line);
         const found = line.match(`http://[0-9.:]+/mcp/${NAME}(?![\\w/])`);
         if (found) resolve(found[0]);
       });
@@ -118,6 +125,15 @@ class ThinClient {
     return link;
   }
 
+  /** What was secret in the addresses that the browser saw. */
+  secrets() {
+    const seen = this.#browser.visited.map((url) => new URL(url).searchParams);
+    const states = seen.map((query) => query.get("state")).filter(Boolean);
+    const flows = states.map((state) => createHash("sha256").update(state).digest("hex").slice(0, 32));
+    const codes = seen.map((query) => query.get("code")).filter(Boolean);
+    return [...states, ...flows, ...codes, context.client_secret].filter((it) => it?.length > 5);
+  }
+
   async #follow(link) {
     if (++this.#signIns > MAX_SIGN_INS) throw new Error("asked to sign in again and again");
     const { status, text } = await this.#browser.open(link);
@@ -155,8 +171,8 @@ class ThinClient {
 }
 
 const { url, stop } = await gateway();
+const client = new ThinClient(url);
 try {
-  const client = new ThinClient(url);
   await client.open();
   const { tools } = await client.request("tools/list");
   for (const tool of tools) await client.request("tools/call", { name: tool.name, arguments: {} });
@@ -166,4 +182,7 @@ try {
   process.exitCode = 1;
 } finally {
   await stop();
+  // conformance.py looks for these words.
+  const isTold = client.secrets().some((secret) => lines.some((line) => line.includes(secret)));
+  if (isTold) console.error("a secret is in the log");
 }

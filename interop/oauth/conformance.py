@@ -65,8 +65,10 @@ class Run:
             files = {file.name: file.read_text() for file in Path(results).glob("*/*/*.*")}
         statuses = [check["status"] for check in json.loads(files.get("checks.json", "[]"))]
         content = "SUCCESS" in statuses and not {"FAILURE", "WARNING"} & set(statuses)
-        said = [*suite.lines, "--- the client said", files.get("stderr.txt", "nothing")]
-        return content and (code == 0 or not self.answered), said
+        client_said = files.get("stderr.txt", "nothing")
+        said = [*suite.lines, "--- the client said", client_said]
+        is_quiet = "a secret is in the log" not in "\n".join(said)
+        return content and is_quiet and (code == 0 or not self.answered), said
 
 
 def run():

@@ -24,9 +24,12 @@ function next(html, url, account, answer) {
 
 export class FormBrowser {
   #cookies = new Map();
+  /** Every address it was at, in order. */
+  visited = [];
 
   /** One request, no redirect followed. */
   async request(url, options = {}) {
+    this.visited.push(url);
     const jar = this.#jar(url);
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join("; ");
     const headers = { ...options.headers, ...(cookie && { cookie }) };

@@ -177,8 +177,8 @@ def refreshed_once(sessions, obtained, requests_log):
 def run():
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="authority-"))
-        logs = parts.log_in(directory)
-        authority = parts.authority(ACCESS_TTL=str(ACCESS_SECONDS), **logs)
+        log = Path(directory) / "requests.jsonl"
+        authority = parts.authority(ACCESS_TTL=str(ACCESS_SECONDS), REQUESTS_LOG=str(log))
         issuer = parts.said(stack.enter_context(authority))["issuer"]
         server = parts.said(stack.enter_context(parts.protected_server(issuer)))["url"]
         redis = stack.enter_context(harness.redis_server())
@@ -187,9 +187,9 @@ def run():
             test(urls)
             print(f"  {test.__name__}: {test.__doc__}", flush=True)
         obtained = sign_in(urls[0], "cy")
-        refreshed_once(open_sessions(urls, "cy"), obtained, logs["REQUESTS_LOG"])
+        refreshed_once(open_sessions(urls, "cy"), obtained, log)
         print(f"  refreshed_once: {refreshed_once.__doc__}", flush=True)
-        parts.check_logs(processes, logs["SECRETS_LOG"], seal_keys, *map(key, CALLERS))
+        parts.check_logs(processes, seal_keys, *map(key, CALLERS))
     return 0
 
 

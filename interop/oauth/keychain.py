@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import parts
 import harness
-from login import Home
-from run import check
+from login import SHOWN, Home
+from run import STARTED, check
 
 NO_BUS = {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent"}
 
@@ -86,6 +86,7 @@ def main():
         for test in TESTS:
             test(server)
             print(f"  {test.__name__}: {test.__doc__.splitlines()[0]}")
+    parts.check_logs(STARTED, shown=SHOWN)
     print(f"{len(TESTS)} passed, 0 failed")
 
 

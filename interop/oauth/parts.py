@@ -3,8 +3,10 @@
 What the first line of a part says is in `said(part)`.
 """
 
+import hashlib
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -15,8 +17,15 @@ PYTHON = harness.INTEROP / ".venv/bin/python"
 BROWSE_SECONDS = 60
 
 
+# What every authority of this run saw or issued that is secret.
+SECRETS_LOG = Path(tempfile.mkdtemp(prefix="secrets-")) / "secrets.jsonl"
+# What no scan of a whole run's logs can have missed.
+KINDS = ("code", "state", "flow", "access_token", "refresh_token")
+
+
 def authority(**env):
     """The authorization server; it says its `issuer`. `env` as authority.mjs says."""
+    env = {"SECRETS_LOG": str(SECRETS_LOG), **env}
     return harness.Process("authority", [harness.NODE, HERE / "authority.mjs"], env)
 
 
@@ -34,30 +43,33 @@ def said(part):
     return json.loads(part.wait_for_line(r"^\{.*\}$").group())
 
 
-def log_in(directory):
-    """The environment with which an authority writes its logs into a directory."""
-    names = {"REQUESTS_LOG": "requests.jsonl", "SECRETS_LOG": "secrets.jsonl"}
-    return {name: str(Path(directory) / file) for name, file in names.items()}
-
-
 def entries(file):
     """The entries of one of these logs."""
     path = Path(file)
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def check_logs(processes, secrets_log, *more):
-    """Ends processes and fails if any secret that was seen is anywhere in what they said."""
+def flow_of(state):
+    """The id of the flow with this state: whoever has it can go on from the start page."""
+    return hashlib.sha256(state.encode()).hexdigest()[:32]
+
+
+def check_logs(processes, *more, kinds=KINDS, shown=()):
+    """Ends processes and fails if any secret that was seen is anywhere in what they said.
+
+    `kinds` are those that have to be known, `shown` what a person was to see.
+    """
     for process in processes:
         process.stop(harness.STOP_SECONDS * 4)
-    secrets = {(entry["kind"], entry["value"]) for entry in entries(secrets_log)}
+    secrets = {(entry["kind"], entry["value"]) for entry in entries(SECRETS_LOG)}
+    secrets |= {("flow", flow_of(value)) for kind, value in secrets if kind == "state"}
     secrets |= {("of the run", value) for value in more}
-    kinds = {kind for kind, _ in secrets}
-    for kind in ("code", "state", "access_token", "refresh_token"):
-        if kind not in kinds:
-            raise harness.Failure(f"the scan of the logs knows no {kind}")
+    for kind in set(kinds) - {kind for kind, _ in secrets}:
+        raise harness.Failure(f"the scan of the logs knows no {kind}")
     for process in processes:
         for line in process.lines:
+            if line.strip() in shown:
+                continue
             for kind, value in secrets:
                 if value in line:
                     raise harness.Failure(f"a {kind} is in the log: {line.replace(value, '...')}")

@@ -214,15 +214,15 @@ TESTS = {test.__name__: test for test in [in_words, by_link, declined, driven, b
 
 def main():
     names = sys.argv[1:] or list(TESTS)
-    logs = parts.log_in(tempfile.mkdtemp())
-    with parts.authority(**logs) as authority:
+    with parts.authority() as authority:
         issuer = parts.said(authority)["issuer"]
         with parts.protected_server(issuer) as protected:
             server = parts.said(protected)["url"]
             for name in names:
                 TESTS[name](issuer, server)
                 print(f"  {name}: {TESTS[name].__doc__.splitlines()[0]}")
-    parts.check_logs(STARTED, logs["SECRETS_LOG"])
+    # A few of the tests may not come by every kind of secret.
+    parts.check_logs(STARTED, kinds=() if sys.argv[1:] else parts.KINDS)
     print(f"{len(names)} passed, 0 failed")
 
 

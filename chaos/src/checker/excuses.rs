@@ -8,6 +8,9 @@ use crate::history::{Call, Fault, History, Kind, Outcome, Ran};
 const AFTER: Duration = Duration::from_secs(3);
 /// How long a cancel may take to arrive.
 const CANCEL_TAKES: Duration = Duration::from_secs(1);
+/// How long a new upstream session may take until it is the session's own. What was known of the tools is
+/// forgotten only then, also what a listing said that was asked for in between.
+const OPENING_TAKES: Duration = Duration::from_secs(1);
 /// How long after the cause a session may be opened anew: a call can hang before it is noticed.
 const LOSS_TAKES: Duration = Duration::from_secs(40);
 
@@ -42,7 +45,9 @@ fn lost_again(history: &History, call: &Call) -> bool {
     };
     let during = |fault: &Fault| fault.at <= call.ended && call.began <= fault.at + fault.lasts;
     let mut faults = history.faults.iter();
-    call.kind.is_safe() && faults.any(|fault| costs(fault) && during(fault))
+    // A tool that is read-only at the time is one of them.
+    let may_be_safe = call.kind.is_safe() || call.kind == Kind::Flip;
+    may_be_safe && faults.any(|fault| costs(fault) && during(fault))
 }
 
 /// Whether the store could not be written or asked.
@@ -72,13 +77,17 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
     if !matches!(call.kind, Kind::Read | Kind::StreamRead) {
         return false;
     }
-    let births = history.births.iter().copied();
-    let changes = history
-        .faults
-        .iter()
+    let births = history.births.iter();
+    let births = births.map(|born| (*born, OPENING_TAKES));
+    let faults = history.faults.iter();
+    let changes = faults
         .filter(|fault| matches!(fault.kind, "flip" | "reload"))
-        .map(|fault| fault.at + fault.lasts.min(call.ended.saturating_sub(fault.at)));
-    let changed = births.chain(changes).filter(|at| *at <= call.ended).max();
+        .map(|fault| (fault.at, fault.lasts));
+    let changed = births
+        .chain(changes)
+        .filter(|(at, _)| *at <= call.ended)
+        .map(|(at, lasts)| (at + lasts).min(call.ended))
+        .max();
     let shown = |list: &&Call| {
         list.kind == Kind::List
             && list.outcome == Outcome::Answered

@@ -8,7 +8,9 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
-const SIZE: &str = "size=24m";
+/// How large it is for a run of a minute, and for each further minute: sessions that nobody ends stay.
+const MIB: u64 = 24;
+const MIB_PER_MINUTE: u64 = 8;
 const BALLAST: usize = 64 * 1024;
 
 /// A tmpfs. Unmounted when dropped.
@@ -16,11 +18,12 @@ const BALLAST: usize = 64 * 1024;
 pub(super) struct Disk(TempDir);
 
 impl Disk {
-    /// Mounts one, which takes root.
-    pub(super) fn mount() -> anyhow::Result<Self> {
+    /// Mounts one for a run of so many seconds, which takes root.
+    pub(super) fn mount(seconds: u64) -> anyhow::Result<Self> {
         let disk = Self(tempfile::tempdir()?);
+        let size = format!("size={}m", MIB + seconds / 60 * MIB_PER_MINUTE);
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", SIZE, "tmpfs"]);
+        command.args(["-t", "tmpfs", "-o", &size, "tmpfs"]);
         let mounted = command.arg(disk.0.path()).output().context("no mount")?;
         let said = String::from_utf8_lossy(&mounted.stderr);
         ensure!(mounted.status.success(), "{}", said.trim());

@@ -110,6 +110,10 @@ impl Rover {
         }
     }
 
+    pub(super) fn has_several_gateways(&self) -> bool {
+        self.clients.len() > 1
+    }
+
     /// Which gateway was asked last.
     pub(super) fn latest(&self) -> usize {
         self.asked

@@ -19,6 +19,8 @@ const PAUSE_MS: u64 = 300;
 /// full disk is met.
 const WEIGHT: usize = 8 * 1024;
 const ONE_STAYS_IN: u8 = 3;
+/// How long the other gateways may take to hear of an end.
+const UNTIL_ANNOUNCED: Duration = Duration::from_millis(500);
 /// How often an end that went wrong is tried again.
 const ENDS: usize = 5;
 
@@ -66,6 +68,9 @@ impl Lane {
         for _ in 0..ENDS {
             match self.step(Kind::Delete).await {
                 Outcome::Answered | Outcome::Lost => {
+                    if self.client.has_several_gateways() {
+                        sleep(UNTIL_ANNOUNCED).await;
+                    }
                     self.record(Kind::Ended).await;
                     return;
                 }

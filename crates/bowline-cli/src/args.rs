@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Sign out at a server
     ///
     /// Has the authorization server take back what it granted, and forgets it.
-    Logout(SignInArguments),
+    Logout(LogoutArguments),
 
     /// Print who is signed in where, and until when
     ///
@@ -70,6 +70,17 @@ pub(crate) struct ServeArguments {
     /// Write logs for people or for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
+}
+
+/// The options of `bowline logout`.
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArguments {
+    #[command(flatten)]
+    pub(crate) sign_in: SignInArguments,
+
+    /// Sign this caller of the configuration out, or one that was in it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) caller: Option<String>,
 }
 
 /// The options of `bowline login` and `bowline logout`.

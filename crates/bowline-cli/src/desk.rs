@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bowline::config::{Config, Server};
+use bowline::config::{CallerName, Config, Server, shown_url};
 use bowline::sign_in::{Desk, DeskError, NotSignedIn, SignedIn, SignedOut};
 
-use crate::args::{AuthArguments, ConfigArguments, SignInArguments};
+use crate::args::{AuthArguments, ConfigArguments, LogoutArguments, SignInArguments};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::signals::Signals;
@@ -39,6 +39,12 @@ pub(crate) async fn login(arguments: &SignInArguments) -> Result<ExitCode, Failu
 
 async fn signed_in(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
     let config = config(arguments.config.as_deref())?;
+    if !config.callers.is_empty() {
+        return Err(Failure::usage(
+            "the gateway tells its callers apart by keys, and nobody of them signs in here",
+            "sign in by the link that the gateway hands out to the caller",
+        ));
+    }
     let Named { name, server } = Named::find(&arguments.server, &config, arguments)?;
     let desk = open(&config).await?;
     let failed = |error| failure(error, &name);
@@ -67,12 +73,14 @@ async fn signed_in(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Signs the local caller out.
-pub(crate) async fn logout(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
-    let config = config(arguments.config.as_deref())?;
-    let Named { name, server } = Named::find(&arguments.server, &config, arguments)?;
+/// Signs a caller out.
+pub(crate) async fn logout(arguments: &LogoutArguments) -> Result<ExitCode, Failure> {
+    let LogoutArguments { sign_in, caller } = arguments;
+    let config = config(sign_in.config.as_deref())?;
+    let caller = leaving(caller.as_deref(), &config)?;
+    let Named { name, server } = Named::find(&sign_in.server, &config, sign_in)?;
     let desk = open(&config).await?;
-    let out = desk.sign_out(&server).await;
+    let out = desk.sign_out(caller.as_ref(), &server).await;
     match out.map_err(|error| failure(error, &name))? {
         SignedOut::AlreadyOut => print(format_args!("Nobody was signed in at {name}.\n")),
         SignedOut::Revoked => print(format_args!(
@@ -88,6 +96,26 @@ pub(crate) async fn logout(arguments: &SignInArguments) -> Result<ExitCode, Fail
                  granted, and tokens may be good until they end: {error}\n"
             ))?;
             Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Who is to be signed out: where callers have names, one of them, or one that was among them.
+fn leaving(written: Option<&str>, config: &Config) -> Result<Option<CallerName>, Failure> {
+    match written {
+        Some(name) => name.parse().map(Some).map_err(|_| {
+            Failure::usage(
+                format!("`{}` is not a caller's name", name.escape_debug()),
+                "write the name as it stands in `[callers.NAME]`",
+            )
+        }),
+        None if config.callers.is_empty() => Ok(None),
+        None => {
+            let names: Vec<&str> = config.callers.keys().map(AsRef::as_ref).collect();
+            Err(Failure::usage(
+                "the gateway tells its callers apart by keys, and it is not said whom to sign out",
+                format!("add `--caller NAME`: there are `{}`", names.join("`, `")),
+            ))
         }
     }
 }
@@ -120,7 +148,8 @@ async fn configured(config: &Config, desk: &Desk) -> Result<Vec<Standing>, NotSi
     }
     let mut rows = Vec::new();
     for (name, server) in &config.servers {
-        let url = server.way.urls().first().map(ToString::to_string);
+        let url = server.way.urls().first();
+        let url = url.map(|url| shown_url(&url.to_string()));
         for caller in &callers {
             let signed_in = match &server.oauth {
                 Some(_) => Some(desk.signed_in(*caller, server).await?),
@@ -194,12 +223,6 @@ fn failure(error: NotSignedIn, name: &str) -> Failure {
 impl Named {
     /// The server of this name, or at this URL. A URL of a configured server is that server.
     fn find(written: &str, config: &Config, arguments: &SignInArguments) -> Result<Self, Failure> {
-        if !config.callers.is_empty() {
-            return Err(Failure::usage(
-                "the gateway tells its callers apart by keys, and nobody of them signs in here",
-                "sign in by the link that the gateway hands out to the caller",
-            ));
-        }
         let found = match written.contains("://") {
             true => Self::at(written, config)?,
             false => Self::called(written, config, arguments)?,
@@ -222,9 +245,10 @@ impl Named {
             oauth: Some(Default::default()),
             ..unnamed
         });
-        // Without the query, which may hold a secret.
-        let name = url.split('?').next().unwrap_or_default().to_owned();
-        Ok(Self { name, server })
+        Ok(Self {
+            name: shown_url(url),
+            server,
+        })
     }
 
     fn called(name: &str, config: &Config, arguments: &SignInArguments) -> Result<Self, Failure> {

@@ -102,11 +102,17 @@ impl Plan {
     }
 }
 
-/// The seal keys of the environment; a store that is shared needs keys from somewhere.
-/// What the API asks for, from the environment or from the file that it names.
+/// What the API asks for, from the environment or from the file that it names. Whoever names one wants
+/// one: what is set and empty is a mistake, and would leave the API open.
 fn api_token(environment: &Environment<'_>) -> Result<Option<KeyHash>, Failure> {
-    let given = |name| environment(name).filter(|text| !text.is_empty());
-    let token = match (given(API_TOKEN), given(API_TOKEN_FILE)) {
+    let given = |name| match environment(name) {
+        Some(text) if text.trim().is_empty() => Err(Failure::usage(
+            format!("{name} is set, and empty"),
+            "give it a value, or unset it to have none",
+        )),
+        given => Ok(given),
+    };
+    let token = match (given(API_TOKEN)?, given(API_TOKEN_FILE)?) {
         (Some(_), Some(_)) => {
             return Err(Failure::usage(
                 format!("both {API_TOKEN} and {API_TOKEN_FILE} are set"),
@@ -119,8 +125,12 @@ fn api_token(environment: &Environment<'_>) -> Result<Option<KeyHash>, Failure> 
                 let message = format!("cannot read {path} ({API_TOKEN_FILE}): {error}");
                 Failure::usage(message, read_help(error.kind()))
             })?;
+            // Not refused: a secret that is mounted into a container often cannot have another mode.
+            if bowline::is_open_to_others(path.as_ref()).unwrap_or(false) {
+                tracing::warn!(%path, "others on this machine may read or change this file, and with it use the API: let its owner alone (chmod 600)");
+            }
             let token = text.trim_end_matches(['\r', '\n']).to_owned();
-            if token.is_empty() {
+            if token.trim().is_empty() {
                 return Err(Failure::usage(
                     format!("{path} ({API_TOKEN_FILE}) is empty"),
                     "write the token into it",
@@ -132,6 +142,7 @@ fn api_token(environment: &Environment<'_>) -> Result<Option<KeyHash>, Failure> 
     Ok(token.map(|token| KeyHash::of(token.as_bytes())))
 }
 
+/// The seal keys of the environment; a store that is shared needs keys from somewhere.
 fn seal_keys(store: &Store, environment: &Environment<'_>) -> Result<Option<SealKeys>, Failure> {
     let text = environment(SEAL_KEYS).filter(|text| !text.trim().is_empty());
     if let Some(text) = text {

@@ -61,6 +61,12 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
         None => writeln!(f, "admin = \"off\"")?,
     }
     writeln!(f, "stop_timeout = {}", duration(config.stop_timeout))?;
+    if !config.hosts.is_empty() {
+        writeln!(f, "hosts = [{}]", strings(&config.hosts))?;
+    }
+    if !config.origins.is_empty() {
+        writeln!(f, "origins = [{}]", strings(&config.origins))?;
+    }
     store(f, &config.store)?;
     let limits = &config.limits;
     writeln!(f, "\n[limits]")?;
@@ -123,10 +129,20 @@ fn server_oauth(f: &mut fmt::Formatter<'_>, oauth: &ServerOAuth) -> fmt::Result 
     if oauth.scopes.is_empty() {
         writeln!(f, "# no scopes: what the server says is asked for")?;
     } else {
-        let scopes: Vec<_> = oauth.scopes.iter().map(|scope| string(scope)).collect();
-        writeln!(f, "scopes = [{}]", scopes.join(", "))?;
+        writeln!(f, "scopes = [{}]", strings(&oauth.scopes))?;
     }
-    writeln!(f, "allow_private = {}", oauth.allow_private)
+    match &oauth.issuer {
+        Some(issuer) => writeln!(f, "issuer = {}", string(issuer))?,
+        None => writeln!(f, "# no issuer: the server names it")?,
+    }
+    let elsewhere: Vec<_> = oauth
+        .endpoints_elsewhere
+        .iter()
+        .map(|it| string(it))
+        .collect();
+    writeln!(f, "endpoints_elsewhere = [{}]", elsewhere.join(", "))?;
+    writeln!(f, "allow_private = {}", oauth.allow_private)?;
+    writeln!(f, "several_origins = {}", oauth.several_origins)
 }
 
 fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {
@@ -204,6 +220,10 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
         let names: Vec<_> = names.map(|name| format!("\"{name}\"")).collect();
         writeln!(f, "forward_headers = [{}]", names.join(", "))?;
     }
+    if let Some(ca) = &server.ca {
+        let file = ca.file().display().to_string();
+        writeln!(f, "ca_file = {}", string(&file))?;
+    }
     writeln!(f, "connect_timeout = {}", duration(server.connect_timeout))?;
     match server.call_timeout {
         Some(timeout) => writeln!(f, "call_timeout = {}", duration(timeout))?,
@@ -256,6 +276,12 @@ fn key(name: &str) -> String {
     } else {
         name.to_owned()
     }
+}
+
+/// Strings of TOML, as in a list.
+fn strings(texts: &[String]) -> String {
+    let strings: Vec<_> = texts.iter().map(|text| string(text)).collect();
+    strings.join(", ")
 }
 
 /// A string of TOML; nothing in it can steer a terminal.

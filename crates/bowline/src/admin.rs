@@ -17,10 +17,10 @@ use crate::upstream::{Endpoint, Upstream};
 /// Serves one request of an operator.
 pub(crate) fn serve(
     shared: &Arc<Shared>,
-    guard: Guard,
+    guard: &Guard,
     request: &Request<Incoming>,
 ) -> Response<ReplyBody> {
-    if let Err(fault) = guard.check(request.uri(), request.headers(), shared.api_token.is_some()) {
+    if let Err(fault) = guard.check(request.uri(), request.headers()) {
         return refuse(&fault, None);
     }
     let path = request.uri().path();

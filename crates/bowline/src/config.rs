@@ -10,6 +10,7 @@
 //! [`Server::from_urls`], so both ways in obey the same rules). Nothing here opens a socket or
 //! reads the environment: whoever calls says what variables hold.
 
+mod certificates;
 mod check;
 mod editor;
 mod expand;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
+pub use self::certificates::{Certificates, CertificatesError};
 pub use self::name::{NameProblem, ServerName};
 pub use self::network::{Network, NotANetwork};
 pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
@@ -47,7 +49,7 @@ pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
 pub use self::store::{OnUnreachable, Password, RedisStore, Store, StoreKind};
-pub use self::url::UrlProblem;
+pub use self::url::{UrlProblem, shown_url};
 
 /// Everything the gateway is told before it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where health and metrics are served; `None` when switched off.
     pub admin: Option<SocketAddr>,
+    /// Names that the gateway goes by, besides its addresses and that of [`OAuth::public_url`].
+    pub hosts: Vec<String>,
+    /// Origins of web pages that may use the gateway, besides its own.
+    pub origins: Vec<String>,
     /// Where sessions are kept.
     pub store: Store,
     /// How much the gateway takes on before it refuses.
@@ -102,6 +108,8 @@ pub struct Server {
     pub headers: http::HeaderMap,
     /// Headers of the client's request that are passed on.
     pub forward_headers: Vec<http::HeaderName>,
+    /// Whom it is vouched for by, besides those whom the platform trusts.
+    pub ca: Option<Certificates>,
     /// How long to wait for a connection.
     pub connect_timeout: Duration,
     /// How long a call may go without an answer or progress; for ever when `None`.
@@ -229,6 +237,8 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6270)),
             admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271))),
+            hosts: Vec::new(),
+            origins: Vec::new(),
             store: Store::default(),
             limits: Limits::default(),
             oauth: OAuth::default(),
@@ -347,6 +357,7 @@ impl Server {
             way,
             headers: http::HeaderMap::new(),
             forward_headers: Vec::new(),
+            ca: None,
             connect_timeout: Self::CONNECT_TIMEOUT,
             call_timeout: None,
             health: Health::default(),

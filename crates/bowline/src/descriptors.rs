@@ -13,9 +13,11 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
+use crate::listener::REFUSED_AT_ONCE;
 
-/// What the process has open anyway: listeners, the store, logs, the runtime.
-const OWN: usize = 32;
+/// What the process has open anyway: listeners, the store, logs, the runtime; and the connections of those
+/// who are told that there is no room for one.
+const OWN: usize = 32 + REFUSED_AT_ONCE;
 
 /// The reserve, where there are enough descriptors for one of this size.
 const RESERVE: usize = 64;
@@ -118,10 +120,10 @@ mod tests {
     fn limits_are_fitted_to_what_there_is() {
         // What fits stays.
         assert_eq!(of(20_000, 40_000, 65_472), (20_000, 40_000));
-        assert_eq!(of(20, 40, 100), (20, 40));
-        assert_eq!(of(20_000, 40_000, 175), (71, 72));
-        assert_eq!(of(20, 40_000, 175), (20, 123));
-        assert_eq!(of(20_000, 40, 175), (71, 40));
+        assert_eq!(of(20, 40, 164), (20, 40));
+        assert_eq!(of(20_000, 40_000, 239), (71, 72));
+        assert_eq!(of(20, 40_000, 239), (20, 123));
+        assert_eq!(of(20_000, 40, 239), (71, 40));
         assert_eq!(of(usize::MAX, usize::MAX, 0), (1, 1));
     }
 }

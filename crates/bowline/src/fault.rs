@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::config::ServerName;
 use crate::egress::{EgressError, WireError};
+use crate::oauth::PendingError;
 use crate::session::{TooMuchSaid, Unsure};
 use crate::share::Holder;
 use crate::store::{Refusal, StoreError};
@@ -37,7 +38,7 @@ pub(crate) mod codes {
 #[derive(Debug, Error)]
 pub(crate) enum Fault {
     #[error(
-        "this Host is not served here; a gateway on a loopback address answers to localhost, 127.0.0.1 and [::1]"
+        "this Host is not served here; the gateway answers to its addresses, and to the names in `hosts` and `public_url`"
     )]
     Host,
     #[error("pages of this Origin may not use this gateway")]
@@ -62,6 +63,8 @@ pub(crate) enum Fault {
         "no server of this name is configured; the path is /mcp/{{server}}, with a name from [servers]"
     )]
     NoSuchServer,
+    #[error("the query must name one of the callers")]
+    NoSuchCaller,
     #[error("no session has this hash, or it has ended; GET /api/sessions lists them")]
     NoSuchSession,
     #[error("several servers are configured, so the path must name one: /mcp/{{server}}")]
@@ -120,6 +123,12 @@ pub(crate) enum Fault {
         "too many connections from this address ([limits] connections_per_address); try again later"
     )]
     TooManyConnectionsFromAddress,
+    #[error("too many connections of this caller ([limits] connections); try again later")]
+    TooManyConnectionsOfCaller,
+    #[error(
+        "too much is held of bodies that have not come to their end ([limits] body_bytes); try again later"
+    )]
+    TooManyBodies,
     #[error(transparent)]
     TooManySubscriptions(#[from] TooMuchSaid),
     #[error("too many visits; try again later")]
@@ -138,6 +147,10 @@ pub(crate) enum Fault {
     NoAnswer,
     #[error("no question of this id waits for an answer in this session")]
     NoSuchQuestion,
+    #[error(
+        "server \"{server}\": its address leads back to this gateway; configure the address of the server itself"
+    )]
+    Loop { server: ServerName },
     #[error("the gateway is stopping; another one may serve you")]
     Stopping,
     #[error("the gateway's random source failed")]
@@ -215,6 +228,7 @@ impl Fault {
             Self::NoSuchPath => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_path"),
             Self::NoSuchSession => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_session"),
             Self::NoSuchServer => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_server"),
+            Self::NoSuchCaller => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_caller"),
             Self::ServerNotNamed => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "server_not_named"),
             Self::NoMetadata => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_metadata"),
             Self::Method { .. } => row(
@@ -280,6 +294,8 @@ impl Fault {
             Self::TooManyStreams(Holder::Caller) => overloaded("too_many_streams_of_caller"),
             Self::TooManyConnections => overloaded("too_many_connections"),
             Self::TooManyConnectionsFromAddress => overloaded("too_many_connections_from_address"),
+            Self::TooManyConnectionsOfCaller => overloaded("too_many_connections_of_caller"),
+            Self::TooManyBodies => overloaded("too_many_bodies"),
             // In band: the client asked for something, and that is the answer.
             Self::TooManySubscriptions(_) => {
                 row(StatusCode::OK, OVERLOADED, "too_many_subscriptions")
@@ -294,6 +310,11 @@ impl Fault {
             Self::WrongIssuer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "wrong_issuer"),
             Self::NoAnswer => row(StatusCode::BAD_REQUEST, INVALID_REQUEST, "no_answer"),
             Self::NoSuchQuestion => row(StatusCode::NOT_FOUND, INVALID_REQUEST, "no_such_question"),
+            Self::Loop { .. } => row(
+                StatusCode::LOOP_DETECTED,
+                codes::UPSTREAM_UNAVAILABLE,
+                "loop",
+            ),
             Self::Stopping => overloaded("stopping"),
             Self::Random => row(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -342,6 +363,18 @@ impl Fault {
         }
         body.push_str("}}}");
         body
+    }
+}
+
+/// What a store says is for the operator: whoever comes to a page, or brings an answer, may be anybody.
+impl From<PendingError> for Fault {
+    fn from(error: PendingError) -> Self {
+        tracing::warn!(%error, "a sign-in cannot be looked up or written down");
+        match error {
+            PendingError::Store(StoreError::Refused { why, .. }) => Self::StoreRefused(why),
+            PendingError::NoRandomness(_) => Self::Random,
+            _ => Self::Store("it cannot be asked about sign-ins now".into()),
+        }
     }
 }
 
@@ -446,7 +479,9 @@ fn upstream_telling(error: &UpstreamError) -> Telling {
             retry_after: Some(5),
             ..bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_unavailable")
         },
-        UpstreamError::NotOpened(_) => bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp"),
+        UpstreamError::NotOpened(_) | UpstreamError::NotListened(_) => {
+            bad_gateway(UPSTREAM_UNAVAILABLE, "upstream_not_mcp")
+        }
         UpstreamError::InitializeTimeout(_)
         | UpstreamError::CallTimeout(_)
         | UpstreamError::NotTaken(_) => Telling {

@@ -15,9 +15,9 @@ use crate::config::{Config, KeyHash, Limits, OAuth, ServerName, SignInProblem, S
 use crate::detach::Abandoned;
 use crate::drain::{self, Drain};
 use crate::egress::Tls;
-use crate::front::Visits;
 use crate::front::caller::Callers;
 use crate::front::guard::{Guard, is_loopback_address};
+use crate::front::{Bodies, Pseudonym, Visits};
 use crate::leg::Leg;
 use crate::listener::{Crowd, Crowded, Visit};
 use crate::neighbours::{self, Neighbours};
@@ -60,6 +60,8 @@ struct Fixed {
     listen: SocketAddr,
     admin: Option<SocketAddr>,
     store: Store,
+    hosts: Vec<String>,
+    origins: Vec<String>,
     limits: Limits,
     oauth: OAuth,
     stop_timeout: Duration,
@@ -132,12 +134,18 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The places of requests and streams.
     pub(crate) streams: Arc<Share>,
+    /// The clients' connections.
+    crowd: Arc<Crowd>,
+    /// What is held of bodies that have not come to their end.
+    pub(crate) bodies: Bodies,
+    /// By which requests are known that this gateway passed on.
+    pub(crate) pseudonym: Pseudonym,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) api_token: Option<KeyHash>,
     tls: Tls,
     /// Who signs callers in at servers that want that.
     pub(crate) sign_ins: Arc<SignIns>,
-    /// How often the routes of sign-ins are visited.
+    /// How often strangers visit the routes of sign-ins.
     pub(crate) oauth_visits: Visits,
     pub(crate) tracker: TaskTracker,
     pub(crate) drain: Drain,
@@ -199,6 +207,10 @@ impl Gateway {
         if has_sign_ins && config.api_token.is_none() && !is_loopback_address(listen.ip()) {
             tracing::warn!(%listen, "anybody who can reach this address and knows a sign-in's state can deliver its answer: set BOWLINE_API_TOKEN");
         }
+        let guard = Guard::new(listen.ip(), &config);
+        let admin_guard = admin_listener
+            .as_ref()
+            .map(|(_, address)| Guard::new(address.ip(), &config));
         let tls = Tls::platform();
         let tracker = TaskTracker::new();
         let table = Table::new(config.limits.sessions);
@@ -213,11 +225,14 @@ impl Gateway {
         };
         let streams = Share::common(limits.streams);
         streams.share_out(config.servers.len(), config.callers.len());
+        let crowd = Crowd::of_clients(&limits);
+        crowd.share_out(config.callers.len());
+        let bodies = Bodies::new(limits.body_bytes, config.callers.len());
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(
                 name,
                 server,
-                tls.clone(),
+                &tls,
                 Arc::clone(&sign_ins),
                 tracker.clone(),
                 Arc::clone(&metrics),
@@ -227,9 +242,7 @@ impl Gateway {
             Arc::new(upstream)
         });
         let shared = Arc::new(Shared {
-            guard: Guard {
-                loopback: is_loopback_address(listen.ip()),
-            },
+            guard,
             callers,
             routes: Routes::new(upstreams),
             table: Arc::new(table),
@@ -237,19 +250,22 @@ impl Gateway {
             neighbours: Neighbours::default(),
             limits,
             streams,
+            crowd,
+            bodies,
+            pseudonym: Pseudonym::generate(),
             metrics,
             api_token: config.api_token,
             tls: tls.clone(),
             sign_ins: Arc::clone(&sign_ins),
-            oauth_visits: Visits::new(),
+            oauth_visits: Visits::default(),
             tracker,
             drain: Drain::new(config.stop_timeout),
             admin_drain: Drain::new(Duration::ZERO),
         });
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         shared.serve_clients(client_listener);
-        if let Some((listener, address)) = admin_listener {
-            shared.serve_admin(listener, address);
+        if let (Some((listener, _)), Some(guard)) = (admin_listener, admin_guard) {
+            shared.serve_admin(listener, guard);
         }
         shared.keep_tidy();
         shared.keep_expiring();
@@ -310,6 +326,8 @@ impl Fixed {
             listen: config.listen,
             admin: config.admin,
             store: config.store.clone(),
+            hosts: config.hosts.clone(),
+            origins: config.origins.clone(),
             limits: config.limits.clone(),
             oauth: config.oauth.clone(),
             stop_timeout: config.stop_timeout,
@@ -320,6 +338,8 @@ impl Fixed {
         let differ = [
             ("listen", self.listen != other.listen),
             ("admin", self.admin != other.admin),
+            ("hosts", self.hosts != other.hosts),
+            ("origins", self.origins != other.origins),
             ("store", self.store != other.store),
             ("limits", self.limits != other.limits),
             ("oauth", self.oauth != other.oauth),
@@ -380,7 +400,8 @@ fn sign_ins(
             keeper.me.clone(),
             tracker.clone(),
         )),
-        (StoreKind::File { path }, Some(_)) if has_sign_ins => Vault::File(FileVault::at(path)?),
+        // Also where nobody signs in yet: a reload may bring a server that wants it.
+        (StoreKind::File { path }, Some(_)) => Vault::File(FileVault::at(path)?),
         _ => Vault::Memory(MemoryVault::default()),
     };
     if has_sign_ins {
@@ -394,13 +415,15 @@ fn sign_ins(
     let renew: Arc<Authorities> = Arc::clone(&authorities);
     let grants = Grants::new(Arc::clone(&vault), renew, tracker.clone());
     let pending = Pending::new(store, keys, config.oauth.deadline);
-    Ok(SignIns::new(
+    let sign_ins = SignIns::new(
         (grants, vault),
         pending,
         config.oauth.clone(),
         &public_url,
         authorities,
-    ))
+    );
+    sign_ins.identities.know(&config.callers);
+    Ok(sign_ins)
 }
 
 async fn bind(
@@ -437,14 +460,16 @@ impl Ending {
 // === impl Shared ===
 
 impl Shared {
-    /// Takes another set of servers over, without touching sessions.
+    /// Takes another set of servers over, without touching sessions but those of callers that are gone.
     pub(crate) fn reconfigure(&self, config: Config) {
+        self.sign_ins.identities.know(&config.callers);
         self.callers.replace(&config.callers);
+        self.end_streams_where(|session| !session.is_callers());
         self.routes.reconfigure(config.servers, |name, server| {
             Arc::new(Upstream::new(
                 name,
                 server,
-                self.tls.clone(),
+                &self.tls,
                 Arc::clone(&self.sign_ins),
                 self.tracker.clone(),
                 Arc::clone(&self.metrics),
@@ -454,6 +479,21 @@ impl Shared {
         let callers = config.callers.len();
         self.streams.share_out(self.routes.all().len(), callers);
         self.table.share_out(callers);
+        self.crowd.share_out(callers);
+        self.bodies.share_out(callers);
+    }
+
+    /// Ends the streams that are read in the name of somebody who has signed out.
+    pub(crate) fn end_streams_of_signed_out(&self) {
+        self.end_streams_where(|session| session.leg().is_signed_out());
+    }
+
+    fn end_streams_where(&self, is_over: impl Fn(&Session) -> bool) {
+        for session in self.table.streaming() {
+            if is_over(&session) {
+                session.cut_streams();
+            }
+        }
     }
 
     /// What becomes of a session's work whose client left.
@@ -564,22 +604,19 @@ impl Shared {
         let shared = Arc::clone(self);
         let serve = move |request, visit: &Arc<Visit>| {
             let stranger = visit.is_strangers().then(|| Arc::clone(visit));
-            front::serve(Arc::clone(&shared), request, stranger)
+            front::serve(Arc::clone(&shared), request, visit.address, stranger)
         };
         let metrics = Arc::clone(&self.metrics);
         let refused = move |why: Crowded| metrics.refused(why.fault().telling().reason);
-        let crowd = Crowd::of_clients(&self.limits);
+        let crowd = Arc::clone(&self.crowd);
         let accept = listener::accept(listener, self.drain.clone(), crowd, refused, serve);
         self.tracker.spawn(accept);
     }
 
-    fn serve_admin(self: &Arc<Self>, listener: TcpListener, address: SocketAddr) {
+    fn serve_admin(self: &Arc<Self>, listener: TcpListener, guard: Guard) {
         let shared = Arc::clone(self);
-        let guard = Guard {
-            loopback: is_loopback_address(address.ip()),
-        };
         let serve = move |request, _: &Arc<Visit>| {
-            std::future::ready(admin::serve(&shared, guard, &request))
+            std::future::ready(admin::serve(&shared, &guard, &request))
         };
         let refused = |_| tracing::warn!("too many connections of operators");
         let (crowd, drain) = (Crowd::of_operators(), self.admin_drain.clone());
@@ -606,6 +643,10 @@ impl Shared {
                 expiry.tick().await;
                 shared.table.keep_up();
                 shared.expire(idle).await;
+                // Whom another gateway signed out, requests would find out; a stream is no request.
+                for session in shared.table.streaming() {
+                    session.leg().look_if_signed_out();
+                }
             }
         }));
     }
@@ -623,6 +664,7 @@ impl Shared {
                         shared.move_drained();
                     }
                     _ = notice.tick() => shared.sign_ins.notice().await,
+                    () = shared.sign_ins.somebody_is_out() => shared.end_streams_of_signed_out(),
                 }
             }
         }));

@@ -25,6 +25,7 @@ mod relay;
 mod renamed;
 mod replay;
 mod rescue;
+mod reserved;
 mod restore;
 mod rewrite;
 mod send;
@@ -39,6 +40,7 @@ pub(crate) use open::{First, open};
 pub(crate) use overtime::Overtime;
 pub(crate) use relay::{EventRelay, MAX_EVENT, Relay, StreamError};
 pub(crate) use rescue::Rescue;
+pub(crate) use reserved::Reserved;
 pub(crate) use restore::{discard, end};
 pub(crate) use send::{MAX_HELD_ANSWER, Reply, notify, request};
 pub(crate) use unopened::unopened;
@@ -181,6 +183,19 @@ impl Leg {
         account.is_some_and(|account| account.is_another_than(self.sign_in))
     }
 
+    /// Whether it is used in the name of somebody who has signed out, as far as it is known.
+    pub(crate) fn is_signed_out(&self) -> bool {
+        let account = self.account.as_ref().filter(|_| self.sign_in != 0);
+        account.is_some_and(|account| account.is_out())
+    }
+
+    /// Has it looked whether it is, if that was not done lately.
+    pub(crate) fn look_if_signed_out(&self) {
+        if let Some(account) = self.account.as_ref().filter(|_| self.sign_in != 0) {
+            account.look_if_out();
+        }
+    }
+
     /// Whether a new generation is no loss: the client has lost nothing.
     fn is_to_be_opened(&self) -> bool {
         self.at == LegRef::UNOPENED || self.is_somebody_elses()
@@ -241,6 +256,7 @@ impl Leg {
             jar: &self.jar,
             carried,
             account: self.account.as_deref(),
+            sign_in: Some(self.sign_in),
             repeat: Repeat::Unsafe,
         }
     }
@@ -257,7 +273,7 @@ impl Leg {
         let upstream = Upstream::new(
             "s".parse().unwrap(),
             server,
-            tls,
+            &tls,
             crate::oauth::SignIns::idle(),
             tracker,
             Arc::new(Metrics::new()),

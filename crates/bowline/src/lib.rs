@@ -32,5 +32,6 @@ mod telemetry;
 mod upstream;
 
 pub use gateway::{Gateway, ReloadError, StartError};
+pub use store::private::is_open_to_others;
 pub use store::sealed::{NoRandomness, SealKeys, SealKeysError};
 pub use store::{OpenStoreError, Refusal, StoreError};

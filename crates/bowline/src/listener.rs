@@ -20,11 +20,15 @@ use crate::front::ReplyBody;
 use crate::net;
 
 mod crowd;
+mod guests;
 mod patience;
 mod refusal;
 
+use crowd::counted_as;
 pub(crate) use crowd::{Crowd, Crowded, Visit};
+use guests::Guests;
 use patience::{Patience, REST};
+pub(crate) use refusal::AT_ONCE as REFUSED_AT_ONCE;
 use refusal::Refusals;
 
 /// The most of one request's head, and of one body that is read ahead.
@@ -46,7 +50,8 @@ pub(crate) async fn accept<F, R>(
     F: Fn(Request<Incoming>, &Arc<Visit>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    let refusals = Refusals::default();
+    let mut refusals = Refusals::default();
+    let mut operators = crowd.is_operators.then(|| Guests::new(crowd.limit));
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -66,20 +71,33 @@ pub(crate) async fn accept<F, R>(
             }
         };
         pause = ACCEPT_PAUSE;
-        let is_out = !crowd.may_use_reserve && descriptors::is_of_reserve(&stream);
+        if let Some(operators) = &mut operators {
+            operators.make_room().await;
+        }
+        let is_out = !crowd.is_operators && descriptors::is_of_reserve(&stream);
         let entered = match is_out {
             true => Err(Crowded::Everywhere),
             false => crowd.enter(peer.ip()),
         };
         match entered {
             Ok(visit) => {
+                let address = visit.address;
                 let served = connection(stream, visit, drain.clone(), serve.clone());
-                drain.connections().spawn(served);
+                let served = drain.connections().spawn(served);
+                if let Some(operators) = &mut operators {
+                    operators.let_in(address, served);
+                }
             }
             Err(why) => {
                 refused(why);
-                if !is_out && let Some(refusal) = refusals.of(stream, why) {
-                    drain.connections().spawn(refusal);
+                match is_out {
+                    true => refusal::tell_in_passing(&stream, why),
+                    false => {
+                        let from = counted_as(peer.ip());
+                        refusals
+                            .tell((stream, from), why, drain.connections())
+                            .await;
+                    }
                 }
             }
         }

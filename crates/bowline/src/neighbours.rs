@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_lc_rs::{digest, rand};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::gateway::Shared;
 use crate::session::{Keeper, News};
@@ -46,24 +47,42 @@ pub(crate) fn watch(shared: &Arc<Shared>) {
         return;
     };
     if keeper.is_shared() {
-        let hearing = hear(Arc::clone(shared), Arc::clone(keeper));
+        let missed = Arc::new(Notify::new());
+        let hearing = hear(Arc::clone(shared), Arc::clone(keeper), Arc::clone(&missed));
         shared.tracker.spawn(shared.drain.until_closed(hearing));
+        let making_up = make_up_for(missed, Arc::clone(shared));
+        shared.tracker.spawn(shared.drain.until_closed(making_up));
     }
     let looking = look_around(Arc::clone(shared), Arc::clone(keeper));
     shared.tracker.spawn(shared.drain.until_closed(looking));
 }
 
-async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>) {
+async fn hear(shared: Arc<Shared>, keeper: Arc<Keeper>, missed: Arc<Notify>) {
     let mut listener = keeper.store.listen();
     loop {
         match listener.next().await {
             Heard::Broken => keeper.hears_no_more(),
-            Heard::Whole => keeper.hears_again(),
+            Heard::Whole => {
+                keeper.hears_again();
+                missed.notify_one();
+            }
             Heard::Announcement(announced) => {
                 if let Some(news) = News::heard(&keeper, &announced.body) {
                     shared.table.hear(&keeper, news).await;
                 }
             }
+        }
+    }
+}
+
+/// Looks in the store for what nobody looks at unasked, whenever announcements may have been missed. Beside
+/// the hearing, because that goes on.
+async fn make_up_for(missed: Arc<Notify>, shared: Arc<Shared>) {
+    loop {
+        missed.notified().await;
+        while let Err(error) = shared.table.end_overtaken().await {
+            tracing::debug!(%error, "whether streams were overtaken is not known");
+            tokio::time::sleep(EVERY).await;
         }
     }
 }

@@ -13,14 +13,14 @@ use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
 use self::callback::Callback;
-use crate::config::{CallerName, Config, Flow as Kind, Server, ServerOAuth, StoreKind};
+use crate::config::{CallerName, Config, Flow as Kind, Server, ServerOAuth, StoreKind, shown_url};
 use crate::egress::Tls;
 use crate::gateway::StartError;
 use crate::neighbours;
 use crate::oauth::{
-    Account, Authorities, AuthorityError, End, FileVault, Flow, Grant, GrantError, Grants,
-    MemoryVault, Pending, Probed, Secret, SharedVault, SignInError, SignIns, TokenKind, Vault,
-    Wanted,
+    Account, Authorities, AuthorityError, End, FileVault, Flow, Grant, Grants, MemoryVault, Out,
+    Pending, Probed, Secret, SharedVault, SignInError, SignIns, Vault, Wanted, identity_of,
+    name_of,
 };
 use crate::session::Caller;
 use crate::store::sealed::SealKeys;
@@ -32,7 +32,6 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct Desk {
     vault: Arc<Vault>,
-    grants: Arc<Grants>,
     sign_ins: Arc<SignIns>,
 }
 
@@ -59,7 +58,7 @@ pub struct SigningIn {
 /// What somebody was granted. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedIn {
-    /// The server's URL.
+    /// The server's URL, without its query: that may hold a secret.
     pub server_url: String,
     /// Whose it is, by the caller's name; `None` for the local caller.
     pub caller: Option<String>,
@@ -148,17 +147,14 @@ impl Desk {
         let flows = Arc::new(store::Store::Memory(store::Memory::new()));
         let pending = Pending::new(flows, keys, config.oauth.deadline);
         let sign_ins = SignIns::new(
-            (Arc::clone(&grants), registrations),
+            (grants, registrations),
             pending,
             config.oauth.clone(),
             "",
             authorities,
         );
-        Ok(Self {
-            vault,
-            grants,
-            sign_ins,
-        })
+        sign_ins.identities.know(&config.callers);
+        Ok(Self { vault, sign_ins })
     }
 
     /// Where grants are kept and, if they are in a file, where its key is; for people.
@@ -226,8 +222,8 @@ impl Desk {
         let Some(url) = server.way.urls().first() else {
             return Ok(None);
         };
-        let caller = caller.map(AsRef::as_ref).unwrap_or_default();
-        self.granted(caller, &url.to_string()).await
+        let caller = identity_of(&self.known_as(caller));
+        self.granted(&caller, &url.to_string()).await
     }
 
     /// Everybody who is signed in anywhere. A store that gateways share cannot be asked for that.
@@ -253,47 +249,30 @@ impl Desk {
         Ok(grant.map(|grant| SignedIn::of(&grant, url)))
     }
 
-    /// Signs the local caller out at a server, and asks the authorization server to take back what
-    /// it granted. An error means that the grant may still be there.
-    pub async fn sign_out(&self, server: &Server) -> Result<SignedOut, NotSignedIn> {
-        let unknown = |error: GrantError| NotSignedIn::Unknown(error.into());
+    /// Signs a caller out at a server, the local one if there is no name, and asks the authorization server
+    /// to take back what it granted. An error means that the grant may still be there.
+    pub async fn sign_out(
+        &self,
+        caller: Option<&CallerName>,
+        server: &Server,
+    ) -> Result<SignedOut, NotSignedIn> {
         let Some(url) = self.sign_ins.authorities.know(&with_oauth(server)) else {
             return Ok(SignedOut::AlreadyOut);
         };
-        let url = url.to_string();
-        let grant = self.grants.sign_out("", &url).await.map_err(unknown)?;
-        let Some(grant) = grant else {
-            return Ok(SignedOut::AlreadyOut);
-        };
-        Ok(match self.revoke(&url, &grant).await {
-            Ok(true) => SignedOut::Revoked,
-            Ok(false) => SignedOut::NotOffered,
-            Err(error) => SignedOut::Failed(error.into()),
+        let (caller, url) = (self.known_as(caller), url.to_string());
+        let out = self.sign_ins.sign_out(&caller, &url).await;
+        let out = out.map_err(|error| NotSignedIn::Unknown(error.into()))?;
+        Ok(match out {
+            Out::Already => SignedOut::AlreadyOut,
+            Out::Revoked => SignedOut::Revoked,
+            Out::NotOffered => SignedOut::NotOffered,
+            Out::Failed(error) => SignedOut::Failed(error.into()),
         })
     }
 
-    /// The refresh token first: without it there are no others.
-    async fn revoke(&self, url: &str, grant: &Grant) -> Result<bool, AuthorityError> {
-        let authority = self.sign_ins.authorities.of(url)?;
-        let refresh = grant.refresh_token.as_ref();
-        let tokens = refresh.map(|token| (token, TokenKind::Refresh));
-        let tokens = tokens
-            .into_iter()
-            .chain([(&grant.access_token, TokenKind::Access)]);
-        let mut revoked = Ok(true);
-        for (token, kind) in tokens {
-            let one = authority
-                .revoke(&grant.found, &grant.client, token, kind)
-                .await;
-            revoked = match (revoked, one) {
-                (Ok(before), Ok(one)) => Ok(before && one),
-                // Some take back refresh tokens only, and with them what came of them.
-                (Ok(before), Err(AuthorityError::Denied("unsupported_token_type"))) => Ok(before),
-                (Ok(_), failed) => failed,
-                (failed, _) => failed,
-            };
-        }
-        revoked
+    fn known_as(&self, caller: Option<&CallerName>) -> Caller {
+        let named = |name: &CallerName| self.sign_ins.identities.named(name.clone());
+        caller.map_or(Caller::Local, named)
     }
 }
 
@@ -316,7 +295,7 @@ impl SigningIn {
         self.callback.close().await;
         match end {
             Some(End::SignedIn) => Ok(()),
-            Some(End::Declined) => Err(NotSignedIn::Declined),
+            Some(End::Declined { .. }) => Err(NotSignedIn::Declined),
             Some(End::Failed(why)) => Err(NotSignedIn::Failed(why)),
             None => Err(NotSignedIn::Failed(
                 "another sign-in took its place".to_owned(),
@@ -329,10 +308,10 @@ impl SigningIn {
 
 impl SignedIn {
     fn of(grant: &Grant, server_url: &str) -> Self {
-        let caller = Some(&grant.caller).filter(|caller| !caller.is_empty());
+        let caller = Some(name_of(&grant.caller)).filter(|caller| !caller.is_empty());
         Self {
-            server_url: server_url.to_owned(),
-            caller: caller.cloned(),
+            server_url: shown_url(server_url),
+            caller: caller.map(ToOwned::to_owned),
             issuer: grant.found.issuer.clone(),
             scopes: grant.scopes.clone(),
             // A sign-in's number is its date, unless there were several in a second.

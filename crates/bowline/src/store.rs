@@ -296,6 +296,17 @@ impl Store {
         }
     }
 
+    /// The last number of a live key; 0 if it has had none. `None`: it is not live.
+    pub(crate) async fn last_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        match self {
+            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
+                let is_live = matches!(self.load(key).await?, Loaded::Live(_));
+                Ok(is_live.then(|| local.last_number()))
+            }
+            Self::Redis(redis) => redis.last_number(key).await,
+        }
+    }
+
     /// Takes a lease, or keeps it. `false`: somebody else holds it.
     pub(crate) async fn lease(
         &self,
@@ -304,8 +315,11 @@ impl Store {
         ttl: Duration,
     ) -> Result<bool, StoreError> {
         match self {
-            Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
-                Ok(local.lease(name, holder, ttl))
+            Self::Memory(memory) => Ok(memory.local.lease(name, holder, ttl)),
+            // As from any other store: what the turn is for would have to be written.
+            Self::File(file) => {
+                file.takes_writes()?;
+                Ok(file.local.lease(name, holder, ttl))
             }
             Self::Redis(redis) => redis.lease(name, holder, ttl).await,
         }

@@ -38,8 +38,8 @@ use self::tools::Tools;
 use crate::body::ReadError;
 use crate::config::{Server, ServerName};
 use crate::egress::{EgressError, Tls, WireError};
-use crate::leg::{Moves, StreamError};
-use crate::oauth::{Account, GrantError, SignIns, Wanted};
+use crate::leg::{Moves, Reserved, StreamError};
+use crate::oauth::{Account, GrantError, Identities, SignIns, Wanted};
 use crate::session::Caller;
 use crate::share::{ServerShares, Share};
 use crate::telemetry::{Answered, Metrics};
@@ -52,6 +52,8 @@ pub(crate) struct Upstream {
     server: RwLock<Arc<Server>>,
     /// No longer configured: its sessions go on, new ones are not opened.
     retired: AtomicBool,
+    /// It has opened the stream of a GET: one that it refuses later is not for want of a route.
+    opens_streams: AtomicBool,
     /// What is known of its tools.
     pub(crate) tools: Tools,
     pub(crate) metrics: Arc<Metrics>,
@@ -60,6 +62,8 @@ pub(crate) struct Upstream {
     /// How many requests and streams its callers may have under way.
     pub(crate) streams: ServerShares,
     tending: Tending,
+    /// What its requests may not say.
+    pub(crate) reserved: Reserved,
     /// Who signs its callers in, if it wants that.
     sign_ins: Arc<SignIns>,
     tls: Tls,
@@ -113,6 +117,8 @@ pub(crate) enum UpstreamError {
     AnotherId,
     #[error("the server answered {0} to `initialize`")]
     NotOpened(StatusCode),
+    #[error("the server answered {0} to GET")]
+    NotListened(StatusCode),
     #[error("no session could be opened in time: {0}")]
     NotOpenedInTime(Arc<str>),
     #[error("the server neither answered nor made progress within {0:?}")]
@@ -149,17 +155,19 @@ impl Upstream {
     pub(crate) fn new(
         name: ServerName,
         server: Server,
-        tls: Tls,
+        tls: &Tls,
         sign_ins: Arc<SignIns>,
         tracker: TaskTracker,
         metrics: Arc<Metrics>,
         streams: &Arc<Share>,
     ) -> Self {
         sign_ins.authorities.know(&server);
+        let server_tls = tls.of_server(server.ca.as_ref());
         let upstream = Self {
             endpoints: Endpoints::default(),
             server: RwLock::new(Arc::new(server)),
             retired: AtomicBool::new(false),
+            opens_streams: AtomicBool::new(false),
             tools: Tools::default(),
             answered: metrics.of_server(&name),
             metrics,
@@ -167,8 +175,9 @@ impl Upstream {
             moves: Moves::default(),
             streams: ServerShares::of(streams),
             tending: Tending::default(),
+            reserved: Reserved::new(&sign_ins.settings().meta_prefix),
             sign_ins,
-            tls,
+            tls: server_tls,
             tracker,
             #[cfg(feature = "planted")]
             planted: crate::planted::Planted::default(),
@@ -185,6 +194,7 @@ impl Upstream {
     /// Takes a new configuration over; endpoints that are no longer in it drain.
     pub(crate) fn reconfigure(&self, server: Server) {
         self.sign_ins.authorities.know(&server);
+        self.tls.trust(server.ca.as_ref());
         let is_another = identity(&server) != self.identity();
         *self.server.write() = Arc::new(server);
         if is_another {
@@ -226,6 +236,11 @@ impl Upstream {
         Some(Arc::new(account))
     }
 
+    /// Who is configured.
+    pub(crate) fn identities(&self) -> &Identities {
+        &self.sign_ins.identities
+    }
+
     /// Takes no new sessions from now on.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
@@ -233,6 +248,14 @@ impl Upstream {
 
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_stream(&self) {
+        self.opens_streams.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn opens_streams(&self) -> bool {
+        self.opens_streams.load(Ordering::Relaxed)
     }
 
     /// Where its tasks run.

@@ -181,6 +181,21 @@ impl Said {
         }
     }
 
+    /// The same with another status.
+    #[must_use]
+    pub fn instead(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// 200 with this for JSON, whatever it is.
+    pub fn json_text(body: &str) -> Self {
+        Self {
+            body: body.to_owned(),
+            ..Self::json(&Value::Null)
+        }
+    }
+
     /// The same with one more header.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {

@@ -8,6 +8,7 @@ pub mod distant;
 pub mod everything;
 pub mod faulty;
 pub mod haproxy;
+pub mod leaks;
 pub mod redis;
 pub mod scripted;
 mod skipped;

@@ -70,6 +70,9 @@ pub enum Malformed {
     /// The server speaks another protocol now, which nobody asked for.
     #[error("it switched protocols")]
     Switched,
+    /// The body is transformed in a way that nobody asked for.
+    #[error("its Transfer-Encoding is not just `chunked`")]
+    Coding,
     /// The length is not a number, or it is two different ones.
     #[error("its Content-Length is malformed")]
     Length,
@@ -150,8 +153,14 @@ impl Head {
         }
         let body = Framing::of(status, &headers)?;
         // Both ways of telling the length are how answers are smuggled (RFC 9112, 6.3).
-        let is_doubtful =
-            headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH);
+        let is_doubtful = match body {
+            // A length counts only where there is no coding.
+            Framing::Bytes(_) => false,
+            Framing::Chunks(_) => headers.contains_key(CONTENT_LENGTH),
+            Framing::Ended | Framing::UntilClosed => {
+                headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH)
+            }
+        };
         let stays = if version == 0 {
             has_token(&headers, "keep-alive")
         } else {
@@ -180,14 +189,21 @@ impl Framing {
         if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return Ok(Self::Ended);
         }
-        if let Some(codings) = headers.get_all(TRANSFER_ENCODING).iter().next_back() {
-            let last = codings.as_bytes().rsplit(|&byte| byte == b',').next();
-            let is_chunked =
-                last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
-            return Ok(match is_chunked {
-                true => Self::Chunks(Chunk::Size),
-                false => Self::UntilClosed,
-            });
+        let mut values = headers.get_all(TRANSFER_ENCODING).iter();
+        if let Some(first) = values.next() {
+            let values = std::iter::once(first).chain(values);
+            let codings = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+            let mut codings = codings
+                .map(<[u8]>::trim_ascii)
+                .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+            return match (codings.next(), codings.next()) {
+                (Some(only), None) if only.eq_ignore_ascii_case(b"chunked") => {
+                    Ok(Self::Chunks(Chunk::Size))
+                }
+                (None, _) => Ok(Self::UntilClosed),
+                // Nobody asked for it, and what it says could not be read.
+                _ => Err(Malformed::Coding),
+            };
         }
         let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
         let Some(length) = lengths.next() else {

@@ -11,13 +11,12 @@ pub const BOTH: &str = "application/json, text/event-stream";
 
 /// Whether a `Content-Type` names this media type, parameters aside.
 pub fn is(content_type: Option<&HeaderValue>, media: &str) -> bool {
-    content_type.is_some_and(|value| {
-        // As most write it.
-        value == media
-            || value
-                .to_str()
-                .is_ok_and(|text| essence(text).eq_ignore_ascii_case(media))
-    })
+    let written = content_type.map(|value| value.as_bytes().trim_ascii_start());
+    let Some((essence, rest)) = written.and_then(|text| text.split_at_checked(media.len())) else {
+        return false;
+    };
+    essence.eq_ignore_ascii_case(media.as_bytes())
+        && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
 }
 
 /// Whether `Accept` allows both answers that a POST may get.

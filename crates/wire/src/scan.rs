@@ -2,12 +2,12 @@
 //!
 //! Only the members of the outermost object are told apart; what is within their values is skipped, at
 //! the speed of a search for quotes where there is much text. Nothing is validated beyond that: whether
-//! the answer is good JSON is for whoever reads it.
+//! the answer is good JSON is for whoever reads it. A request is no answer, whatever its id.
 
 use memchr::memchr2;
 
-/// The longest way to write a name that is looked for: `error` with every character escaped.
-const MAX_NAME: usize = 5 * r"\u0065".len();
+/// The longest way to write a name that is looked for: `result` with every character escaped.
+const MAX_NAME: usize = 6 * r"\u0065".len();
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -21,6 +21,7 @@ pub struct IdScan {
     is_escaped: bool,
     name: Name,
     member: Member,
+    has_answer: bool,
     has_error: bool,
 }
 
@@ -33,10 +34,12 @@ pub enum Stop {
     IdBegins,
     /// The id's value ended here.
     IdEnds,
+    /// What it answers begins here: the result, or the error.
+    AnswerBegins,
     /// The object ended here.
     End,
-    /// This is not a JSON object.
-    NotAnObject,
+    /// This is not a JSON object, or one with a method.
+    NotAnAnswer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +68,7 @@ enum State {
 }
 
 /// A member's name as it is written, as far as it can be one that is looked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Name {
     bytes: [u8; MAX_NAME],
     length: usize,
@@ -74,7 +77,9 @@ struct Name {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Member {
     Id,
+    Result,
     Error,
+    Method,
     Other,
 }
 
@@ -86,14 +91,23 @@ impl Default for IdScan {
             state: State::Start(0),
             depth: 0,
             is_escaped: false,
-            name: Name::default(),
+            name: Name {
+                bytes: [0; MAX_NAME],
+                length: 0,
+            },
             member: Member::Other,
+            has_answer: false,
             has_error: false,
         }
     }
 }
 
 impl IdScan {
+    /// Whether a result or an error has begun.
+    pub fn has_answer(&self) -> bool {
+        self.has_answer
+    }
+
     /// Whether a member `error` has come that is not null.
     pub fn has_error(&self) -> bool {
         self.has_error
@@ -121,12 +135,19 @@ impl IdScan {
                     self.state = State::AtValue;
                     return (at, Stop::IdBegins);
                 }
+                State::BeforeValue
+                    if matches!(self.member, Member::Result | Member::Error)
+                        && !self.has_answer =>
+                {
+                    self.has_answer = true;
+                    return (at, Stop::AnswerBegins);
+                }
                 _ => self.between(byte),
             };
         }
         let stop = match self.state {
             State::Ended => Stop::End,
-            State::Broken => Stop::NotAnObject,
+            State::Broken => Stop::NotAnAnswer,
             _ => Stop::More,
         };
         (at, stop)
@@ -185,7 +206,10 @@ impl IdScan {
             Some(b'\\') => self.is_escaped = true,
             Some(_) if is_name => {
                 self.member = self.name.member();
-                self.state = State::AfterName;
+                self.state = match self.member {
+                    Member::Method => State::Broken,
+                    _ => State::AfterName,
+                };
             }
             Some(_) => self.state = State::ValueEnded,
             None => {}
@@ -216,7 +240,8 @@ impl IdScan {
                 b'"' => is_text = true,
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
-                _ => {}
+                b',' | b':' => {}
+                _ => at += count_plain(&rest[at + 1..]),
             }
             at += 1;
             if depth == 0 {
@@ -243,6 +268,25 @@ impl IdScan {
             None => rest.len(),
         }
     }
+}
+
+/// How many bytes there are before one that begins or ends something, as far as whole words tell. Outside
+/// of strings: numbers, mostly.
+fn count_plain(rest: &[u8]) -> usize {
+    const WORD: usize = 8;
+    /// A bracket is a brace without it.
+    const FOLD: u64 = u64::from_le_bytes([b'{' ^ b'['; WORD]);
+    let mut at = 0;
+    while let Some(word) = rest.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
+        let word = u64::from_le_bytes(*word);
+        let folded = word | FOLD;
+        let found = has(word, b'"') | has(folded, b'{') | has(folded, b'}');
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += WORD;
+    }
+    at
 }
 
 /// Where the first quote or backslash is. Most strings are short, and a search costs more to begin than a
@@ -293,18 +337,26 @@ impl Name {
         let Some(written) = written.and_then(|length| self.bytes.get(..length)) else {
             return Member::Other;
         };
-        match written {
-            b"id" => Member::Id,
-            b"error" => Member::Error,
-            _ if !written.contains(&b'\\') => Member::Other,
-            _ => {
-                let quoted = [b"\"", written, b"\""].concat();
-                match serde_json::from_slice::<String>(&quoted).as_deref() {
-                    Ok("id") => Member::Id,
-                    Ok("error") => Member::Error,
-                    _ => Member::Other,
-                }
-            }
+        if !written.contains(&b'\\') {
+            return Member::of(written);
+        }
+        let quoted = [b"\"", written, b"\""].concat();
+        let name = serde_json::from_slice::<String>(&quoted);
+        name.map_or(Member::Other, |name| Member::of(name.as_bytes()))
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"id" => Self::Id,
+            b"result" => Self::Result,
+            b"error" => Self::Error,
+            // Some readers do not mind its case.
+            name if name.eq_ignore_ascii_case(b"method") => Self::Method,
+            _ => Self::Other,
         }
     }
 }

@@ -199,11 +199,25 @@ fn no_complaint_shows_a_url() {
 }
 
 #[test]
+fn an_api_token_that_is_set_and_empty_is_a_mistake() {
+    for (name, value) in [
+        ("BOWLINE_API_TOKEN", ""),
+        ("BOWLINE_API_TOKEN", " "),
+        ("BOWLINE_API_TOKEN_FILE", ""),
+    ] {
+        let environment = |asked: &str| (asked == name).then(|| value.to_owned());
+        let said = complaints(Plan::new(&ConfigArguments::default(), &environment));
+        assert!(said.contains("is set, and empty"), "{said}");
+        assert!(said.contains(name), "{said}");
+    }
+}
+
+#[test]
 fn the_api_token_may_lie_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let (full, empty) = (folder.path().join("token"), folder.path().join("empty"));
     fs::write(&full, "let-me-in\n").unwrap();
-    fs::write(&empty, "\n").unwrap();
+    fs::write(&empty, " \n").unwrap();
     let planned = |token: Option<&str>, file: &std::path::Path| {
         let environment = |name: &str| match name {
             "BOWLINE_API_TOKEN" => token.map(str::to_owned),

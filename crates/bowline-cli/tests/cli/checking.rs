@@ -198,8 +198,10 @@ fn how_people_sign_in() {
         client_id = "bowline"
         client_secret = "${TOKEN}"
         scopes = ["a", "b"]
+        issuer = "https://login.example.com"
+        endpoints_elsewhere = ["https://token.example.com"]
         [servers.web]
-        url = "https://mcp.example.com/mcp"
+        url = "https://mcp.example.com/web"
         oauth = { client_metadata_url = "https://gw.example.com/c.json", allow_private = true }
         [callers.ada]
         key = "0123456789abcdef"
@@ -231,7 +233,10 @@ flow = "managed"
 client_id = "bowline"
 client_secret = "****"
 scopes = ["a", "b"]
+issuer = "https://login.example.com"
+endpoints_elsewhere = ["https://token.example.com"]
 allow_private = false
+several_origins = false
 "#]]
     );
     assert_data_eq!(
@@ -241,7 +246,10 @@ flow = "drive"
 redirect_uri = "MyApp://cb?x=y"
 client_metadata_url = "https://gw.example.com/c.json"
 # no scopes: what the server says is asked for
+# no issuer: the server names it
+endpoints_elsewhere = []
 allow_private = true
+several_origins = false
 "#]]
     );
     // Apart from the key it can be read again, without the flag.

@@ -132,6 +132,30 @@ fn nobody_has_to_read_what_it_prints() {
     assert_eq!(gateway.exit_code(), Some(0));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_with_the_api_token_that_others_can_read_is_warned_of() {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    fs::write(&path, "let-me-in\n").unwrap();
+    for (mode, is_warned_of) in [(0o600, false), (0o640, true), (0o602, true), (0o400, false)] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let mut command = running::bowline();
+        command.env("BOWLINE_API_TOKEN_FILE", &path);
+        let mut gateway = Running::start_in(&mut command, "127.0.0.1:0", &["--admin", "off"]);
+        gateway.stdout.read_until("Ctrl-C stops it.");
+        gateway.signal("TERM");
+        assert_eq!(gateway.exit_code(), Some(0));
+        let said = gateway.stderr.read_rest();
+        let warned = said.lines().find(|line| line.contains("use the API"));
+        assert_eq!(warned.is_some(), is_warned_of, "{mode:o}: {said}");
+        assert!(warned.is_none_or(|line| line.contains(path.to_str().unwrap())));
+        assert!(!said.contains("let-me-in"), "{said}");
+    }
+}
+
 /// Many calls that no server answers, and more connections than files may be open.
 #[test]
 fn the_operator_is_answered_when_file_descriptors_run_out() {
@@ -145,7 +169,7 @@ fn the_operator_is_answered_when_file_descriptors_run_out() {
     let gateway = Running::start_in(&mut command, "127.0.0.1:0", &options);
     let printed = gateway.stdout.read_until("/health");
     let said = gateway.stderr.read_until("limit of open files is too low");
-    for number in ["200", "streams = 20000", "connections = 40000", "60096"] {
+    for number in ["200", "streams = 20000", "connections = 40000", "60160"] {
         assert!(said.contains(number), "{number}: {said}");
     }
     let address = |end: &str| {

@@ -172,6 +172,22 @@ error: the gateway tells its callers apart by keys, and nobody of them signs in 
 
 "#]]
     );
+    assert_data_eq!(
+        mistake(home.path(), &["logout", "files", "-c", "bowline.toml"]),
+        str![[r#"
+error: the gateway tells its callers apart by keys, and it is not said whom to sign out
+  help: add `--caller NAME`: there are `ann`
+
+"#]]
+    );
+    for caller in ["ann", "somebody-who-left"] {
+        let words = ["logout", "files", "--caller", caller, "-c", "bowline.toml"];
+        let (code, stdout, stderr) = run(at(home.path()).args(words));
+        assert_eq!(
+            (code, &*stdout, &*stderr),
+            (Some(0), "Nobody was signed in at files.\n", "")
+        );
+    }
     let mut homeless = at(home.path());
     homeless.env_remove("XDG_STATE_HOME").env_remove("HOME");
     let (code, _, stderr) = run(homeless.args(["auth"]));
@@ -233,6 +249,21 @@ fn a_server_that_is_not_there() {
         stderr.starts_with("error: the server cannot be asked: "),
         "{stderr}"
     );
+}
+
+#[test]
+fn a_secret_in_a_servers_url_is_not_listed() {
+    let home = home();
+    let text = "[servers.files]\nurl = \"http://127.0.0.1:9/mcp?key=s3cret\"\noauth = {}\n";
+    write_file(home.path(), text);
+    for options in [&["auth", "--json"][..], &["auth"], &["logout", "files"]] {
+        let (code, stdout, stderr) =
+            run(at(home.path()).args(options).args(["-c", "bowline.toml"]));
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(!format!("{stdout}{stderr}").contains("s3cret"), "{stdout}");
+        let is_listed = stdout.contains("http://127.0.0.1:9/mcp");
+        assert_eq!(is_listed, options.contains(&"--json"), "{stdout}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod caller;
 mod headers;
+mod names;
 mod oauth;
 mod recovery;
 mod server;
@@ -36,6 +37,8 @@ pub(super) fn check(
         listen: flags.listen.unwrap_or(listen),
         admin,
         stop_timeout: value::duration("stop_timeout", stop_timeout, default.stop_timeout, findings),
+        hosts: names::hosts(file.hosts.as_ref(), findings),
+        origins: names::origins(file.origins.as_ref(), findings),
         store: store::check(&file.store, environment, findings),
         limits: limits(&file.limits, findings),
         servers: servers

@@ -77,6 +77,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         endpoints: None,
         headers: table.secrets("headers"),
         forward_headers: None,
+        ca_file: None,
         connect_timeout: None,
         call_timeout: None,
         health: Health::default(),

@@ -21,6 +21,8 @@ pub(super) struct File {
     pub(super) listen: Text,
     pub(super) admin: Text,
     pub(super) stop_timeout: Text,
+    pub(super) hosts: Option<Texts>,
+    pub(super) origins: Option<Texts>,
     pub(super) store: Store,
     pub(super) limits: Limits,
     pub(super) oauth: OAuth,
@@ -76,6 +78,7 @@ pub(super) struct Server {
     pub(super) endpoints: Option<Texts>,
     pub(super) headers: Vec<Secret>,
     pub(super) forward_headers: Option<Texts>,
+    pub(super) ca_file: Text,
     pub(super) connect_timeout: Text,
     pub(super) call_timeout: Text,
     pub(super) health: Health,
@@ -119,7 +122,10 @@ pub(super) struct ServerOAuth {
     pub(super) scopes: Option<Texts>,
     pub(super) redirect_uri: Text,
     pub(super) client_metadata_url: Text,
+    pub(super) issuer: Text,
+    pub(super) endpoints_elsewhere: Option<Texts>,
     pub(super) allow_private: Option<bool>,
+    pub(super) several_origins: Option<bool>,
 }
 
 /// A table in `callers`; there is no `Debug`, because the key is secret.
@@ -136,6 +142,8 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         listen: top.text("listen"),
         admin: top.text("admin"),
         stop_timeout: top.text("stop_timeout"),
+        hosts: top.texts("hosts"),
+        origins: top.texts("origins"),
         ..File::default()
     };
     if let Some(mut store) = top.table("store") {
@@ -193,6 +201,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         endpoints: table.texts("endpoints"),
         headers: table.secrets("headers"),
         forward_headers: table.texts("forward_headers"),
+        ca_file: table.text("ca_file"),
         connect_timeout: table.text("connect_timeout"),
         call_timeout: table.text("call_timeout"),
         health: Health::default(),
@@ -228,7 +237,10 @@ pub(super) fn read_oauth(server: &mut Table<'_, '_>) -> Option<ServerOAuth> {
         scopes: table.texts("scopes"),
         redirect_uri: table.text("redirect_uri"),
         client_metadata_url: table.text("client_metadata_url"),
+        issuer: table.text("issuer"),
+        endpoints_elsewhere: table.texts("endpoints_elsewhere"),
         allow_private: table.flag("allow_private"),
+        several_origins: table.flag("several_origins"),
     };
     table.finish();
     Some(oauth)

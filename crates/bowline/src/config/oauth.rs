@@ -1,5 +1,6 @@
 //! How Bowline signs in at servers for its callers, as meant.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -38,8 +39,16 @@ pub struct ServerOAuth {
     pub redirect_uri: Option<RedirectUri>,
     /// Where Bowline's client metadata is published, as written: it is the client's id as well.
     pub client_metadata_url: Option<String>,
+    /// The one authorization server that is asked, as it calls itself; whichever the server names
+    /// when `None`. There wherever the client has a secret.
+    pub issuer: Option<String>,
+    /// Origins, such as `https://token.example`, at which endpoints of the authorization server may
+    /// be besides its own.
+    pub endpoints_elsewhere: Vec<String>,
     /// Whether authorization servers may be at private, loopback or link-local addresses.
     pub allow_private: bool,
+    /// Whether tokens may go to endpoints of several origins.
+    pub several_origins: bool,
 }
 
 /// Who does what in a sign-in.
@@ -75,6 +84,8 @@ pub enum SignInProblem {
     NoCallers,
     /// People could not come back to a page of a gateway that does not know its own address.
     NoPublicUrl,
+    /// Two servers have one URL, to which a grant belongs, and differ in how to sign in there.
+    OneUrl,
 }
 
 // === impl OAuth ===
@@ -137,8 +148,10 @@ impl fmt::Debug for ClientSecret {
 impl Config {
     /// What is in the way of signing in, each with the first server that it concerns.
     pub fn sign_in_problems(&self) -> Vec<(&ServerName, SignInProblem)> {
+        let one_url = self.at_the_url_of_another();
+        let one_url = one_url.map(|name| (name, SignInProblem::OneUrl));
         if is_loopback_address(self.listen.ip()) {
-            return Vec::new();
+            return one_url.into_iter().collect();
         }
         let first = |flow: Option<Flow>| {
             let mut servers = self.servers.iter();
@@ -151,7 +164,27 @@ impl Config {
         let homeless = first(Some(Flow::Managed)).filter(|_| self.oauth.public_url.is_none());
         let uncalled = uncalled.map(|name| (name, SignInProblem::NoCallers));
         let homeless = homeless.map(|name| (name, SignInProblem::NoPublicUrl));
-        uncalled.into_iter().chain(homeless).collect()
+        let all = one_url.into_iter().chain(uncalled).chain(homeless);
+        all.collect()
+    }
+
+    /// A server at which callers sign in under the URL of an earlier one, and otherwise than there.
+    fn at_the_url_of_another(&self) -> Option<&ServerName> {
+        let mut known = HashMap::new();
+        let mut servers = self.servers.iter();
+        servers.find_map(|(name, server)| {
+            // How people are asked, and for what, may differ.
+            let oauth = ServerOAuth {
+                flow: Flow::default(),
+                redirect_uri: None,
+                scopes: Vec::new(),
+                ..server.oauth.clone()?
+            };
+            let says = (oauth, &server.headers);
+            let url = server.way.urls().first()?.to_string();
+            let first = known.entry(url).or_insert_with(|| says.clone());
+            (*first != says).then_some(name)
+        })
     }
 }
 
@@ -168,6 +201,10 @@ impl SignInProblem {
             Self::NoPublicUrl => {
                 "people could not come back from signing in: where they reach the gateway is not known"
             }
+            Self::OneUrl => {
+                "an earlier server has the same URL and another client, issuer, `headers` or the \
+                 like, and what is granted belongs to the URL"
+            }
         }
     }
 
@@ -180,6 +217,7 @@ impl SignInProblem {
             Self::NoPublicUrl => {
                 "add `public_url = \"https://gw.example.com\"` to `[oauth]`, or listen on 127.0.0.1"
             }
+            Self::OneUrl => "write the same for both, or keep one of them",
         }
     }
 }

@@ -165,6 +165,56 @@ fn listen_and_admin_differ() {
 }
 
 #[test]
+fn hosts_are_names_and_origins_are_as_browsers_write_them() {
+    let config = good(
+        r#"
+        hosts = ["GW.internal", "my_pod-1"]
+        origins = ["https://App.example:443/", "http://10.0.0.1:8080", "vscode-webview://abc"]
+        "#,
+    );
+    assert_eq!(config.hosts, ["gw.internal", "my_pod-1"]);
+    assert_eq!(
+        config.origins,
+        [
+            "https://app.example",
+            "http://10.0.0.1:8080",
+            "vscode-webview://abc"
+        ]
+    );
+    for bad in [
+        "",
+        "gw:6270",
+        "https://gw",
+        "gw/x",
+        "*",
+        "a b",
+        "u@gw",
+        "[::1]",
+    ] {
+        assert_eq!(
+            wrong(&format!("hosts = [\"{bad}\"]")).2,
+            "`hosts` has something in it that is not the name of a host"
+        );
+    }
+    for bad in [
+        "",
+        "*",
+        "null",
+        "app.example",
+        "https://",
+        "https://a/b",
+        "https://u@a",
+        "://a",
+        "https://a?b",
+    ] {
+        assert_eq!(
+            wrong(&format!("origins = [\"{bad}\"]")).2,
+            "`origins` has something in it that is not an origin"
+        );
+    }
+}
+
+#[test]
 fn limits_are_in_range() {
     for key in [
         "sessions",
@@ -284,8 +334,8 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
         (
             "servers.a = { url = \"http://h\", x = 1 }",
             "the keys allowed here are `url`, `endpoints`, `headers`, `forward_headers`, \
-             `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, `on_session_loss`, \
-             `replay`, `drain_timeout`, `session_lost`, `oauth`",
+             `ca_file`, `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, \
+             `on_session_loss`, `replay`, `drain_timeout`, `session_lost`, `oauth`",
         ),
     ] {
         let errors = parse(text).unwrap_err();

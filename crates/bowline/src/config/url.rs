@@ -65,6 +65,21 @@ pub(super) fn parse_with(schemes: [&str; 2], text: &str) -> Result<Uri, UrlProbl
     text.parse().map_err(|_| UrlProblem::Malformed)
 }
 
+/// Scheme, host and port.
+pub(super) fn origin(url: &Uri) -> (Option<String>, Option<String>, Option<u16>) {
+    let is_https = url
+        .scheme_str()
+        .is_some_and(|it| it.eq_ignore_ascii_case("https"));
+    let port = url.port_u16().or(Some(if is_https { 443 } else { 80 }));
+    let lower = |text: Option<&str>| text.map(str::to_ascii_lowercase);
+    (lower(url.scheme_str()), lower(url.host()), port)
+}
+
+/// A server's URL as anybody may see it: its query may hold a secret.
+pub fn shown_url(url: &str) -> String {
+    url.split('?').next().unwrap_or_default().to_owned()
+}
+
 /// Whether a URL is of this machine and no other.
 pub(super) fn is_loopback(url: &Uri) -> bool {
     let authority = url.authority();

@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use http::Uri;
 use http::uri::Scheme;
+use parking_lot::RwLock;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls_platform_verifier::{BuilderVerifierExt as _, Verifier};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::EgressError;
+use crate::config::Certificates;
 use crate::{descriptors, net};
 
 /// Scheme, host and port of a URL and, where it is pinned, the address to dial.
@@ -29,10 +31,24 @@ pub(crate) struct Origin {
     address: Option<SocketAddr>,
 }
 
-/// How TLS connections are made and whom they trust: the platform's roots. Made at the first use,
-/// because a machine without roots can still serve what needs none.
+/// How TLS connections are made and whom they trust: whom the platform does and, for a server that has
+/// some, authorities of its own. Clones are one and the same.
 #[derive(Clone, Default)]
-pub(crate) struct Tls(Arc<OnceLock<Result<TlsConnector, rustls::Error>>>);
+pub(crate) struct Tls {
+    platform: Arc<Maker>,
+    own: Arc<RwLock<Option<Arc<Own>>>>,
+}
+
+/// Makes TLS connections. Made at the first use, because a machine without roots can still serve what
+/// needs none.
+#[derive(Default)]
+struct Maker(OnceLock<Result<TlsConnector, rustls::Error>>);
+
+/// The authorities of one server.
+struct Own {
+    trusted: Certificates,
+    maker: Maker,
+}
 
 /// An open connection.
 pub(crate) enum Dialled {
@@ -193,17 +209,60 @@ impl Tls {
         Self::default()
     }
 
-    fn connector(&self) -> Result<&TlsConnector, EgressError> {
+    /// The same for one server, which is trusted by these as well.
+    pub(crate) fn of_server(&self, trusted: Option<&Certificates>) -> Self {
+        let tls = Self {
+            platform: Arc::clone(&self.platform),
+            own: Arc::default(),
+        };
+        tls.trust(trusted);
+        tls
+    }
+
+    /// Trusts these, and no others but the platform's, from the next connection on.
+    pub(crate) fn trust(&self, trusted: Option<&Certificates>) {
+        let mut own = self.own.write();
+        if own.as_ref().map(|own| &own.trusted) != trusted {
+            *own = trusted.map(|trusted| {
+                Arc::new(Own {
+                    trusted: trusted.clone(),
+                    maker: Maker::default(),
+                })
+            });
+        }
+    }
+
+    fn connector(&self) -> Result<TlsConnector, EgressError> {
+        let own = self.own.read().clone();
+        match own {
+            None => self.platform.connector(&[]),
+            Some(own) => own.maker.connector(own.trusted.all()),
+        }
+    }
+}
+
+// === impl Maker ===
+
+impl Maker {
+    fn connector(&self, extra: &[CertificateDer<'static>]) -> Result<TlsConnector, EgressError> {
         let made = self.0.get_or_init(|| {
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let config = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()?
-                .with_platform_verifier()?
-                .with_no_client_auth();
-            Ok(TlsConnector::from(Arc::new(config)))
+            let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()?;
+            let builder = match extra {
+                [] => builder.with_platform_verifier()?,
+                extra => {
+                    let extra = extra.iter().cloned();
+                    let verifier = Verifier::new_with_extra_roots(extra, provider)?;
+                    // What `with_platform_verifier` does, with more to trust.
+                    let builder = builder.dangerous();
+                    builder.with_custom_certificate_verifier(Arc::new(verifier))
+                }
+            };
+            Ok(TlsConnector::from(Arc::new(builder.with_no_client_auth())))
         });
-        made.as_ref()
-            .map_err(|error| EgressError::Tls(io::Error::other(error.clone())))
+        made.clone()
+            .map_err(|error| EgressError::Tls(io::Error::other(error)))
     }
 }
 

@@ -64,9 +64,10 @@ pub(crate) enum FetchError {
     /// An https server's business goes by https.
     #[error("the URL is http, and the server is reached by https")]
     Plain,
-    #[error("{0} has no address: {1}")]
-    Unresolved(Box<str>, io::Error),
-    #[error("{0} is at {1}, which must not be reached from here")]
+    // In the words of the next one: whoever hears of it learns nothing about names.
+    #[error("{0} has no address that may be reached from here")]
+    Unresolved(Box<str>, #[source] io::Error),
+    #[error("{0} has no address that may be reached from here")]
     OutOfReach(Box<str>, IpAddr),
     #[error(transparent)]
     Egress(#[from] EgressError),
@@ -195,9 +196,13 @@ impl Fetch {
         if addresses.is_empty() {
             return Err(unresolved(io::ErrorKind::NotFound.into()));
         }
-        match self.reach.refused(&addresses, &self.names).await {
-            Some(refused) => Err(FetchError::OutOfReach(origin.host().into(), refused)),
-            None => Ok(addresses),
+        if let Some(address) = self.reach.refused(&addresses) {
+            tracing::warn!(host = origin.host(), %address, "an address that must not be reached from here");
+            return Err(FetchError::OutOfReach(origin.host().into(), address));
+        }
+        match origin.https || self.reach.allows_plain_to(&addresses) {
+            true => Ok(addresses),
+            false => Err(FetchError::Plain),
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bowline_wire::http1::{Framing, Head};
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderName, Response};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -145,10 +145,12 @@ impl Pool {
     }
 }
 
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
 /// How long a connection may rest after this answer.
 fn max_idle(headers: &HeaderMap) -> Duration {
     let announced = headers
-        .get("keep-alive")
+        .get(KEEP_ALIVE)
         .and_then(|value| value.to_str().ok())
         .and_then(|text| {
             text.split(',')
@@ -227,10 +229,7 @@ mod tests {
     fn a_servers_own_keep_alive_shortens_the_rest() {
         let rest = |text| {
             let value = HeaderValue::from_static(text);
-            max_idle(&HeaderMap::from_iter([(
-                http::HeaderName::from_static("keep-alive"),
-                value,
-            )]))
+            max_idle(&HeaderMap::from_iter([(KEEP_ALIVE, value)]))
         };
         assert_eq!(rest("timeout=5"), Duration::from_secs(4));
         assert_eq!(rest("max=100, timeout=2"), Duration::from_secs(1));

@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::Uri;
 
 use super::Origin;
-use super::names::Names;
 
 /// What may be dialled on behalf of one server: public addresses, the loopback interface for a
-/// server on it, the private network for a server in it, and everything where the operator says so.
+/// server on it, the private network for a server whose URL has an address in it, and everything where
+/// the operator says so.
 #[derive(Debug, Clone)]
 pub(crate) struct Reach {
     server: Origin,
@@ -45,52 +45,43 @@ impl Reach {
         &self.server
     }
 
-    /// Whether a request may go unencrypted: not for a server that is reached by https, unless the
-    /// operator allows what is near.
+    /// Whether a request may go unencrypted anywhere: not for a server that is reached by https,
+    /// unless the operator allows what is near.
     pub(super) fn allows_plain(&self) -> bool {
         !self.server.https || self.allow_private
     }
 
+    /// Whether a request may go unencrypted to these addresses: what is far may only for a server that
+    /// is reached like that itself.
+    pub(super) fn allows_plain_to(&self, addresses: &[SocketAddr]) -> bool {
+        let is_near = |address: &SocketAddr| Class::of(address.ip()) != Class::Public;
+        !self.server.https || (self.allow_private && addresses.iter().all(is_near))
+    }
+
     /// The first of these addresses that must not be dialled.
-    pub(super) async fn refused(&self, addresses: &[SocketAddr], names: &Names) -> Option<IpAddr> {
+    pub(super) fn refused(&self, addresses: &[SocketAddr]) -> Option<IpAddr> {
         if self.allow_private {
             return None;
         }
-        let mut allowed = None;
-        for address in addresses {
-            let class = Class::of(address.ip());
-            if class == Class::Public {
-                continue;
-            }
-            if class == Class::Closed {
-                return Some(address.ip());
-            }
-            let near = match allowed {
-                Some(near) => near,
-                None => *allowed.insert(self.server_class(names).await),
-            };
-            if class != near {
-                return Some(address.ip());
-            }
-        }
-        None
+        let near = self.server_class();
+        let is_refused = |address: &IpAddr| match Class::of(*address) {
+            Class::Public => false,
+            Class::Closed => true,
+            class @ (Class::Loopback | Class::Private) => class != near,
+        };
+        addresses.iter().map(SocketAddr::ip).find(is_refused)
     }
 
-    /// Where the server is. The loopback interface counts only where the configuration itself says
-    /// so: a name is resolved by whoever owns it, and must not open this machine's own services.
-    async fn server_class(&self, names: &Names) -> Class {
+    /// Where the server is, as the configuration itself says: a name is resolved by whoever owns it,
+    /// who must not be able to open this machine's services or those of its network.
+    fn server_class(&self) -> Class {
         let host = self.server.host();
         if let Ok(address) = host.parse() {
             return Class::of(address);
         }
         let host = host.trim_end_matches('.').to_ascii_lowercase();
-        if host == "localhost" || host.ends_with(".localhost") {
-            return Class::Loopback;
-        }
-        let addresses = names.resolve(&self.server).await.unwrap_or_default();
-        let is_private = |address: &SocketAddr| Class::of(address.ip()) == Class::Private;
-        match !addresses.is_empty() && addresses.iter().all(is_private) {
-            true => Class::Private,
+        match host == "localhost" || host.ends_with(".localhost") {
+            true => Class::Loopback,
             false => Class::Public,
         }
     }
@@ -155,24 +146,17 @@ impl Class {
 mod tests {
     use super::*;
 
-    async fn refused(server: &str, addresses: &[&str]) -> bool {
+    fn refused(server: &str, addresses: &[&str]) -> bool {
         let reach = Reach::new(&server.parse().unwrap(), false);
-        is_refused(&reach, addresses).await
+        is_refused(&reach, addresses)
     }
 
-    async fn is_refused(reach: &Reach, addresses: &[&str]) -> bool {
+    fn is_refused(reach: &Reach, addresses: &[&str]) -> bool {
         let addresses: Vec<SocketAddr> = addresses
             .iter()
             .map(|address| SocketAddr::new(address.parse().unwrap(), 443))
             .collect();
-        let names = Names::scripted(|host| match host {
-            "mcp.corp" => vec![[10, 0, 0, 4].into()],
-            "mixed.corp" => vec![[10, 0, 0, 4].into(), [8, 8, 8, 8].into()],
-            "looped.example" => vec![[127, 0, 0, 1].into()],
-            "linked.example" => vec![[169, 254, 1, 1].into()],
-            _ => vec![[8, 8, 8, 8].into()],
-        });
-        reach.refused(&addresses, &names).await.is_some()
+        reach.refused(&addresses).is_some()
     }
 
     const LOOPBACK: [&str; 3] = ["127.0.0.1", "127.8.8.8", "::1"];
@@ -210,63 +194,91 @@ mod tests {
         "fd20:ce::254",
     ];
 
-    #[tokio::test]
-    async fn for_a_public_server_only_what_is_public() {
+    #[test]
+    fn for_a_public_server_only_what_is_public() {
         for server in ["https://mcp.example/mcp", "https://8.8.8.8/"] {
             for address in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1"] {
-                assert!(!refused(server, &[address]).await, "{address}");
+                assert!(!refused(server, &[address]), "{address}");
             }
             // An IPv4 address as a network without IPv4 shows it.
-            assert!(!refused(server, &["64:ff9b::808:808"]).await);
+            assert!(!refused(server, &["64:ff9b::808:808"]));
             for address in LOOPBACK.iter().chain(&PRIVATE).chain(&CLOSED) {
-                assert!(refused(server, &[address]).await, "{address}");
-                assert!(refused(server, &["8.8.8.8", address]).await, "{address}");
+                assert!(refused(server, &[address]), "{address}");
+                assert!(refused(server, &["8.8.8.8", address]), "{address}");
             }
         }
     }
 
-    #[tokio::test]
-    async fn for_a_near_server_what_is_as_near() {
+    #[test]
+    fn for_a_near_server_what_is_as_near() {
         for server in [
             "http://localhost:1/",
             "http://a.LOCALHOST./",
             "http://127.0.0.1/",
             "http://[::1]/",
         ] {
-            assert!(!refused(server, &LOOPBACK).await, "{server}");
-            assert!(refused(server, &PRIVATE[..1]).await, "{server}");
+            assert!(!refused(server, &LOOPBACK), "{server}");
+            assert!(refused(server, &PRIVATE[..1]), "{server}");
         }
         for server in [
-            "http://mcp.corp/",
+            "http://10.0.0.4/",
             "http://192.168.1.1/",
             "http://[fd12::2]/",
         ] {
-            assert!(!refused(server, &PRIVATE).await, "{server}");
-            assert!(refused(server, &LOOPBACK[..1]).await, "{server}");
+            assert!(!refused(server, &PRIVATE), "{server}");
+            assert!(refused(server, &LOOPBACK[..1]), "{server}");
         }
         for server in [
             "http://localhost/",
-            "http://mcp.corp/",
-            "http://linked.example/",
+            "http://10.0.0.4/",
             "http://169.254.1.1/",
         ] {
             for address in CLOSED {
-                assert!(refused(server, &[address]).await, "{server} {address}");
+                assert!(refused(server, &[address]), "{server} {address}");
             }
         }
     }
 
-    #[tokio::test]
-    async fn a_names_owner_cannot_open_the_gateways_own_machine() {
-        assert!(refused("http://looped.example/", &LOOPBACK[..1]).await);
-        assert!(refused("http://mixed.corp/", &PRIVATE[..1]).await);
+    /// Whatever it says where the server is.
+    #[test]
+    fn a_names_owner_opens_neither_the_gateways_machine_nor_its_network() {
+        for server in [
+            "http://mcp.corp/",
+            "http://localhost.example/",
+            "http://10.0.0.4.example/",
+        ] {
+            assert!(refused(server, &LOOPBACK[..1]), "{server}");
+            assert!(refused(server, &PRIVATE[..1]), "{server}");
+        }
     }
 
-    #[tokio::test]
-    async fn the_operator_may_allow_everything() {
+    #[test]
+    fn an_https_servers_business_is_plain_nearby_at_most() {
+        let addresses = |text: &[&str]| -> Vec<SocketAddr> {
+            let parse = |it: &&str| SocketAddr::new(it.parse().unwrap(), 80);
+            text.iter().map(parse).collect()
+        };
+        let (near, far) = (
+            addresses(&["10.0.0.4"]),
+            addresses(&["10.0.0.4", "8.8.8.8"]),
+        );
+        for (server, allow_private, nearby, anywhere) in [
+            ("https://mcp.example/", false, false, false),
+            ("https://mcp.example/", true, true, false),
+            ("http://mcp.example/", false, true, true),
+        ] {
+            let reach = Reach::new(&server.parse().unwrap(), allow_private);
+            assert_eq!(reach.allows_plain(), nearby, "{server}");
+            assert_eq!(reach.allows_plain_to(&near), nearby, "{server}");
+            assert_eq!(reach.allows_plain_to(&far), anywhere, "{server}");
+        }
+    }
+
+    #[test]
+    fn the_operator_may_allow_everything() {
         let reach = Reach::new(&"https://mcp.example/".parse().unwrap(), true);
         for address in LOOPBACK.iter().chain(&PRIVATE).chain(&CLOSED) {
-            assert!(!is_refused(&reach, &[address]).await, "{address}");
+            assert!(!is_refused(&reach, &[address]), "{address}");
         }
     }
 }

@@ -24,11 +24,9 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// Lets a request in, or says why not: Host and Origin first, then who asks, then for what.
-    /// A stranger learns nothing of the servers, not even their names.
-    pub(super) fn admit(shared: Arc<Shared>, head: Parts) -> Result<Self, Fault> {
-        let keyed = shared.callers.are_asked_for_keys();
-        shared.guard.check(&head.uri, &head.headers, keyed)?;
+    /// Lets a request in that passed the guard, or says why not: who asks first, then for what. A stranger
+    /// learns nothing of the servers, not even their names. The headers are taken out of the head.
+    pub(super) fn admit(shared: Arc<Shared>, head: &mut Parts) -> Result<Self, Fault> {
         let path = head.uri.path();
         // Clients look for metadata before they have a key, and there is none to protect.
         if path.starts_with("/.well-known/") {
@@ -45,21 +43,20 @@ impl Arrival {
             shared,
             caller,
             upstream,
-            headers: head.headers,
+            headers: std::mem::take(&mut head.headers),
             carried,
         })
     }
 
-    /// The session that the request names, and what its messages are sent with. The rest is let go:
-    /// headers are parts of the connection's read buffer, and would keep it as long as the answer takes.
-    pub(super) async fn into_exchange(self) -> Result<Exchange, Fault> {
-        let (id, in_use) = self.find().await?;
-        Ok(Exchange {
+    /// The session that was found, and what its messages are sent with. The rest is let go: headers are
+    /// parts of the connection's read buffer, and would keep it as long as the answer takes.
+    pub(super) fn into_exchange(self, (id, in_use): (SessionId, InUse)) -> Exchange {
+        Exchange {
             shared: self.shared,
             id,
             in_use,
             carried: self.carried,
-        })
+        }
     }
 
     /// The session that the request names: its caller's, on the path of its server. Anybody

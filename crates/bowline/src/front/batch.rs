@@ -54,7 +54,10 @@ pub(super) async fn serve(arrival: Arrival, array: Bytes) -> Result<Response<Rep
         // Not even an `initialize` in it could be served.
         return Err(Malformed::Batch.into());
     }
-    let exchange = arrival.into_exchange().await?;
+    let exchange = arrival
+        .find()
+        .await
+        .map(|found| arrival.into_exchange(found))?;
     if !version::has_batches(exchange.in_use.session().leg().version()) {
         return Err(Malformed::Batch.into());
     }

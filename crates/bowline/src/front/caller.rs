@@ -14,11 +14,11 @@ use parking_lot::RwLock;
 use super::guard::is_loopback_address;
 use crate::config::{self, CallerName, KeyHash};
 use crate::fault::Fault;
-use crate::session::Caller;
+use crate::session::{Caller, KeyPrint};
 
 /// The callers of a gateway; a reload replaces them all.
 #[derive(Debug)]
-pub(crate) struct Callers(RwLock<Vec<(CallerName, KeyHash)>>);
+pub(crate) struct Callers(RwLock<Vec<(Caller, KeyHash)>>);
 
 // === impl Callers ===
 
@@ -42,16 +42,15 @@ impl Callers {
         let presented = KeyHash::of(key);
         // Always all of them, so that the time taken tells nothing of who is known.
         let mut found = None;
-        for (name, hash) in known.iter() {
+        for (caller, hash) in known.iter() {
             if verify_slices_are_equal(&presented.0, &hash.0).is_ok() {
-                found = Some(name);
+                found = Some(caller);
             }
         }
-        let name = found.ok_or(Fault::Unauthorized)?;
-        Ok(Caller::Named(name.clone()))
+        found.cloned().ok_or(Fault::Unauthorized)
     }
 
-    /// Whether requests need a key.
+    /// Whether callers are told apart at all.
     pub(crate) fn are_asked_for_keys(&self) -> bool {
         !self.0.read().is_empty()
     }
@@ -62,10 +61,11 @@ impl Callers {
     }
 }
 
-fn known(configured: &BTreeMap<CallerName, config::Caller>) -> Vec<(CallerName, KeyHash)> {
-    let known = configured
-        .iter()
-        .map(|(name, caller)| (name.clone(), caller.key.clone()));
+fn known(configured: &BTreeMap<CallerName, config::Caller>) -> Vec<(Caller, KeyHash)> {
+    let known = configured.iter().map(|(name, caller)| {
+        let print = KeyPrint::of(&caller.key);
+        (Caller::Named(name.clone(), Some(print)), caller.key.clone())
+    });
     known.collect()
 }
 
@@ -107,17 +107,18 @@ mod tests {
         callers.identify(&headers).ok()
     }
 
-    fn named(name: &str) -> Option<Caller> {
-        Some(Caller::Named(name.parse().unwrap()))
+    fn named(name: &str, key: &str) -> Option<Caller> {
+        let print = KeyPrint::of(&KeyHash::of(key.as_bytes()));
+        Some(Caller::Named(name.parse().unwrap(), Some(print)))
     }
 
     #[test]
     fn a_key_names_its_caller() {
         let callers = Callers::new(&configured(&[("ann", "k-ann"), ("bob", "k-bob")]));
         for good in ["Bearer k-ann", "bearer k-ann", "BEARER   k-ann"] {
-            assert_eq!(who(&callers, &[good]), named("ann"), "{good}");
+            assert_eq!(who(&callers, &[good]), named("ann", "k-ann"), "{good}");
         }
-        assert_eq!(who(&callers, &["Bearer k-bob"]), named("bob"));
+        assert_eq!(who(&callers, &["Bearer k-bob"]), named("bob", "k-bob"));
     }
 
     #[test]
@@ -161,7 +162,7 @@ mod tests {
         for gone in ["Bearer k-ann", "Bearer k-bob"] {
             assert_eq!(who(&callers, &[gone]), None);
         }
-        assert_eq!(who(&callers, &["Bearer new"]), named("bob"));
+        assert_eq!(who(&callers, &["Bearer new"]), named("bob", "new"));
     }
 
     #[test]

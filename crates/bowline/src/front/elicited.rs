@@ -67,8 +67,7 @@ impl Elicited {
         let sign_ins = &account.sign_ins;
         let flow = sign_ins.flow_of(account, id).await?;
         if self.action != Action::Accept {
-            sign_ins.decline(id).await?;
-            return Ok(Effect::Ended(End::Declined));
+            return Ok(Effect::Ended(sign_ins.decline(id).await?));
         }
         let mut content = self.content.unwrap_or_default();
         let (code, state) = (content.code.take(), content.state.take());
@@ -90,7 +89,7 @@ impl Elicited {
                 }
             },
             // The link was opened; its answer comes to our own page.
-            Asks::Authorization(way) if sign_ins.comes_back_here(way) => return Ok(Effect::GoesOn),
+            Asks::Authorization(_) if flow.is_managed() => return Ok(Effect::GoesOn),
             Asks::Authorization(_) => match (content.into_tokens(), code, state) {
                 (Some(tokens), _, _) => sign_ins.take_tokens(&flow, tokens).await?,
                 (None, Some(code), Some(state)) => {

@@ -1,17 +1,19 @@
 //! The way in for a program that runs its clients' dialogs itself: it learns a session's hash when the
 //! session opens, and answers what that session was asked. It holds the API token, always.
 
+use std::net::IpAddr;
+
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::caller::bearer_key;
 use super::elicited::{Effect, Elicited};
 use super::oauth::no_store;
 use super::reply::{self, ReplyBody};
 use super::streamable::whole_body;
+use super::visitor::token_holder;
 use crate::fault::Fault;
 use crate::gateway::Shared;
 use crate::oauth::{FlowId, NotDelivered};
@@ -52,21 +54,14 @@ pub(super) fn route(path: &str) -> Option<&str> {
 pub(super) async fn answer(
     shared: &Shared,
     head: &Parts,
-    hash: &str,
-    body: Incoming,
+    address: IpAddr,
+    (hash, body): (&str, Incoming),
 ) -> Result<Response<ReplyBody>, Fault> {
-    shared.guard.check(&head.uri, &head.headers, true)?;
-    if !shared.oauth_visits.admits() {
-        return Err(Fault::TooManyVisits);
-    }
+    token_holder(shared, &head.headers, address)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }
-    let token = shared.api_token.as_ref().ok_or(Fault::NoApiToken)?;
-    if !bearer_key(&head.headers).is_some_and(|shown| token.is_of(shown)) {
-        return Err(Fault::ApiToken);
-    }
-    let body = whole_body(body, MAX_ANSWER, false).await?;
+    let body = whole_body(body, MAX_ANSWER).await?;
     let Answer {
         elicited,
         elicitation_id,
@@ -76,11 +71,10 @@ pub(super) async fn answer(
     let session = session.ok_or(Fault::NoSuchSession)?;
     let account = session.upstream.account(&session.caller);
     let account = account.ok_or(Fault::NoSuchQuestion)?;
-    let store = |error: &dyn std::error::Error| Fault::Store(error.to_string().into());
     let flow = match &elicitation_id {
         Some(id) => FlowId::parse(id),
         None => {
-            let waiting = account.waiting().await.map_err(|error| store(&error))?;
+            let waiting = account.waiting().await.map_err(Fault::from)?;
             waiting.map(|flow| flow.id)
         }
     };
@@ -91,7 +85,7 @@ pub(super) async fn answer(
         Ok(Effect::GoesOn) => "waiting",
         Err(NotDelivered::Unknown) => return Err(Fault::NoSuchQuestion),
         Err(NotDelivered::Issuer) => return Err(Fault::WrongIssuer),
-        Err(NotDelivered::Pending(error)) => return Err(store(&error)),
+        Err(NotDelivered::Pending(error)) => return Err(error.into()),
         Err(NotDelivered::GivenUp) => return Err(Fault::Stopping),
     };
     let told = json!({"result": result}).to_string();

@@ -162,6 +162,10 @@ pub(super) fn respond(
             let stream = Arc::new(LiveStream::new(Source::Relay(relay), rescue));
             // If the session ended meanwhile the answer is still the answer: the request ran.
             session.attach(stream_key(message), Arc::clone(&stream));
+            // Its caller may have signed out since it was asked for.
+            if session.leg().is_signed_out() {
+                stream.end();
+            }
             let abandoned = shared.abandoned(session);
             let mut body = StreamBody::new(stream, session.begin_use(), abandoned, permit);
             if is_events {

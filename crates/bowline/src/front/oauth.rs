@@ -2,43 +2,59 @@
 //! passes an authorization server's answer on.
 //!
 //! Whatever comes here was written by somebody else, and its query holds secrets: nothing of it is
-//! logged, and nothing of it is shown but what Bowline knows itself.
+//! logged, and nothing of it is shown but what Bowline knows itself and, escaped, what an authorization
+//! server says of its refusal.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use serde_json::json;
 use url::form_urlencoded;
 
-use super::caller::bearer_key;
+use super::browser::BrowserCookie;
 use super::reply::{self, ReplyBody, refuse};
+use super::visitor::{is_for_a_page, known_caller, known_host, stranger};
 use crate::fault::Fault;
 use crate::gateway::Shared;
-use crate::oauth::{Delivery, End, Flow, FlowId, NotDelivered, Secret, Via};
+use crate::oauth::{
+    Authorization, Delivery, End, Flow, FlowId, NotDelivered, Secret, Via, hosts_elsewhere,
+};
+use crate::session::Caller;
 
 /// The longest query that is read.
 const MAX_QUERY: usize = 16 * 1024;
 
-/// What the browser keeps of the start page: one per flow, because a browser may be in several, and
-/// cookies know no ports.
-const COOKIE_PREFIX: &str = "bowline-sign-in-";
-
 /// What a page may do: nothing but look as it looks.
-const PAGE_POLICY: &str =
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// What the start page may do: the same, and send its form. Browsers hold every redirect that follows
+/// against `form-action`, and where an authorization server sends people on to is known to nobody here.
+const START_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Whether a path is one of these routes.
 pub(super) fn is_route(path: &str) -> bool {
-    path.starts_with("/oauth/") || path.starts_with("/api/mcp-oauth/")
+    is_page(path) || path.starts_with("/api/mcp-oauth/")
+}
+
+/// Whether a path is one that people's browsers go to.
+pub(super) fn is_page(path: &str) -> bool {
+    path.starts_with("/oauth/")
 }
 
 /// Serves one of these routes.
-pub(super) async fn serve(shared: &Arc<Shared>, head: &Parts) -> Response<ReplyBody> {
-    match route(shared, head).await {
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    head: &Parts,
+    address: IpAddr,
+) -> Response<ReplyBody> {
+    match route(shared, head, address).await {
         Ok(response) => response,
         Err(fault) => {
             let telling = fault.telling();
@@ -53,22 +69,35 @@ pub(super) async fn serve(shared: &Arc<Shared>, head: &Parts) -> Response<ReplyB
     }
 }
 
-async fn route(shared: &Arc<Shared>, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
-    let keyed = shared.callers.are_asked_for_keys();
-    shared.guard.check(&head.uri, &head.headers, keyed)?;
-    if !shared.oauth_visits.admits() {
-        return Err(Fault::TooManyVisits);
+async fn route(
+    shared: &Arc<Shared>,
+    head: &Parts,
+    address: IpAddr,
+) -> Result<Response<ReplyBody>, Fault> {
+    let (path, headers) = (head.uri.path(), &head.headers);
+    // No other page may press a button here, nor one that is let in elsewhere.
+    if is_page(path) {
+        shared.guard.check_own(&head.uri, headers)?;
     }
+    if is_page(path) && is_for_a_page(headers) {
+        return Err(Fault::Origin);
+    }
+    // Whoever is known is so before anybody is counted.
+    let caller = match path {
+        "/api/mcp-oauth/callback" => known_host(shared, headers, address).map(|()| None)?,
+        "/api/mcp-oauth/pending" => Some(known_caller(shared, headers, address)?),
+        _ => stranger(shared, address).map(|()| None)?,
+    };
     let query = Query::of(&head.uri)?;
-    match (head.uri.path(), &head.method) {
-        ("/oauth/start", &Method::GET) => start(shared, &query, &head.headers).await,
-        ("/oauth/start", &Method::POST) => set_out(shared, &query, &head.headers).await,
-        ("/oauth/callback", &Method::GET) => came_back(shared, query, &head.headers).await,
-        ("/api/mcp-oauth/callback", &Method::POST) => passed_on(shared, query, &head.headers).await,
-        ("/api/mcp-oauth/pending", &Method::GET) => pending(shared, &head.headers).await,
-        ("/oauth/start", _) => Err(Fault::Method { allow: "GET, POST" }),
-        ("/oauth/callback" | "/api/mcp-oauth/pending", _) => Err(Fault::Method { allow: "GET" }),
-        ("/api/mcp-oauth/callback", _) => Err(Fault::Method { allow: "POST" }),
+    match (path, &head.method, caller) {
+        ("/oauth/start", &Method::GET, _) => start(shared, &query, headers).await,
+        ("/oauth/start", &Method::POST, _) => set_out(shared, &query, headers).await,
+        ("/oauth/callback", &Method::GET, _) => came_back(shared, query, headers).await,
+        ("/api/mcp-oauth/callback", &Method::POST, _) => passed_on(shared, query).await,
+        ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(shared, &caller).await,
+        ("/oauth/start", ..) => Err(Fault::Method { allow: "GET, POST" }),
+        ("/oauth/callback" | "/api/mcp-oauth/pending", ..) => Err(Fault::Method { allow: "GET" }),
+        ("/api/mcp-oauth/callback", ..) => Err(Fault::Method { allow: "POST" }),
         _ => Err(Fault::NoSuchPath),
     }
 }
@@ -86,7 +115,7 @@ async fn start(
     let Some(way) = flow.authorization() else {
         return Ok(gone());
     };
-    let shown = cookie(headers, &cookie_name(&flow.id));
+    let shown = browser_cookie(shared, &flow.id).shown(headers);
     let is_anothers = way
         .browser
         .as_ref()
@@ -94,16 +123,14 @@ async fn start(
     if is_anothers {
         return Ok(gone());
     }
-    let mut response = page(StatusCode::OK, "Sign in", &start_text(&flow));
-    // The form leads here, and from here to the authorization server: browsers ask about both.
-    let leads_to = origin(&way.begun.authorize_url);
-    let policy = format!("{PAGE_POLICY}; form-action 'self' {leads_to}");
-    if let Ok(policy) = HeaderValue::try_from(policy) {
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_SECURITY_POLICY, policy);
-        // Without any, a browser would not say either that the form is ours.
-        headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    }
+    let mut response = page(StatusCode::OK, "Sign in", &start_text(&flow, way));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(START_POLICY),
+    );
+    // Without any, a browser would not say either that the form is ours.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     Ok(response)
 }
 
@@ -117,32 +144,21 @@ async fn set_out(
     let Some(flow) = flow_named(shared, query).await? else {
         return Ok(gone());
     };
-    let name = cookie_name(&flow.id);
+    let cookie = browser_cookie(shared, &flow.id);
     let fresh = Secret::random().map_err(|_| Fault::Random)?;
     let claimed = shared
         .sign_ins
-        .claim(&flow.id, cookie(headers, &name).as_deref(), &fresh)
-        .await
-        .map_err(|error| Fault::Store(error.to_string().into()))?;
+        .claim(&flow.id, cookie.shown(headers).as_deref(), &fresh)
+        .await?;
     let (Some(browser), Some(way)) = (claimed, flow.authorization()) else {
         return Ok(gone());
     };
-    let secure = match shared.sign_ins.is_public_https() {
-        true => "; Secure",
-        false => "",
-    };
-    let cookie = format!(
-        "{name}={}; Path=/oauth; HttpOnly; SameSite=Lax{secure}; Max-Age={}",
-        browser.expose(),
-        shared.sign_ins.settings().deadline.as_secs(),
-    );
-    let (Ok(mut cookie), Ok(mut location)) = (
-        HeaderValue::try_from(cookie),
+    let (Some(cookie), Ok(mut location)) = (
+        cookie.set(&browser, shared.sign_ins.settings().deadline),
         HeaderValue::try_from(&way.begun.authorize_url),
     ) else {
         return Ok(gone());
     };
-    cookie.set_sensitive(true);
     location.set_sensitive(true);
     let mut response = no_store(reply::empty(StatusCode::SEE_OTHER));
     let headers = response.headers_mut();
@@ -156,12 +172,11 @@ async fn flow_named(shared: &Shared, query: &Query) -> Result<Option<Flow>, Faul
     let Some(id) = query.get("flow").and_then(FlowId::parse) else {
         return Ok(None);
     };
-    let flow = shared.sign_ins.flow(&id).await;
-    flow.map_err(|error| Fault::Store(error.to_string().into()))
+    Ok(shared.sign_ins.linked(&id).await?)
 }
 
-fn start_text(flow: &Flow) -> String {
-    let caller = match flow.caller.as_str() {
+fn start_text(flow: &Flow, way: &Authorization) -> String {
+    let caller = match flow.caller_name() {
         "" => "You".to_owned(),
         caller => format!("The caller <strong>{}</strong>", escaped(caller)),
     };
@@ -172,24 +187,25 @@ fn start_text(flow: &Flow) -> String {
     };
     let server = host(&flow.server_url).unwrap_or_default();
     let issuer = host(&flow.found.issuer).unwrap_or_default();
+    let leads_to = host(&way.begun.authorize_url).unwrap_or_default();
+    let elsewhere = match hosts_elsewhere(&flow.found) {
+        hosts if hosts.is_empty() => String::new(),
+        hosts => format!(
+            "<p id=\"elsewhere\">The operator of this gateway lets it do so by way of <strong>{}</strong>.</p>",
+            escaped(&hosts.join(", "))
+        ),
+    };
     format!(
         "<p>{caller} will be able to use the server <strong>{}</strong> ({}) in your name, as far as you allow at <strong>{}</strong>.</p>\
+         {elsewhere}\
          <p>Go on only if you asked for this yourself.</p>\
          <form method=\"post\" action=\"?flow={}\"><button id=\"continue\">Continue to {}</button></form>",
         escaped(&flow.server),
         escaped(&server),
         escaped(&issuer),
         flow.id.as_str(),
-        escaped(&issuer),
+        escaped(&leads_to),
     )
-}
-
-/// Scheme, host and port of a URL.
-fn origin(url: &str) -> String {
-    let url = url.parse::<Uri>().unwrap_or_default();
-    let scheme = url.scheme_str().unwrap_or_default();
-    let authority = url.authority().map_or("", |authority| authority.as_str());
-    format!("{scheme}://{authority}")
 }
 
 /// A person's browser comes back from the authorization server.
@@ -208,8 +224,7 @@ async fn came_back(
             ));
         }
     };
-    let name = cookie_name(&FlowId::of(&state));
-    let shown = cookie(headers, &name);
+    let shown = browser_cookie(shared, &FlowId::of(&state)).shown(headers);
     let delivered = shared
         .sign_ins
         .deliver(&state, delivery, Via::Browser(shown.as_deref()))
@@ -222,9 +237,8 @@ async fn came_back(
             "Not a sign-in",
             "<p>This answer is not from the authorization server that was asked.</p>",
         ),
-        Err(error @ (NotDelivered::Pending(_) | NotDelivered::GivenUp)) => {
-            return Err(Fault::Store(error.to_string().into()));
-        }
+        Err(NotDelivered::Pending(error)) => return Err(error.into()),
+        Err(NotDelivered::GivenUp) => return Err(Fault::Stopping),
     })
 }
 
@@ -236,11 +250,15 @@ pub(crate) fn end_page(end: &End) -> Response<ReplyBody> {
             "Signed in",
             "<p id=\"done\">You are signed in. You can close this page.</p>",
         ),
-        End::Declined => page(
-            StatusCode::OK,
-            "Not signed in",
-            "<p id=\"done\">You declined. You can close this page.</p>",
-        ),
+        End::Declined { said } => {
+            let said = said.as_deref().map(|said| {
+                let said = escaped(said);
+                format!("<p>The authorization server says: <q id=\"said\">{said}</q></p>")
+            });
+            let text = "<p id=\"done\">You declined. You can close this page.</p>";
+            let text = format!("{text}{}", said.unwrap_or_default());
+            page(StatusCode::OK, "Not signed in", &text)
+        }
         End::Failed(why) => page(
             StatusCode::BAD_GATEWAY,
             "Not signed in",
@@ -250,16 +268,7 @@ pub(crate) fn end_page(end: &End) -> Response<ReplyBody> {
 }
 
 /// A host passes an authorization server's answer on.
-async fn passed_on(
-    shared: &Shared,
-    query: Query,
-    headers: &HeaderMap,
-) -> Result<Response<ReplyBody>, Fault> {
-    if let Some(token) = &shared.api_token
-        && !bearer_key(headers).is_some_and(|shown| token.is_of(shown))
-    {
-        return Err(Fault::ApiToken);
-    }
+async fn passed_on(shared: &Shared, query: Query) -> Result<Response<ReplyBody>, Fault> {
     let (state, delivery) = query.into_delivery()?;
     let delivered = shared
         .sign_ins
@@ -272,27 +281,23 @@ async fn passed_on(
         ))),
         Err(NotDelivered::Unknown) => Err(Fault::NoSuchFlow),
         Err(NotDelivered::Issuer) => Err(Fault::WrongIssuer),
-        Err(error @ (NotDelivered::Pending(_) | NotDelivered::GivenUp)) => {
-            Err(Fault::Store(error.to_string().into()))
-        }
+        Err(NotDelivered::Pending(error)) => Err(error.into()),
+        Err(NotDelivered::GivenUp) => Err(Fault::Stopping),
     }
 }
 
 /// The sign-ins that wait for the caller who asks.
-async fn pending(shared: &Shared, headers: &HeaderMap) -> Result<Response<ReplyBody>, Fault> {
-    let caller = shared.callers.identify(headers)?;
+async fn pending(shared: &Shared, caller: &Caller) -> Result<Response<ReplyBody>, Fault> {
     let mut waiting = Vec::new();
     for upstream in shared.routes.all().values() {
-        let Some(account) = upstream.account(&caller) else {
+        let Some(account) = upstream.account(caller) else {
             continue;
         };
-        let flow = account.waiting().await;
-        let flow = flow.map_err(|error| Fault::Store(error.to_string().into()))?;
-        if let Some(flow) = flow {
+        if let Some(flow) = account.waiting().await? {
             waiting.push(json!({
                 "server": flow.server,
                 "elicitation_id": flow.id.as_str(),
-                "url": shared.sign_ins.link(&flow),
+                "url": flow.link(),
                 "ends": flow.ends,
             }));
         }
@@ -322,7 +327,7 @@ impl Query {
     }
 
     /// A value, if it is there once: two could be two readers' two answers.
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(known, _)| known == name);
         match (values.next(), values.next()) {
             (Some((_, value)), None) if !value.is_empty() => Some(value),
@@ -336,7 +341,15 @@ impl Query {
         let state = text("state").ok_or(Fault::NoState)?;
         let iss = text("iss");
         match (text("error"), text("code")) {
-            (Some(error), _) => Ok((state, Delivery::Error { error, iss })),
+            (Some(error), _) => {
+                let description = text("error_description");
+                let refused = Delivery::Error {
+                    error,
+                    description,
+                    iss,
+                };
+                Ok((state, refused))
+            }
             (None, Some(code)) => Ok((
                 state,
                 Delivery::Code {
@@ -376,6 +389,7 @@ pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response<Repl
         HeaderValue::from_static(PAGE_POLICY),
     );
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -401,17 +415,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn cookie_name(id: &FlowId) -> String {
-    format!("{COOKIE_PREFIX}{}", id.as_str())
-}
-
-fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
-    let values = headers.get_all(COOKIE).iter();
-    let mut pairs = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .find(|(known, _)| *known == name)
-        .map(|(_, value)| value.to_owned())
+fn browser_cookie(shared: &Shared, id: &FlowId) -> BrowserCookie {
+    BrowserCookie::of(shared.sign_ins.public_url(), id)
 }

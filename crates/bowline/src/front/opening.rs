@@ -42,7 +42,7 @@ struct Newborn {
 
 /// Serves `initialize`.
 pub(super) async fn initialize(
-    arrival: Arrival,
+    mut arrival: Arrival,
     message: Message,
 ) -> Result<Response<ReplyBody>, Fault> {
     let shared = Arc::clone(&arrival.shared);
@@ -52,6 +52,12 @@ pub(super) async fn initialize(
     if arrival.upstream.is_retired() {
         return Err(Fault::NoSuchServer);
     }
+    if shared.pseudonym.is_in(&arrival.headers) {
+        let server = arrival.upstream.name.clone();
+        tracing::warn!(%server, "its address leads back to this gateway");
+        return Err(Fault::Loop { server });
+    }
+    arrival.carried.way = shared.pseudonym.after(&arrival.headers);
     if message.raw().len() + arrival.carried.len() > MAX_OPENING {
         return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
     }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::sign_in::Means;
+use crate::config::shown_url;
 use crate::leg::LegRef;
 use crate::oauth::{Asks, Flow, SignIns};
 use crate::session::Session;
@@ -26,12 +27,18 @@ pub(super) fn question(sign_ins: &SignIns, flow: &Flow, means: Means, mark: &str
         }
     };
     let meta = meta(sign_ins, flow);
-    let params = match (means, sign_ins.link(flow)) {
+    let params = match (means, flow.link()) {
         (Means::Link, Some(link)) => json!({
             "mode": "url",
             "elicitationId": flow.id.as_str(),
             "url": link,
             "message": message,
+            "_meta": meta,
+        }),
+        // The answer to that comes to a page of ours, so there is nothing to fill in.
+        (Means::Form, Some(link)) if flow.is_managed() => json!({
+            "message": format!("{message} Please open this link: {link}"),
+            "requestedSchema": {"type": "object", "properties": {}},
             "_meta": meta,
         }),
         _ => json!({"message": message, "requestedSchema": schema(flow), "_meta": meta}),
@@ -86,7 +93,7 @@ fn meta(sign_ins: &SignIns, flow: &Flow) -> Value {
     let mut own = |name: &str, value: &str| {
         meta.insert(format!("{prefix}/{name}"), value.into());
     };
-    own("server_url", &flow.server_url);
+    own("server_url", &shown_url(&flow.server_url));
     let is_for_host = match &flow.asks {
         Asks::Client { .. } => {
             own("type", "oauth_client_credentials");
@@ -99,7 +106,7 @@ fn meta(sign_ins: &SignIns, flow: &Flow) -> Value {
         }
         Asks::Authorization(way) => {
             own("type", "oauth_flow");
-            let is_for_host = !sign_ins.comes_back_here(way);
+            let is_for_host = !flow.is_managed();
             if is_for_host {
                 own("authorize_url", &way.begun.authorize_url);
                 own("state", way.begun.state.expose());

@@ -74,12 +74,18 @@ pub(super) async fn ask(
         tracing::debug!(%error, "a declined sign-in is still remembered");
     }
     let server = session.upstream.server();
-    let begun = sign_ins.begin(&account, &server, &wanted).await;
+    let call = Call::begin(&session, message.id().unwrap_or_default());
+    let begun = tokio::select! {
+        biased;
+        () = call.cancelled() => return Err(session.leg().fault(UpstreamError::Cancelled)),
+        begun = sign_ins.begin(&account, &server, &wanted) => begun,
+    };
+    drop(call);
     let flow = match begun {
         Ok(flow) => flow,
         Err(error) => return Ok(told(&session, &message, None, &error.to_string())),
     };
-    let (means, link) = (Means::of(&session, &sign_ins, &flow), sign_ins.link(&flow));
+    let (means, link) = (Means::of(&session, &flow), flow.link());
     if means == Means::Words || (is_own_tool(&message) && link.is_some()) {
         return Ok(told(&session, &message, link.as_deref(), why(&flow)));
     }
@@ -138,8 +144,8 @@ impl Wait {
     /// asks it, and then what came of it.
     fn on(self, flow: &Flow) -> Source {
         let sign_ins = &self.account.sign_ins;
-        let means = Means::of(&self.session, sign_ins, flow);
-        let link = sign_ins.link(flow);
+        let means = Means::of(&self.session, flow);
+        let link = flow.link();
         if means == Means::Words {
             let id = self.message.id().unwrap_or_default();
             let told = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
@@ -185,7 +191,7 @@ impl Wait {
                 if means == Means::Link {
                     tell_when_done(&self.session, &sign_ins, &flow);
                 }
-                let told = come_back(&id, &sign_ins, &flow, means);
+                let told = come_back(&id, &flow, means);
                 return Ok(Source::Last(event_of(told.as_bytes())));
             }
         };
@@ -197,7 +203,7 @@ impl Wait {
         });
         let rest = match end {
             Some(End::SignedIn) => self.go_on().await,
-            Some(End::Declined) => needed(&SignInError::Declined.to_string()),
+            Some(End::Declined { said }) => needed(&SignInError::Declined { said }.to_string()),
             Some(End::Failed(why)) => needed(&why),
             None => match self.account.waiting().await {
                 Ok(Some(next)) => self.on(&next),
@@ -266,8 +272,8 @@ fn failed(session: &Session, error: UpstreamError, id: Option<&str>) -> Source {
 }
 
 /// Nobody has signed in within the time that a request is held.
-fn come_back(id: &str, sign_ins: &SignIns, flow: &Flow, means: Means) -> String {
-    let link = sign_ins.link(flow);
+fn come_back(id: &str, flow: &Flow, means: Means) -> String {
+    let link = flow.link();
     if means != Means::Link {
         let why = "nobody has signed in yet";
         return error(id, codes::SIGN_IN_NEEDED, why, link.as_deref());
@@ -378,7 +384,7 @@ pub(super) async fn answered(session: &Session, id: &str, answer: &Message) {
         return;
     };
     if let Err(error) = elicited.take(session, &account, &flow).await {
-        tracing::info!(%error, flow = flow.as_str(), "the answer to a sign-in was not taken");
+        tracing::info!(%error, ?flow, "the answer to a sign-in was not taken");
     }
 }
 
@@ -386,7 +392,7 @@ pub(super) async fn answered(session: &Session, id: &str, answer: &Message) {
 
 impl Means {
     /// What the client declared, and the flow can use.
-    fn of(session: &Session, sign_ins: &SignIns, flow: &Flow) -> Self {
+    fn of(session: &Session, flow: &Flow) -> Self {
         #[derive(Deserialize)]
         struct Initialize {
             params: Params,
@@ -411,20 +417,11 @@ impl Means {
         // Without either it means forms, which were there first.
         let has_form = declared.form.is_some() || declared.url.is_none();
         let has_link = declared.url.is_some() && session.leg().version() >= version::SUPPORTED[2];
-        let takes_form = match &flow.asks {
-            Asks::Client { .. } | Asks::Tokens { .. } => return Self::form_if(has_form),
-            Asks::Authorization(way) => !sign_ins.comes_back_here(way),
-        };
-        match has_link {
-            true => Self::Link,
-            false => Self::form_if(has_form && takes_form),
-        }
-    }
-
-    fn form_if(has_form: bool) -> Self {
-        match has_form {
-            true => Self::Form,
-            false => Self::Words,
+        let is_a_way = flow.authorization().is_some();
+        match (has_link && is_a_way, has_form) {
+            (true, _) => Self::Link,
+            (false, true) => Self::Form,
+            (false, false) => Self::Words,
         }
     }
 }

@@ -1,5 +1,10 @@
-//! How often strangers may knock at a route: a bucket that fills slowly.
+//! How often strangers may knock at a route: a bucket for each address, which fills slowly.
+//!
+//! Only strangers are counted: whoever has shown a key or the API token is known, and what strangers
+//! do costs them nothing.
 
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,9 +14,13 @@ use tokio::time::Instant;
 const BURST: f64 = 50.0;
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The visits of one route, whoever makes them.
-#[derive(Debug)]
-pub(crate) struct Visits(Mutex<Bucket>);
+/// How many addresses are told apart. Those for which there is no room count together, as this one.
+const MAX_ADDRESSES: usize = 4096;
+const THE_REST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The visits of strangers.
+#[derive(Debug, Default)]
+pub(crate) struct Visits(Mutex<HashMap<IpAddr, Bucket>>);
 
 #[derive(Debug)]
 struct Bucket {
@@ -20,25 +29,44 @@ struct Bucket {
 }
 
 impl Visits {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Bucket {
-            left: BURST,
-            reckoned: Instant::now(),
-        }))
-    }
-
-    /// Whether one more may come now.
-    pub(crate) fn admits(&self) -> bool {
-        let mut bucket = self.0.lock();
+    /// Whether one more may come from this address now.
+    pub(crate) fn admits(&self, address: IpAddr) -> bool {
         let now = Instant::now();
-        let refilled = (now - bucket.reckoned).as_secs_f64() / EVERY.as_secs_f64();
-        bucket.left = (bucket.left + refilled).min(BURST);
-        bucket.reckoned = now;
-        let admits = bucket.left >= 1.0;
+        let mut buckets = self.0.lock();
+        let is_known = buckets.contains_key(&address);
+        if !is_known && buckets.len() >= MAX_ADDRESSES {
+            buckets.retain(|_, bucket| !bucket.is_full(now));
+        }
+        let has_room = is_known || buckets.len() < MAX_ADDRESSES;
+        let address = if has_room { address } else { THE_REST };
+        let bucket = buckets.entry(address).or_insert(Bucket {
+            left: BURST,
+            reckoned: now,
+        });
+        bucket.admits(now)
+    }
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    fn admits(&mut self, now: Instant) -> bool {
+        self.left = self.left_at(now);
+        self.reckoned = now;
+        let admits = self.left >= 1.0;
         if admits {
-            bucket.left -= 1.0;
+            self.left -= 1.0;
         }
         admits
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.left_at(now) >= BURST
+    }
+
+    fn left_at(&self, now: Instant) -> f64 {
+        let refilled = (now - self.reckoned).as_secs_f64() / EVERY.as_secs_f64();
+        (self.left + refilled).min(BURST)
     }
 }
 
@@ -46,11 +74,40 @@ impl Visits {
 mod tests {
     use super::*;
 
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    fn admitted(visits: &Visits, address: IpAddr) -> usize {
+        (0..100).filter(|_| visits.admits(address)).count()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_let_in_and_then_ten_a_second() {
-        let visits = Visits::new();
-        assert_eq!((0..100).filter(|_| visits.admits()).count(), 50);
+        let visits = Visits::default();
+        assert_eq!(admitted(&visits, address(1)), 50);
         tokio::time::advance(Duration::from_millis(1050)).await;
-        assert_eq!((0..100).filter(|_| visits.admits()).count(), 10);
+        assert_eq!(admitted(&visits, address(1)), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_uses_up_its_own_visits_alone() {
+        let visits = Visits::default();
+        assert_eq!(admitted(&visits, address(1)), 50);
+        assert_eq!(admitted(&visits, address(2)), 50);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_addresses_take_no_more_room_than_there_is() {
+        let visits = Visits::default();
+        for number in 0..10_000 {
+            visits.admits(address(number));
+        }
+        assert_eq!(visits.0.lock().len(), MAX_ADDRESSES + 1);
+        // Those without a place of their own have one together, which is used up.
+        assert_eq!(admitted(&visits, address(20_000)), 0);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(admitted(&visits, address(20_001)), 50);
+        assert!(visits.0.lock().len() < 10);
     }
 }

@@ -29,11 +29,15 @@ pub(super) async fn after(
     error: UpstreamError,
 ) -> Result<Arc<Leg>, UpstreamError> {
     let (ran, mut known) = outcome(&error);
-    if matches!(error, UpstreamError::Declined(_)) && known == Known::Unproven {
-        match is_forgotten(session, leg, carried).await {
-            true => known = Known::Lost,
+    if matches!(error, UpstreamError::Declined(_)) {
+        if known == Known::Unproven && is_forgotten(session, leg, carried).await {
+            known = Known::Lost;
+        } else if call.may_have_run() && !is_safe(session, request, call.sent_in()).await {
+            // This try did not run, but one before it may have.
+            return Err(not_repeated(session, &error));
+        } else {
             // It was meant for the request.
-            false => return Err(error),
+            return Err(error);
         }
     }
     let cause = match known {

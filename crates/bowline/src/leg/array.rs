@@ -1,11 +1,10 @@
-//! A JSON answer in a session whose revision has batches: it may be an array.
+//! A JSON answer that is an array, as one revision has them. Clients of others read them, too.
 //!
 //! A server's request may stand in it, and must not reach the client without its mark. So an array
-//! is held whole (`held.rs`), its members are marked, and it is passed on as an array again: a client
-//! of that revision reads batches.
+//! is held whole (`held.rs`), its members are marked, and it is passed on as an array again.
 
 use bowline_wire::batch::{self, BadBatch};
-use bowline_wire::message::is_answer_to;
+use bowline_wire::message::{Message, is_answer_to};
 use bytes::Bytes;
 
 use super::relay::StreamError;
@@ -21,12 +20,16 @@ pub(super) fn has_answer_to(body: &Bytes, id: &str) -> bool {
     members.iter().any(|member| is_answer_to(member, id))
 }
 
-/// An array with marks, or the same bytes.
+/// An array with marks and without answers to other requests, or the same bytes.
 pub(super) fn marked(whole: Bytes, rewrite: &Rewrite) -> Result<Bytes, UpstreamError> {
     match batch::split(&whole, MAX_BATCH) {
         Ok(members) => {
-            let shown: Option<Vec<Bytes>> = members.iter().map(|raw| rewrite.member(raw)).collect();
-            let shown = shown.ok_or(StreamError::Seal)?;
+            let is_anothers = |raw: &Bytes| {
+                let message = Message::parse(raw.clone());
+                message.is_ok_and(|message| rewrite.is_anothers(&message))
+            };
+            let own = members.iter().filter(|raw| !is_anothers(raw)).cloned();
+            let shown = rewrite.members(own.collect()).ok_or(StreamError::Seal)?;
             if shown == members {
                 return Ok(whole);
             }

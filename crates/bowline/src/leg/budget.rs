@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::Server;
+use crate::config::{Recovery, Server};
 use crate::session::Session;
 use crate::upstream::random_fraction;
 
@@ -112,8 +112,8 @@ impl Budget {
 }
 
 /// How long an errand may take that nobody waits for: a cancel, the end of an upstream session.
-pub(crate) fn errand(server: &Server) -> Duration {
-    (server.recovery.budget / ERRAND).max(SHORTEST_ERRAND)
+pub(crate) fn errand(recovery: &Recovery) -> Duration {
+    (recovery.budget / ERRAND).max(SHORTEST_ERRAND)
 }
 
 /// How long a client waits for a status that tells more, before it gets one that tells less.

@@ -28,7 +28,7 @@ fn tell(session: Arc<Session>, id: &str, reason: &str) {
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"{reason}"}}}}"#
     );
     let tracker = session.upstream.tracker().clone();
-    let limit = errand(&session.upstream.server());
+    let limit = errand(&session.upstream.server().recovery);
     tracker.spawn(tokio::time::timeout(limit, async move {
         let leg = session.leg();
         if leg.is_lost() {

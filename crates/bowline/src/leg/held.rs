@@ -25,9 +25,8 @@ pub(super) enum Held {
 
 /// How an answer is held.
 pub(super) struct Holding<'a> {
-    /// How much of it, unless it is an array and those are looked into.
+    /// How much of it, unless it is an array: those are looked into.
     pub(super) limit: usize,
-    pub(super) takes_arrays: bool,
     /// The id (JSON text) that its request was sent under, and the client's own if that is another.
     pub(super) asked: &'a str,
     pub(super) own: Option<&'a str>,
@@ -59,7 +58,7 @@ impl Holding<'_> {
                 return Ok(Held::Whole(parts.joined()));
             };
             parts.add(data);
-            let is_array = self.takes_arrays && parts.are_array();
+            let is_array = parts.are_array();
             if is_array {
                 limit = MAX_HELD_ANSWER;
             }
@@ -70,11 +69,7 @@ impl Holding<'_> {
                 false => {}
             }
         }
-        let mut passing = match parts.are_array() {
-            // Not MCP in this revision, and the client's to judge.
-            true => Passing::unseen(),
-            false => Passing::new(self.asked, self.own, body.ends_with_connection()),
-        };
+        let mut passing = Passing::new(self.asked, self.own, body.ends_with_connection());
         let mut length = parts.length;
         for part in parts.list {
             passing.push(part)?;

@@ -9,7 +9,10 @@ use bowline_wire::{batch, media};
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use serde::de::IgnoredAny;
 
+use super::budget::errand;
+use super::relay::StreamError;
 use super::rewrite::MAX_BATCH;
 use super::send::{MAX_HELD_ANSWER, Reply};
 use crate::body::read_limited;
@@ -74,7 +77,7 @@ pub(super) async fn judge(
     Ok(Reply::Whole {
         status,
         content_type: Some(HeaderValue::from_static(media::JSON)),
-        body: refusal.body,
+        body: refusal.into_answer(id),
     })
 }
 
@@ -100,11 +103,24 @@ impl Refusal {
             retry_after: answer.headers.get(RETRY_AFTER).cloned(),
             body: Bytes::new(),
         };
-        refusal.body = read_limited(answer.body, MAX_HELD_ANSWER).await?;
-        match is_fingerprint(&recovery.fingerprints, status, &refusal.body) {
-            true => Err(UpstreamError::Fingerprint(status)),
-            false => Ok(refusal),
+        let is_events = answer.is(media::EVENT_STREAM);
+        let ends_with_connection = answer.body.ends_with_connection();
+        let reading = read_limited(answer.body, MAX_HELD_ANSWER);
+        let read = tokio::time::timeout(errand(recovery), reading).await;
+        let body = read.map_err(|_| StreamError::Overtime)??;
+        if is_fingerprint(&recovery.fingerprints, status, &body) {
+            return Err(UpstreamError::Fingerprint(status));
         }
+        let is_whole = !(ends_with_connection && body.is_empty());
+        let readable = match is_events {
+            true => joined_events(body),
+            false => Some(body).filter(is_readable),
+        };
+        // It may be half of an answer, or one that others can read.
+        refusal.body = readable
+            .filter(|_| is_whole)
+            .ok_or(UpstreamError::NotMcp(status))?;
+        Ok(refusal)
     }
 
     /// Whether the answer to the request with this id is in it.
@@ -114,6 +130,17 @@ impl Refusal {
         }
         let members = batch::split(&self.body, MAX_BATCH).unwrap_or_default();
         members.iter().any(|member| echoes_id(member, id))
+    }
+
+    /// What the client gets of it: of several messages the answer alone, as a request among them would
+    /// be without its mark.
+    fn into_answer(self, id: &str) -> Bytes {
+        let members = match batch::is_batch(&self.body) {
+            true => batch::split(&self.body, MAX_BATCH).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let answer = members.into_iter().find(|member| echoes_id(member, id));
+        answer.unwrap_or(self.body)
     }
 
     fn message(&self) -> Option<Message> {
@@ -142,6 +169,34 @@ impl Refusal {
             retry_after: self.retry_after,
         }))
     }
+}
+
+/// Whether a body is JSON that can be read, or none at all: half of an answer is neither.
+pub(super) fn is_readable(body: &Bytes) -> bool {
+    let text = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
+    match text.trim_ascii_start().first() {
+        Some(b'{' | b'[') => serde_json::from_slice::<IgnoredAny>(text).is_ok(),
+        // Text in UTF-16 has them.
+        _ => !body.contains(&0),
+    }
+}
+
+/// What events say: one message, or an array of all. `None` if they break off, or cannot be read.
+fn joined_events(body: Bytes) -> Option<Bytes> {
+    let mut events = Decoder::new(MAX_HELD_ANSWER);
+    events.push(body);
+    let mut messages = Vec::new();
+    while let Some(event) = events.next_event().ok()? {
+        let data = event.data().filter(|data| !data.is_empty());
+        messages.extend(data.map(|data| Bytes::from(data.into_owned())));
+    }
+    if !events.is_between_events() || !messages.iter().all(is_readable) {
+        return None;
+    }
+    Some(match messages.len() {
+        1 => messages.remove(0),
+        _ => [&b"["[..], &messages.join(&b","[..]), b"]"].concat().into(),
+    })
 }
 
 /// Whether a well-looking answer that nobody waits for is the operator's fingerprint.

@@ -45,10 +45,23 @@ pub(super) async fn listen_within(
     mut budget: Budget,
 ) -> Result<Source, UpstreamError> {
     let mut leg = session.leg();
+    let mut refused = false;
     loop {
         let error = match open(&session, &leg, &born, last.as_ref(), &carried).await {
             Ok(source) => return Ok(source),
             Err(UpstreamError::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
+            // A balancer without a server says this for a moment, or the server no longer has the event.
+            Err(UpstreamError::NotListened(status))
+                if born == Born::Standalone && may_pass(status) =>
+            {
+                wait(&mut budget).await?;
+                let current = session.leg();
+                if refused || current.at != leg.at {
+                    last = None;
+                }
+                (refused, leg) = (true, current);
+                continue;
+            }
             Err(error) => error,
         };
         let cause = match outcome(&error).1 {
@@ -69,10 +82,20 @@ pub(super) async fn listen_within(
             }
         }
         leg = mended;
-        if !budget.next_attempt(None).await {
-            let why = "its stream broke off again and again";
-            return Err(UpstreamError::NotMended(why.into()));
-        }
+        wait(&mut budget).await?;
+    }
+}
+
+/// Whether a GET that was refused with this may be let in later.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_client_error() && status != StatusCode::CONFLICT
+}
+
+async fn wait(budget: &mut Budget) -> Result<(), UpstreamError> {
+    let why = "its stream broke off again and again";
+    match budget.next_attempt(None).await {
+        true => Ok(()),
+        false => Err(UpstreamError::NotMended(why.into())),
     }
 }
 
@@ -97,7 +120,7 @@ pub(super) async fn open(
     let started = Instant::now();
     let mut delay = FIRST_CONFLICT_DELAY;
     let server = leg.upstream.server();
-    let patience = errand(&server);
+    let patience = errand(&server.recovery);
     let answer = loop {
         let answer = leg.upstream.get(leg.link(carried), last).await?;
         if answer.status != StatusCode::CONFLICT || started.elapsed() + delay > patience {
@@ -107,7 +130,11 @@ pub(super) async fn open(
         delay *= 2;
     };
     if answer.status == StatusCode::OK && answer.is(media::EVENT_STREAM) {
-        let rewrite = Rewrite::new(session.seal.clone(), leg.at, born.clone());
+        if *born == Born::Standalone {
+            leg.upstream.note_stream();
+        }
+        let reserved = leg.upstream.reserved.clone();
+        let rewrite = Rewrite::new(session.seal.clone(), leg.at, born.clone(), reserved);
         let last = last.map(|last| Bytes::copy_from_slice(last.as_bytes()));
         let events = EventRelay::new(answer.body, rewrite)
             .of(session, leg)
@@ -131,10 +158,11 @@ pub(super) async fn open(
         return Err(UpstreamError::NotMcp(status));
     }
     // A server without a route for GET says 404 as one does that lost the session.
-    let is_silent =
-        *born == Born::Standalone && status.is_client_error() && status != StatusCode::CONFLICT;
-    if is_silent {
+    let is_refused = status.is_success() || may_pass(status);
+    let has_none =
+        status == StatusCode::METHOD_NOT_ALLOWED || is_refused && !leg.upstream.opens_streams();
+    if has_none && *born == Born::Standalone {
         return Ok(Source::Silent);
     }
-    Err(UpstreamError::NotOpened(status))
+    Err(UpstreamError::NotListened(status))
 }

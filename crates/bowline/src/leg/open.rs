@@ -4,15 +4,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline_wire::id::UpstreamSessionId;
-use bowline_wire::message::{Message, answers_id};
+use bowline_wire::message::Message;
 use bowline_wire::version::Agreed;
 use bowline_wire::{header, media};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use super::budget::{Budget, errand};
+use super::budget::{Budget, errand, moment};
 use super::relay::EventRelay;
+use super::reserved::Reserved;
 use super::restore::retry_after;
 use super::rewrite::Rewrite;
 use super::send::{MAX_HELD_ANSWER, Reply};
@@ -65,8 +67,10 @@ pub(crate) async fn open(
     seal: &Seal,
     sent: Sent,
 ) -> Result<First, UpstreamError> {
-    let total = upstream.server().recovery.budget;
+    let server = upstream.server();
+    let total = server.recovery.budget;
     let mut budget = Budget::new(total, total);
+    let a_moment = Instant::now() + moment(&server);
     let opening = Opening {
         upstream,
         account,
@@ -82,7 +86,10 @@ pub(crate) async fn open(
         let before = failed.as_ref().map(|(endpoint, _)| &**endpoint);
         let endpoint = match upstream.pick_but(before).await {
             Ok(endpoint) => endpoint,
-            Err(_) if failed.is_some() => {
+            // Where somebody is there, a rest is short for those who need it.
+            Err(UpstreamError::Unavailable(ailment))
+                if failed.is_some() || (ailment.is_passing() && Instant::now() < a_moment) =>
+            {
                 upstream.endpoints.are_needed();
                 continue;
             }
@@ -155,6 +162,7 @@ impl Opening<'_> {
             jar: &jar,
             carried: self.carried,
             account: account.as_deref(),
+            sign_in: None,
             repeat: Repeat::Safe,
         };
         let posted = upstream
@@ -175,10 +183,11 @@ impl Opening<'_> {
                 session_id: id.clone(),
                 jar: jar.lock().clone(),
                 account: account.clone(),
+                sign_in: account.as_ref().map_or(0, |account| account.sent()),
                 carried: self.carried.clone(),
                 is_known: false,
             });
-        let read = read_result(answer, &self.message, self.seal).await;
+        let read = read_result(answer, &self.message, self.seal, &upstream.reserved).await;
         let (answer, reply) = read.map_err(Failed::of)?;
         let Some(result) = answer.initialized() else {
             orphan.into_iter().for_each(Orphan::adopt);
@@ -261,6 +270,7 @@ struct Orphan {
     session_id: UpstreamSessionId,
     jar: Jar,
     account: Option<Arc<Account>>,
+    sign_in: u64,
     carried: Carried,
     is_known: bool,
 }
@@ -280,8 +290,9 @@ impl Drop for Orphan {
         let (endpoint, session_id) = (self.endpoint.again(), self.session_id.clone());
         let jar = Mutex::new(std::mem::take(&mut self.jar));
         let (account, carried) = (self.account.take(), std::mem::take(&mut self.carried));
+        let sign_in = self.sign_in;
         let tracker = upstream.tracker().clone();
-        let limit = errand(&upstream.server());
+        let limit = errand(&upstream.server().recovery);
         tracker.spawn(tokio::time::timeout(limit, async move {
             let link = Link {
                 endpoint: &endpoint,
@@ -290,6 +301,7 @@ impl Drop for Orphan {
                 jar: &jar,
                 carried: &carried,
                 account: account.as_deref(),
+                sign_in: Some(sign_in),
                 repeat: Repeat::Safe,
             };
             upstream.delete(link).await.is_ok()
@@ -318,9 +330,13 @@ pub(super) fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>
 }
 
 /// The answer to an `initialize` of our own.
-pub(super) async fn initialized(answer: Answer, id: &str) -> Result<Message, UpstreamError> {
+pub(super) async fn initialized(
+    answer: Answer,
+    id: &str,
+    reserved: &Reserved,
+) -> Result<Message, UpstreamError> {
     let seal = Seal::generate().map_err(|_| UpstreamError::BadInitialize)?;
-    let (message, _) = read_answer(answer, id, &seal).await?;
+    let (message, _) = read_answer(answer, id, &seal, reserved).await?;
     Ok(message)
 }
 
@@ -329,18 +345,20 @@ async fn read_result(
     answer: Answer,
     request: &Message,
     seal: &Seal,
+    reserved: &Reserved,
 ) -> Result<(Message, Reply), UpstreamError> {
-    read_answer(answer, request.id().unwrap_or_default(), seal).await
+    read_answer(answer, request.id().unwrap_or_default(), seal, reserved).await
 }
 
 async fn read_answer(
     answer: Answer,
     id: &str,
     seal: &Seal,
+    reserved: &Reserved,
 ) -> Result<(Message, Reply), UpstreamError> {
     if answer.is(media::EVENT_STREAM) {
         let born = Born::Request(id.into());
-        let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born);
+        let rewrite = Rewrite::new(seal.clone(), LegRef::FIRST, born, reserved.clone());
         let mut events = Box::new(EventRelay::new(answer.body, rewrite));
         let message = events.until_answer(id).await?;
         return Ok((message, Reply::events(events, || None).await));
@@ -348,10 +366,7 @@ async fn read_answer(
     let content_type = answer.content_type().cloned();
     let whole: Bytes = read_limited(answer.body, MAX_HELD_ANSWER).await?;
     let message = Message::parse(whole.clone()).map_err(|_| UpstreamError::BadInitialize)?;
-    if !message
-        .id()
-        .is_some_and(|answered| answers_id(answered, id))
-    {
+    if !message.answers(id) {
         return Err(UpstreamError::BadInitialize);
     }
     let reply = Reply::Whole {

@@ -16,7 +16,7 @@ use super::relay::StreamError;
 pub(super) struct Passing {
     /// What may be passed on.
     ready: VecDeque<Bytes>,
-    /// What is looked for, until it is found.
+    /// What is looked for, until the answer has ended.
     looking: Option<Box<Looking>>,
 }
 
@@ -62,7 +62,9 @@ impl Passing {
 
     /// Whether it is known that this is the answer to the request.
     pub(super) fn is_found(&self) -> bool {
-        self.looking.as_ref().is_none_or(|looking| looking.is_found)
+        self.looking
+            .as_ref()
+            .is_none_or(|looking| looking.is_seen())
     }
 
     /// Takes more from the server.
@@ -84,9 +86,11 @@ impl Passing {
 
     /// The server said all that it has to say.
     pub(super) fn end(&self) -> Result<(), StreamError> {
-        match self.looking {
-            None => Ok(()),
-            Some(_) => Err(StreamError::Cut),
+        match &self.looking {
+            Some(looking) if looking.ends_with_connection || !looking.is_seen() => {
+                Err(StreamError::Cut)
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -94,10 +98,11 @@ impl Passing {
 // === impl Looking ===
 
 impl Looking {
-    /// Looks at more of the answer. `true`: there is nothing more to look for.
+    /// Looks at more of the answer, up to its end: a method, or another id, may come behind all that an
+    /// answer has. `true`: it has ended.
     fn take(&mut self, mut data: Bytes, ready: &mut VecDeque<Bytes>) -> Result<bool, StreamError> {
         let (whole, passed) = (data.clone(), ready.len());
-        let mut is_split = self.id.is_some();
+        let (mut is_split, mut is_ended) = (self.id.is_some(), false);
         loop {
             let (read, stop) = self.scan.read(&data);
             let part = data.split_to(read);
@@ -119,26 +124,33 @@ impl Looking {
                     let id = self.id.take().unwrap_or_default().freeze();
                     is_split |= self.own.is_some();
                     ready.push_back(self.checked(id)?);
-                    self.is_found && !self.ends_with_connection
+                    false
                 }
+                Stop::AnswerBegins => false,
                 Stop::End if !self.is_found && !self.scan.has_error() => {
                     return Err(StreamError::AnotherId);
                 }
                 Stop::End => true,
-                Stop::NotAnObject => return Err(StreamError::AnotherId),
+                Stop::NotAnAnswer => return Err(StreamError::AnotherId),
             };
             if is_over {
                 if !data.is_empty() {
                     ready.push_back(data);
                 }
-                if !is_split {
-                    ready.truncate(passed);
-                    ready.push_back(whole);
-                }
-                return Ok(true);
+                is_ended = true;
+                break;
             }
         }
-        Ok(false)
+        if !is_split && self.id.is_none() {
+            ready.truncate(passed);
+            ready.push_back(whole);
+        }
+        Ok(is_ended)
+    }
+
+    /// Whether it is known that this is the answer to the request.
+    fn is_seen(&self) -> bool {
+        self.is_found && self.scan.has_answer()
     }
 
     /// The id as the client may see it.
@@ -216,6 +228,24 @@ mod tests {
             (r#"{"result":{}}"#, r#"{"result":{}}"#),
             (r#"{"result":{"id":7}"#, r#"{"result":{"id":7}"#),
             (r#"[{"id":7}]"#, "["),
+            (r#"{"id":7,"method":"ping"}"#, r#"{"id":7,"method""#),
+            (
+                r#"{"id":7,"Meth\u006fd":"ping"}"#,
+                r#"{"id":7,"Meth\u006fd""#,
+            ),
+            (r#"{"method":"ping","result":{},"id":7}"#, r#"{"method""#),
+            (
+                r#"{"id":7,"result":{"method":1},"method":"ping","id":8}"#,
+                r#"{"id":7,"result":{"method":1},"method""#,
+            ),
+            (
+                r#"{"result":{},"id":7,"method":"ping"}"#,
+                r#"{"result":{},"id":7,"method""#,
+            ),
+            (
+                r#"{"id":7,"result":{},"id":8}"#,
+                r#"{"id":7,"result":{},"id":"#,
+            ),
         ] {
             for piece in [1, 5, 1000] {
                 let (shown, is_good) = passed(text, "7", None, piece);

@@ -76,7 +76,9 @@ pub(crate) struct EventRelay {
     lesson: Lesson,
     /// What is remembered if the answer is a result, and the answer while that is done.
     memory: Option<Box<Memory>>,
-    remembering: Option<Box<(Remembered, Shown)>>,
+    remembering: Option<Box<(Vec<Remembered>, Shown)>>,
+    /// What was said of the server's tools is being written: the client hears it afterwards.
+    teaching: Option<Remembered>,
     /// A request waits for its answer, so an end without one is a cut.
     must_answer: bool,
     answered: bool,
@@ -264,6 +266,7 @@ impl EventRelay {
             lesson: Lesson::Unknown,
             memory: None,
             remembering: None,
+            teaching: None,
             must_answer: false,
             answered: false,
             last_event_id: None,
@@ -410,8 +413,11 @@ impl EventRelay {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
             if let Some(remembering) = &mut self.remembering {
-                // Done or not possible: the answer is the answer.
-                _ = ready!(Pin::new(&mut remembering.0).poll(cx));
+                while let Some(waited_for) = remembering.0.last_mut() {
+                    // Done or not possible: the answer is the answer.
+                    _ = ready!(Pin::new(waited_for).poll(cx));
+                    remembering.0.pop();
+                }
                 let remembered = self.remembering.take();
                 return Poll::Ready(remembered.map(|remembered| Ok(remembered.1)));
             }
@@ -424,12 +430,12 @@ impl EventRelay {
                     continue;
                 }
                 if let Some(shown) = self.show(&event)? {
-                    match self.remember() {
-                        None => return Poll::Ready(Some(Ok(shown))),
-                        Some(remembered) => {
-                            self.remembering = Some(Box::new((remembered, shown)));
-                        }
+                    let mut waited_for: Vec<_> = self.teaching.take().into_iter().collect();
+                    waited_for.extend(self.remember());
+                    if waited_for.is_empty() {
+                        return Poll::Ready(Some(Ok(shown)));
                     }
+                    self.remembering = Some(Box::new((waited_for, shown)));
                 }
                 continue;
             }
@@ -465,7 +471,11 @@ impl EventRelay {
             // A slice of the event's own bytes unless the data spans lines.
             Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
             Some(Cow::Owned(joined)) => Content::of(joined.into())?,
-            None => Content::Other,
+            None => Content::Other(Bytes::new()),
+        };
+        let Some(mut content) = self.rewrite.admitted(event, content) else {
+            tracing::warn!("a server's message says what only Bowline may say: not passed on");
+            return Ok(None);
         };
         if content.is_progress() {
             self.overtime.iter_mut().for_each(Overtime::put_off);
@@ -475,22 +485,26 @@ impl EventRelay {
             }
             self.progress = progress.or(self.progress);
         }
-        match &content {
+        match &mut content {
             Content::Message(message) if self.is_fingerprint(message) => {
                 // There is nothing to resume.
                 self.last_event_id = None;
                 return Err(StreamError::Fingerprint);
             }
-            Content::Message(message) if self.rewrite.is_anothers(message) => {
-                tracing::warn!("answer under another id, not passed on");
-                return Ok(None);
-            }
+            Content::Message(message) if self.is_stray(message) => return Ok(None),
             Content::Message(message) => self.note(message),
             Content::Batch(members) => {
+                members.retain(|raw| {
+                    let message = Message::parse(raw.clone());
+                    !message.is_ok_and(|message| self.is_stray(&message))
+                });
+                if members.is_empty() {
+                    return Ok(None);
+                }
                 let messages = members.iter().map(|raw| Message::parse(raw.clone()));
                 messages.flatten().for_each(|message| self.note(&message));
             }
-            Content::Other => {}
+            Content::Other(_) => {}
         }
         let shown = self.rewrite.event(event, &content);
         let shown = shown.ok_or(StreamError::Seal)?;
@@ -505,6 +519,18 @@ impl EventRelay {
         }
         let (memory, session) = (self.memory.take()?, self.session.upgrade()?);
         memory.begin(&session, self.leg.as_ref()?)
+    }
+
+    /// Whether a message is an answer that nobody waits for on this stream.
+    fn is_stray(&self, message: &Message) -> bool {
+        if self.answered && self.rewrite.is_answer(message) {
+            return true;
+        }
+        let is_anothers = self.rewrite.is_anothers(message);
+        if is_anothers {
+            tracing::warn!("answer under another id, not passed on");
+        }
+        is_anothers
     }
 
     /// Whether the answer to the stream's request says that the session is lost.
@@ -523,6 +549,9 @@ impl EventRelay {
             self.overtime = None;
             if let Some(session) = self.session.upgrade() {
                 self.lesson.take(&session, message);
+                if self.lesson.is_listing() {
+                    self.teaching = session.tools_written();
+                }
             }
             return;
         }
@@ -536,6 +565,7 @@ impl EventRelay {
         };
         if tools_changed {
             session.forget_tools();
+            self.teaching = session.tools_written();
         }
         match (mark, message.kind()) {
             (Some(mark), Kind::Request) => session.questions.asked(Question {
@@ -569,7 +599,7 @@ impl EventRelay {
         let event = overtime.event(error);
         self.overtime = None;
         self.is_over = true;
-        Poll::Ready(event.map(|event| Ok((event, Content::Other))))
+        Poll::Ready(event.map(|event| Ok((event, Content::Other(Bytes::new())))))
     }
 }
 

@@ -10,10 +10,10 @@ use bowline_wire::batch::is_batch;
 use bowline_wire::message::Message;
 use bowline_wire::sse::{EventTooLarge, event_of};
 use bytes::{Bytes, BytesMut};
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::again;
+use super::again::{self, is_safe};
 use super::budget::{Budget, until};
 use super::listen::{listen_within, open};
 use super::overtime::{Overtime, last_word};
@@ -75,6 +75,7 @@ struct GoingOn {
     last: Option<HeaderValue>,
     progress: Option<f64>,
     overtime: Option<Overtime>,
+    budget: Budget,
 }
 
 impl Rescue {
@@ -167,6 +168,7 @@ impl Rescue {
                     last,
                     progress: broken.progress,
                     overtime: broken.overtime,
+                    budget: *budget,
                 };
                 Source::sending(going_on.at(at), sent)
             }
@@ -233,13 +235,7 @@ impl GoingOn {
     /// otherwise nobody knows.
     async fn go_on(mut self, at: Instant) -> Result<Source, UpstreamError> {
         let mut overtime = self.overtime.take();
-        let resuming = async {
-            tokio::select! {
-                () = until(at) => {}
-                () = self.call.cancelled() => {}
-            }
-            Ok(self.rest().await)
-        };
+        let resuming = async { Ok(self.rest(at).await) };
         if let Some(rest) = Overtime::within(&mut overtime, resuming).await? {
             return Ok(rest.beyond(self.progress).with_overtime(overtime));
         }
@@ -254,14 +250,31 @@ impl GoingOn {
         Ok(shown(reply).await?.beyond(self.progress))
     }
 
-    /// The rest of the answer, where the server kept it.
-    async fn rest(&self) -> Option<Source> {
-        let (last, born) = (self.last.as_ref()?, Born::Request(self.id()));
-        let opened = open(&self.session, &self.leg, &born, Some(last), &self.carried).await;
-        let rest = opened
-            .ok()
-            .filter(|rest| matches!(rest, Source::Relay(_)))?;
-        Some(rest.without_repeat())
+    /// The rest of the answer, where the server kept it. What may not go again is asked for until there
+    /// is no time left; anything else goes again sooner than a server comes back.
+    async fn rest(&mut self, mut at: Instant) -> Option<Source> {
+        loop {
+            tokio::select! {
+                () = until(at) => {}
+                () = self.call.cancelled() => {}
+            }
+            let (last, born) = (self.last.as_ref()?, Born::Request(self.id()));
+            match open(&self.session, &self.leg, &born, Some(last), &self.carried).await {
+                Ok(rest @ Source::Relay(_)) => return Some(rest.without_repeat()),
+                Err(
+                    UpstreamError::NoAnswer(_)
+                    | UpstreamError::Unavailable(_)
+                    | UpstreamError::NotMcp(_)
+                    | UpstreamError::NotListened(StatusCode::TOO_MANY_REQUESTS),
+                ) => {}
+                _ => return None,
+            }
+            let is_over = self.call.is_cancelled() || self.session.leg().at != self.leg.at;
+            if is_over || is_safe(&self.session, &self.message, self.call.sent_in()).await {
+                return None;
+            }
+            at = self.budget.next_at(None)?;
+        }
     }
 
     fn id(&self) -> Box<str> {

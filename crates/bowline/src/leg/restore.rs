@@ -42,12 +42,10 @@ pub(super) async fn restore(
     failures: u32,
 ) -> Result<Newborn, Failed> {
     let keeps_cookies = endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
-    let jar = if keeps_cookies {
-        old.jar.lock().clone()
-    } else {
-        Jar::default()
-    };
-    let jar = Mutex::new(jar);
+    let jar = Mutex::new(match keeps_cookies {
+        true => old.jar.lock().clone(),
+        false => Jar::default(),
+    });
     // With the name that the caller has now, for whom it is opened.
     let account = session.upstream.account(&session.caller);
     let link = Link {
@@ -57,14 +55,24 @@ pub(super) async fn restore(
         jar: &jar,
         carried,
         account: account.as_deref(),
+        sign_in: keeps_cookies.then_some(old.sign_in),
         repeat: Repeat::Safe,
     };
     let initialize = initialize_of(session, old).ok_or(Failed::ForGood(NotMended::TellClient))?;
-    let answer = session
-        .upstream
-        .post(link, initialize, Sent::default())
-        .await
-        .map_err(for_now)?;
+    let post = |link, initialize| session.upstream.post(link, initialize, Sent::default());
+    let answer = match post(link, initialize.clone()).await {
+        // The cookies are of another sign-in, and stay behind with what they were for.
+        Err(UpstreamError::SessionLost) => {
+            *jar.lock() = Jar::default();
+            let link = Link {
+                sign_in: None,
+                ..link
+            };
+            post(link, initialize).await
+        }
+        answer => answer,
+    };
+    let answer = answer.map_err(for_now)?;
     if answer.status != StatusCode::OK {
         let why = format!("it answered `initialize` with {}", answer.status);
         return Err(Failed::ForNow(why.into(), retry_after(&answer.headers)));
@@ -90,7 +98,9 @@ pub(super) async fn restore(
         },
         carried,
     );
-    let result = initialized(answer, INITIALIZE_ID).await.map_err(for_now)?;
+    let result = initialized(answer, INITIALIZE_ID, &session.upstream.reserved)
+        .await
+        .map_err(for_now)?;
     let offered = result
         .initialized()
         .map(|result| Offered::of(result.capabilities()))
@@ -157,7 +167,7 @@ pub(super) async fn say_again_on(leg: &Leg, message: &Message, carried: &Carried
         return;
     };
     let saying = say(leg, message.splice(span, RESTORE_ID), carried);
-    let said = tokio::time::timeout(errand(&leg.upstream.server()), saying).await;
+    let said = tokio::time::timeout(errand(&leg.upstream.server().recovery), saying).await;
     if !matches!(said, Ok(Ok(()))) {
         tracing::debug!("what the client set was not set on the newer generation");
     }
@@ -217,7 +227,7 @@ pub(crate) async fn end(leg: &Leg, carried: &Carried) {
         return;
     }
     let deleting = leg.upstream.delete(leg.link(carried));
-    let limit = errand(&leg.upstream.server());
+    let limit = errand(&leg.upstream.server().recovery);
     match tokio::time::timeout(limit, deleting).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "upstream session not deleted"),

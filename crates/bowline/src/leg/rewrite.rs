@@ -3,7 +3,7 @@
 //! An event's id becomes a mark (an empty one stays empty), and so does the id of a server's
 //! request, also where the server cancels it; an answer to a repeated request gets the client's own id
 //! back. A batch is split, so that none of its messages is
-//! shown without its mark. Everything else passes as it came.
+//! shown without its mark. What only Bowline says does not pass. Everything else passes as it came.
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Message, Span};
@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::LegRef;
 use super::renamed::{given_back, original};
+use super::reserved::Reserved;
 use crate::session::{Born, EventMark, Seal};
 
 /// The most messages of one batch of a server's.
@@ -23,8 +24,8 @@ pub(super) enum Content {
     Message(Message),
     /// The members of a batch; at least one.
     Batch(Vec<Bytes>),
-    /// Nothing that is known.
-    Other,
+    /// Nothing that is known: the data as it came, if there is any.
+    Other(Bytes),
 }
 
 /// Rewrites the events of one stream.
@@ -33,11 +34,39 @@ pub(crate) struct Rewrite {
     seal: Seal,
     leg: LegRef,
     born: Born,
+    reserved: Reserved,
 }
 
 impl Rewrite {
-    pub(crate) fn new(seal: Seal, leg: LegRef, born: Born) -> Self {
-        Self { seal, leg, born }
+    pub(crate) fn new(seal: Seal, leg: LegRef, born: Born, reserved: Reserved) -> Self {
+        Self {
+            seal,
+            leg,
+            born,
+            reserved,
+        }
+    }
+
+    /// What of an event's content may be shown; `None` if nothing may.
+    pub(super) fn admitted(&self, event: &Event, content: Content) -> Option<Content> {
+        match content {
+            Content::Message(message) => self.reserved.cleared(message).map(Content::Message),
+            Content::Batch(members) => {
+                let members = self.reserved.cleared_batch(members);
+                (!members.is_empty()).then_some(Content::Batch(members))
+            }
+            // The client may read more in it than Bowline does.
+            Content::Other(data) => {
+                let is_shown = !self.reserved.are_in(&data) && !self.reserved.are_in(event.raw());
+                is_shown.then_some(Content::Other(data))
+            }
+        }
+    }
+
+    /// The members of a batch as the client may see them.
+    pub(super) fn members(&self, members: Vec<Bytes>) -> Option<Vec<Bytes>> {
+        let members = self.reserved.cleared_batch(members);
+        members.iter().map(|raw| self.member(raw)).collect()
     }
 
     /// Whether a message is the answer that the stream was opened for.
@@ -50,10 +79,10 @@ impl Rewrite {
                 && message.id().and_then(original).as_deref() == Some(&**id))
     }
 
-    /// Whether a message answers another request than the one that the stream was opened for.
+    /// Whether a message answers another request than the one that the stream was opened for, if any.
     pub(super) fn is_anothers(&self, message: &Message) -> bool {
         let is_addressed = message.kind() == Kind::Response && message.id().is_some();
-        is_addressed && matches!(self.born, Born::Request(_)) && !self.is_answer(message)
+        is_addressed && !self.is_answer(message)
     }
 
     /// The generation that the stream is read from.
@@ -83,7 +112,7 @@ impl Rewrite {
                 let members: Option<Vec<_>> = members.iter().map(|raw| self.member(raw)).collect();
                 return Some(event.split(id.as_deref(), &members?));
             }
-            Content::Other => None,
+            Content::Other(_) => None,
         };
         if id.is_none() && data.is_none() {
             return Some(event.raw().clone());
@@ -92,7 +121,7 @@ impl Rewrite {
     }
 
     /// A member of a batch as the client may see it.
-    pub(super) fn member(&self, raw: &Bytes) -> Option<Bytes> {
+    fn member(&self, raw: &Bytes) -> Option<Bytes> {
         match Message::parse(raw.clone()) {
             Ok(message) => Some(self.message(&message)?.unwrap_or_else(|| raw.clone())),
             Err(_) => Some(raw.clone()),
@@ -134,11 +163,11 @@ impl Content {
     /// know. A batch that is too large to look into is.
     pub(super) fn of(data: Bytes) -> Result<Self, BadBatch> {
         if !batch::is_batch(&data) {
-            return Ok(Message::parse(data).map_or(Self::Other, Self::Message));
+            return Ok(Message::parse(data.clone()).map_or(Self::Other(data), Self::Message));
         }
         match batch::split(&data, MAX_BATCH) {
             Ok(members) if !members.is_empty() => Ok(Self::Batch(members)),
-            Ok(_) | Err(BadBatch::NotJson(_)) => Ok(Self::Other),
+            Ok(_) | Err(BadBatch::NotJson(_)) => Ok(Self::Other(data)),
             Err(error @ BadBatch::TooMany { .. }) => Err(error),
         }
     }
@@ -154,7 +183,7 @@ impl Content {
                     .filter_map(|raw| Message::parse(raw.clone()).ok());
                 messages.any(|message| says_so(&message))
             }
-            Self::Other => false,
+            Self::Other(_) => false,
         }
     }
 
@@ -178,7 +207,7 @@ impl Content {
                     .filter_map(|raw| Message::parse(raw).ok());
                 messages.find(is_it)
             }
-            Self::Other => None,
+            Self::Other(_) => None,
         }
     }
 }
@@ -195,19 +224,24 @@ mod tests {
         decoder.push(Bytes::copy_from_slice(text.as_bytes()));
         let event = decoder.next_event().unwrap().unwrap();
         let data = event.data().map(|data| Bytes::copy_from_slice(&data));
-        let content = data.map_or(Content::Other, |data| Content::of(data).unwrap());
+        let content = Content::of(data.unwrap_or_default()).unwrap();
         let shown = rewrite.event(&event, &content).unwrap();
         String::from_utf8(shown.to_vec()).unwrap()
     }
 
+    fn rewrite_of(born: Born) -> Rewrite {
+        let reserved = Reserved::new("bowline");
+        Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, born, reserved)
+    }
+
     fn rewrite() -> Rewrite {
-        Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, Born::Standalone)
+        rewrite_of(Born::Standalone)
     }
 
     #[test]
     fn the_answer_to_a_repeated_request_is_shown_under_the_clients_own_id() {
         let born = Born::Request("\"s-1\"".into());
-        let rewrite = Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, born);
+        let rewrite = rewrite_of(born);
         let answer =
             |id: &str| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
         let again = answer(&renamed("\"s-1\"", 1));

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::message::{Kind, Message, is_answer_to};
-use bowline_wire::{batch, media, version};
+use bowline_wire::{batch, media};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::again::{self, is_forgotten, is_safe, mended};
 use super::held::{Held, Holding};
+use super::judge::is_readable;
 use super::lesson::Lesson;
 use super::memory::{Memory, is_result};
 use super::mend::{Cause, mend, mend_behind};
-use super::outcome::{Known, Ran, outcome};
+use super::outcome::{Known, outcome};
 use super::overtime::Overtime;
 use super::passing::Passing;
 use super::relay::{EventRelay, FrameRelay, Relay, StreamError};
@@ -110,7 +111,7 @@ async fn send_until_answered(
     sent: Sent,
     mut overtime: Option<Overtime>,
 ) -> Result<Reply, UpstreamError> {
-    let is_memorable = Believed::is_memorable(&message);
+    let is_memorable = asked.is_memorable;
     if is_memorable && let Err(full) = session.believed.has_room_for(&message) {
         return Ok(Reply::refusal(session, &message, &full.into()));
     }
@@ -120,18 +121,22 @@ async fn send_until_answered(
         leg = Box::pin(mending).await?;
     }
     let finished = loop {
-        if let Some(result) = leg.lacks.empty_list(message.method()) {
+        if !leg.lacks.is_nothing()
+            && let Some(result) = leg.lacks.empty_list(message.method())
+        {
             return Ok(Reply::result(&message, result));
         }
-        let finished = {
-            call.is_sent(session.upstream.tools.now());
-            let answering = answer(session, &leg, &mut asked, carried, sent.clone());
-            let answered = Overtime::within(&mut overtime, answering).await;
-            answered
-                .map(|answered| finish(session, &leg, &asked, carried, answered, overtime.take()))
+        call.is_sent(session.upstream.tools.now());
+        let answering = answer(session, &leg, &mut asked, carried, sent.clone());
+        // What is wrapped is copied, and most calls have all the time they want.
+        let answered = match overtime {
+            None => answering.await,
+            Some(_) => Box::pin(Overtime::within(&mut overtime, answering)).await,
         };
-        let error = match finished {
-            Ok(finished) => break finished,
+        let error = match answered {
+            Ok(answered) => {
+                break finish(session, &leg, &asked, carried, answered, overtime.take());
+            }
             Err(error) => error,
         };
         // Boxed, like everything that is rare: every request's future is as large as its largest part.
@@ -148,6 +153,12 @@ async fn send_until_answered(
         true => Box::pin(remembered(session, &leg, &message, carried, finished)).await,
         false => finished,
     };
+    if asked.lesson.is_listing()
+        && let Some(written) = session.tools_written()
+    {
+        // What is taken back is written before the client hears so: a gateway may be killed in between.
+        _ = written.await;
+    }
     let rescue = || Box::new(Rescue::request(session, &leg, (&message, &call), carried));
     Ok(match finished {
         Finished::Reply(reply) => reply,
@@ -165,6 +176,8 @@ pub(super) struct Asked {
     /// The client has seen the beginning of an answer: what it knows already is not told again, so
     /// nothing of this one is read before that is known.
     goes_on: bool,
+    /// A recovery would have to say it again, once the server has accepted it.
+    is_memorable: bool,
     /// What the answer teaches.
     lesson: Lesson,
 }
@@ -175,6 +188,7 @@ impl Asked {
             message: message.clone(),
             is_renamed: false,
             goes_on: false,
+            is_memorable: Believed::is_memorable(message),
             lesson: Lesson::Nothing,
         }
     }
@@ -202,7 +216,7 @@ impl Asked {
     fn holds(&self) -> usize {
         // What goes on as an event must be whole; a listing is looked into, and so is the answer to what
         // would be restored.
-        let is_looked_into = self.lesson.is_listing() || Believed::is_memorable(&self.message);
+        let is_looked_into = self.lesson.is_listing() || self.is_memorable;
         match self.goes_on || is_looked_into {
             true => MAX_HELD_ANSWER,
             false => SMALL_ANSWER,
@@ -263,7 +277,11 @@ async fn answer(
             .map(Answered::Read);
     }
     let status = answer.status;
-    if status == StatusCode::ACCEPTED || is_events(&answer) {
+    if status == StatusCode::ACCEPTED {
+        let why = "the server answered 202, which is no answer to a request";
+        return Err(UpstreamError::OutcomeUnknown(why.into()));
+    }
+    if is_events(&answer) {
         return Ok(Answered::Arriving(answer, Passing::unseen()));
     }
     if !answer.is(media::JSON) {
@@ -276,10 +294,10 @@ async fn answer(
     };
     let holding = Holding {
         limit: asked.holds(),
-        takes_arrays: version::has_batches(leg.version()),
         asked: id,
         own: own.as_deref(),
     };
+    let ends_with_connection = answer.body.ends_with_connection();
     let body = match holding.hold(&mut answer.body).await {
         Ok(Held::Whole(body)) => body,
         Ok(Held::Begun(passing)) => {
@@ -299,13 +317,13 @@ async fn answer(
         return Err(another_id(session));
     }
     let body = match batch::is_batch(&body) {
+        false if ends_with_connection && !is_readable(&body) => {
+            return Err(StreamError::Cut.into());
+        }
         false if !is_answer_to(&body, id) => return Err(another_id(session)),
         false => body,
         true => {
-            let marked = match holding.takes_arrays {
-                true => array::marked(body.clone(), &rewrite(session, leg, asked))?,
-                false => body.clone(),
-            };
+            let marked = array::marked(body.clone(), &rewrite(session, leg, asked))?;
             if !array::has_answer_to(&body, id) {
                 return Err(another_id(session));
             }
@@ -332,7 +350,8 @@ fn rewrite(session: &Session, leg: &Leg, asked: &Asked) -> Rewrite {
         Some(original) if asked.is_renamed => Born::Request(original.into()),
         _ => Born::Request(id.into()),
     };
-    Rewrite::new(session.seal.clone(), leg.at, born)
+    let reserved = leg.upstream.reserved.clone();
+    Rewrite::new(session.seal.clone(), leg.at, born, reserved)
 }
 
 fn is_events(answer: &Answer) -> bool {
@@ -379,9 +398,6 @@ fn finish(
         Answered::Read(reply) => return Finished::Reply(reply),
         Answered::Arriving(answer, passing) => (answer, passing),
     };
-    if answer.status == StatusCode::ACCEPTED {
-        return Finished::Reply(Reply::Accepted);
-    }
     if is_events(&answer) {
         let events = EventRelay::new(answer.body, rewrite(session, leg, asked));
         let events = events
@@ -480,8 +496,7 @@ async fn notify_whenever(
         }
         Err(error) => error,
     };
-    let (ran, known) = outcome(&error);
-    let cause = match known {
+    let cause = match outcome(&error).1 {
         Known::Alive => return Err(error),
         Known::Lost => Cause::Lost,
         Known::Unproven if matches!(error, UpstreamError::Declined(_)) => {
@@ -497,21 +512,26 @@ async fn notify_whenever(
         session.remember(message).await;
         return Ok(Reply::Accepted);
     }
-    match message.method() {
+    let (is_for_any, may_be_heard_twice) = match message.method() {
         Some("notifications/initialized") => {
             session.remember(message).await;
-            let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
-            if mended.at == leg.at && ran == Ran::No {
-                return tell(&mended, body, carried, sent).await;
-            }
+            (false, true)
         }
-        Some("notifications/roots/list_changed") => {
-            let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
-            return tell(&mended, body, carried, sent).await;
-        }
-        _ => mend_behind(session, &leg, cause, carried),
+        Some("notifications/roots/list_changed") => (true, true),
+        // The client's answer, of which a server takes the first.
+        None => (false, true),
+        _ => (false, false),
+    };
+    if !may_be_heard_twice {
+        mend_behind(session, &leg, cause, carried);
+        return Ok(Reply::Accepted);
     }
-    Ok(Reply::Accepted)
+    let mended = Box::pin(mend(session, &leg, cause, carried)).await?;
+    match is_for_any || mended.at == leg.at {
+        true => tell(&mended, body, carried, sent).await,
+        // What it was about is gone, or was said again by mending.
+        false => Ok(Reply::Accepted),
+    }
 }
 
 async fn tell(

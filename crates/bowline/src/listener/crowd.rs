@@ -1,7 +1,9 @@
-//! How many connections there are, and how many of them are strangers' from one address.
+//! How many connections there are, how many of them are strangers' from one address, and how many a
+//! caller's.
 //!
 //! A connection is a stranger's until one of its requests was let in. Only then is it known to be
-//! of somebody who may be here; until then an address has only so many, unless it is a balancer's.
+//! of somebody who may be here; until then an address has only so many, unless it is a balancer's. From
+//! then on it takes of that caller's share; a balancer's does not, which carries requests of many.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,30 +15,39 @@ use parking_lot::Mutex;
 
 use crate::config::{Limits, Network};
 use crate::fault::Fault;
+use crate::session::Caller;
+use crate::share::{Place, ServerShares, Share};
 
-/// The most connections of operators: enough for probes and scrapes.
-const OPERATORS: usize = 256;
+/// The most connections of operators: enough for probes and scrapes, and half of the descriptors that are
+/// kept in reserve for them. One more sends one of them away, see [`Guests`](super::guests::Guests).
+const OPERATORS: usize = 32;
 
 /// The connections of a listener.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    limit: usize,
+    pub(super) limit: usize,
     per_address: usize,
     proxies: Vec<Network>,
-    /// Whether these may use the last file descriptors.
-    pub(super) may_use_reserve: bool,
+    /// Whether these are the operator's, who may use the last file descriptors and always gets in.
+    pub(super) is_operators: bool,
     taken: AtomicUsize,
     strangers: Mutex<HashMap<IpAddr, usize>>,
+    /// The places of those who are no strangers.
+    places: Arc<Share>,
+    callers: ServerShares,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Visit {
     crowd: Arc<Crowd>,
-    address: IpAddr,
+    /// Whom it counts as.
+    pub(crate) address: IpAddr,
     is_stranger: AtomicBool,
     /// Whether it counts among its address's strangers.
     is_counted: bool,
+    /// Its caller's place, once it has one.
+    place: Mutex<Option<Place>>,
 }
 
 /// Why a connection is not let in.
@@ -46,6 +57,8 @@ pub(crate) enum Crowded {
     Everywhere,
     /// There are as many strangers from this address as may be.
     Address,
+    /// Its caller has as many as it may.
+    Caller,
 }
 
 // === impl Crowded ===
@@ -56,6 +69,7 @@ impl Crowded {
         match self {
             Self::Everywhere => Fault::TooManyConnections,
             Self::Address => Fault::TooManyConnectionsFromAddress,
+            Self::Caller => Fault::TooManyConnectionsOfCaller,
         }
     }
 }
@@ -65,24 +79,36 @@ impl Crowded {
 impl Crowd {
     pub(crate) fn of_clients(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
-            limit: limits.connections,
             per_address: limits.connections_per_address,
             proxies: limits.proxies.clone(),
-            may_use_reserve: false,
-            taken: AtomicUsize::new(0),
-            strangers: Mutex::default(),
+            ..Self::of(limits.connections)
         })
     }
 
     pub(crate) fn of_operators() -> Arc<Self> {
         Arc::new(Self {
-            limit: OPERATORS,
-            per_address: OPERATORS,
+            is_operators: true,
+            ..Self::of(OPERATORS)
+        })
+    }
+
+    fn of(limit: usize) -> Self {
+        let places = Share::common(limit);
+        Self {
+            limit,
+            per_address: limit,
             proxies: Vec::new(),
-            may_use_reserve: true,
+            is_operators: false,
             taken: AtomicUsize::new(0),
             strangers: Mutex::default(),
-        })
+            callers: ServerShares::of(&places),
+            places,
+        }
+    }
+
+    /// Shares the places out to so many callers.
+    pub(crate) fn share_out(&self, callers: usize) {
+        self.places.share_out(1, callers);
     }
 
     /// Lets a connection in, if there is room.
@@ -102,6 +128,7 @@ impl Crowd {
             address,
             is_stranger: AtomicBool::new(true),
             is_counted,
+            place: Mutex::default(),
         }))
     }
 
@@ -124,7 +151,7 @@ impl Crowd {
 }
 
 /// One party has a whole /64 of IPv6, and chooses among its addresses freely.
-fn counted_as(peer: IpAddr) -> IpAddr {
+pub(super) fn counted_as(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -139,8 +166,17 @@ impl Visit {
         self.is_stranger.load(Ordering::Relaxed)
     }
 
-    /// One of its requests was let in.
-    pub(crate) fn welcome(&self) {
+    /// One of its requests was let in, as this caller's, if that may have one more.
+    pub(crate) fn welcome(&self, caller: &Caller) -> Result<(), Crowded> {
+        if self.is_counted {
+            let place = self.crowd.callers.of_caller(caller).take();
+            *self.place.lock() = Some(place.ok_or(Crowded::Caller)?);
+        }
+        self.know();
+        Ok(())
+    }
+
+    fn know(&self) {
         if self.is_stranger.swap(false, Ordering::AcqRel) && self.is_counted {
             self.crowd.one_less_from(self.address);
         }
@@ -149,7 +185,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.welcome();
+        self.know();
         self.crowd.taken.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -181,8 +217,8 @@ mod tests {
         );
         let _other = enter(&crowd, "192.0.2.2").unwrap();
         let first = first.unwrap();
-        first.welcome();
-        first.welcome();
+        first.welcome(&Caller::Local).unwrap();
+        first.welcome(&Caller::Local).unwrap();
         let third = enter(&crowd, "192.0.2.1").unwrap();
         assert_eq!(enter(&crowd, "192.0.2.1").unwrap_err(), Crowded::Address);
         drop((first, third));

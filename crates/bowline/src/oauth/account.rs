@@ -11,6 +11,7 @@ use super::bearer::Bearer;
 use super::challenge::{Challenge, TokenError};
 use super::flow::Flow;
 use super::grants::{AtHand, GrantError};
+use super::identity::identity_of;
 use super::pending::PendingError;
 use super::sign_ins::SignIns;
 use crate::session::Caller;
@@ -24,6 +25,7 @@ pub(crate) struct Account {
     pub(crate) sign_ins: Arc<SignIns>,
     /// The server's name, for people.
     pub(super) server: Box<str>,
+    /// The caller's identity.
     caller: Box<str>,
     server_url: Box<str>,
     /// The number of the sign-in whose token was sent last; 0 for none.
@@ -62,7 +64,7 @@ impl Account {
         Self {
             sign_ins: Arc::clone(sign_ins),
             server: server.into(),
-            caller: caller.name().unwrap_or_default().into(),
+            caller: identity_of(caller),
             server_url: server_url.to_string().into(),
             sent: AtomicU64::new(0),
         }
@@ -114,6 +116,17 @@ impl Account {
     /// The number of the sign-in whose token was sent last; 0 for none.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody signed the caller out, as far as it is known.
+    pub(crate) fn is_out(&self) -> bool {
+        self.sign_ins.grants.is_out(&self.caller, &self.server_url)
+    }
+
+    /// Has it looked whether somebody did, if that was not done lately.
+    pub(crate) fn look_if_out(&self) {
+        let grants = &self.sign_ins.grants;
+        grants.look_if_out(&self.caller, &self.server_url);
     }
 
     /// Whether the caller has signed in anew since the sign-in with this number, maybe as somebody

@@ -34,6 +34,7 @@ use super::challenge::{Challenge, split_scopes};
 use super::discovery;
 use super::grant::{Authentication, ClientIdentity, Discovered, Tokens};
 use super::secret::Secret;
+use super::trust::Trust;
 use crate::egress::{Fetch, FetchError, Redirects};
 
 /// What Bowline is called where it registers.
@@ -49,6 +50,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 pub(crate) struct Authority {
     server: Uri,
     fetch: Fetch,
+    trust: Trust,
 }
 
 /// A sign-in that a person has to finish: all that [`Authority::exchange`] needs for it, on
@@ -93,6 +95,14 @@ pub(crate) enum AuthorityError {
     ResourceMismatch,
     #[error("the authorization server is not the one that was meant")]
     IssuerMismatch,
+    #[error("the server names another authorization server than the one that is configured")]
+    AnotherIssuer,
+    /// This endpoint.
+    #[error(
+        "the authorization server's {0} is at another origin than its issuer; `endpoints_elsewhere` \
+         in the server's `oauth` could allow that"
+    )]
+    Elsewhere(&'static str),
     #[error("the authorization server does not offer PKCE with S256")]
     NoS256,
     #[error("the authorization server registers no clients; configure a client id for this server")]
@@ -102,6 +112,13 @@ pub(crate) enum AuthorityError {
     /// `invalid_grant`: the code or the refresh token is of no use any more.
     #[error("the authorization server rejected the grant")]
     Rejected,
+    /// `invalid_client` or `unauthorized_client`: a client that was registered is not known any more,
+    /// or one that was configured is not what the authorization server knows.
+    #[error(
+        "the authorization server refused Bowline as its client ({0}); where Bowline registers, the \
+         next sign-in does so anew"
+    )]
+    ClientRefused(&'static str),
     #[error("the authorization server refused: {0}")]
     Denied(&'static str),
     #[error("the authorization server's {0} is malformed")]
@@ -132,7 +149,13 @@ impl Authority {
         Self {
             server: server.clone(),
             fetch,
+            trust: Trust::default(),
         }
+    }
+
+    /// The same for a server of which the operator says more.
+    pub(crate) fn trusting(self, trust: Trust) -> Self {
+        Self { trust, ..self }
     }
 
     /// Finds who grants access to the server, which said this in its 401, if it said anything.
@@ -142,7 +165,7 @@ impl Authority {
     ) -> Result<Discovered, AuthorityError> {
         let server = Url::parse(&self.server.to_string());
         let server = server.map_err(|_| AuthorityError::Malformed("server URL"))?;
-        discovery::discover(&server, &self.fetch, challenge).await
+        discovery::discover(&server, &self.fetch, &self.trust, challenge).await
     }
 
     /// What the server thinks of somebody who is not signed in.
@@ -185,7 +208,9 @@ impl Authority {
         let answer = courier.answer()?;
         if !answer.status().is_success() {
             return Err(match refusal(&answer) {
-                AuthorityError::Denied(code) => AuthorityError::RegistrationRefused(code),
+                AuthorityError::Denied(code) | AuthorityError::ClientRefused(code) => {
+                    AuthorityError::RegistrationRefused(code)
+                }
                 other => other,
             });
         }
@@ -305,23 +330,29 @@ impl Authority {
         let Some(endpoint) = found.metadata.get("revocation_endpoint") else {
             return Ok(false);
         };
+        self.trust.check(found)?;
         let endpoint = endpoint.as_str().and_then(|url| url.parse().ok());
         let endpoint: Uri = endpoint.ok_or(AuthorityError::Malformed("revocation_endpoint"))?;
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("token", token.expose());
-        form.append_pair("token_type_hint", kind.name());
-        let mut request = Request::post(endpoint).header(CONTENT_TYPE, FORM);
-        match shown_secret(found, client) {
-            Some((secret, Authentication::ClientSecretPost)) => {
-                form.append_pair("client_id", &client.id);
-                form.append_pair("client_secret", secret.expose());
+        // In a block: a form may not be held while the answer is waited for.
+        let request = {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            form.append_pair("token", token.expose());
+            form.append_pair("token_type_hint", kind.name());
+            let mut request = Request::post(endpoint).header(CONTENT_TYPE, FORM);
+            match shown_secret(found, client) {
+                Some((secret, Authentication::ClientSecretPost)) => {
+                    form.append_pair("client_id", &client.id);
+                    form.append_pair("client_secret", secret.expose());
+                }
+                Some((secret, _)) => {
+                    request = request.header(AUTHORIZATION, basic(&client.id, secret))
+                }
+                None => drop(form.append_pair("client_id", &client.id)),
             }
-            Some((secret, _)) => request = request.header(AUTHORIZATION, basic(&client.id, secret)),
-            None => drop(form.append_pair("client_id", &client.id)),
-        }
-        let request = request
-            .body(form.finish().into_bytes())
-            .map_err(|_| AuthorityError::Malformed("revocation_endpoint"))?;
+            request
+                .body(form.finish().into_bytes())
+                .map_err(|_| AuthorityError::Malformed("revocation_endpoint"))?
+        };
         let answer = self.fetch.send(request, Redirects::Stop).await?;
         match answer.status().is_success() {
             true => Ok(true),
@@ -335,6 +366,7 @@ impl Authority {
         found: &Discovered,
         client: &ClientIdentity,
     ) -> Result<(AuthorizationManager, Arc<Courier>), AuthorityError> {
+        self.trust.check(found)?;
         let courier = Arc::new(Courier::new(self.fetch.clone(), &found.resource));
         let carried_by = Arc::clone(&courier);
         let url = found.resource.as_str();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderValue;
 
@@ -29,6 +29,8 @@ pub(crate) struct Bearer {
     pub(super) due: u64,
     pub(super) stale: u64,
     pub(super) expired: u64,
+    /// Whether the server ever took it.
+    accepted: AtomicBool,
 }
 
 /// An access token cannot be what no header can hold.
@@ -49,6 +51,7 @@ impl Bearer {
             due: u64::MAX,
             stale: u64::MAX,
             expired: u64::MAX,
+            accepted: AtomicBool::new(false),
         };
         let Some(expires) = grant.expires else {
             return Ok(bearer);
@@ -82,11 +85,16 @@ impl Bearer {
         &self.header
     }
 
-    /// Whether it came from the same sign-in as another.
-    pub(crate) fn is_of_the_same(&self, other: &Option<Arc<Self>>) -> bool {
-        other
-            .as_ref()
-            .is_some_and(|other| other.sign_in == self.sign_in)
+    /// The server has taken it.
+    pub(crate) fn note_accepted(&self) {
+        // Read first: every request comes here, and all but the first have nothing to say.
+        if !self.was_accepted() {
+            self.accepted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn was_accepted(&self) -> bool {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Whether it is the same token as another.

@@ -13,14 +13,21 @@ use url::Url;
 use super::authority::AuthorityError;
 use super::challenge::Challenge;
 use super::grant::Discovered;
+use super::trust::Trust;
+use crate::config::shown_url;
 use crate::egress::{Fetch, Redirects};
 
 type Document = Map<String, Value>;
+
+/// How many of the authorization servers that a server names are tried: whoever writes that list has
+/// the gateway knock at each.
+const MAX_ISSUERS: usize = 4;
 
 /// Finds who grants access to the server.
 pub(super) async fn discover(
     server: &Url,
     fetch: &Fetch,
+    trust: &Trust,
     challenge: Option<&Challenge>,
 ) -> Result<Discovered, AuthorityError> {
     let search = Search { server, fetch };
@@ -29,10 +36,18 @@ pub(super) async fn discover(
         Some(document) => strings(document, "authorization_servers"),
         None => Vec::new(),
     };
-    let metadata = match issuers.is_empty() {
-        false => search.first_of(&issuers).await?,
+    let own = origin(server);
+    let metadata = match (trust.issuer(), issuers.is_empty()) {
+        (Some(pinned), false) if !issuers.iter().any(|it| is_same_issuer(it, pinned)) => {
+            return Err(AuthorityError::AnotherIssuer);
+        }
+        (Some(pinned), is_unsaid) if !is_unsaid || !is_same_issuer(pinned, &own) => {
+            let metadata = search.metadata(pinned).await?;
+            metadata.ok_or(AuthorityError::NoSupport)?
+        }
+        (_, false) => search.first_of(&issuers).await?,
         // Before there were documents about servers, a server granted access to itself.
-        true => match search.metadata(&origin(server)).await? {
+        (_, true) => match search.metadata(&own).await? {
             Some(document) => document,
             None => search.legacy(challenge, resource_metadata.is_some())?,
         },
@@ -44,13 +59,15 @@ pub(super) async fn discover(
     let published = resource_metadata
         .as_ref()
         .and_then(|it| text(it, "resource"));
-    Ok(Discovered {
-        resource: published.map_or_else(|| server.to_string(), str::to_owned),
-        issuer: text(&metadata, "issuer").map_or_else(|| origin(server), str::to_owned),
+    let found = Discovered {
+        resource: published.map_or_else(|| shown_url(server.as_str()), str::to_owned),
+        issuer: text(&metadata, "issuer").map_or(own, str::to_owned),
         scopes: scopes(challenge, resource_metadata.as_ref(), &metadata),
         metadata,
         resource_metadata,
-    })
+    };
+    trust.check(&found)?;
+    Ok(found)
 }
 
 /// What is asked for: what the challenge says, else what the server publishes. Asked for anything at
@@ -106,7 +123,7 @@ impl Search<'_> {
     /// The document of the first of these authorization servers that has a good one.
     async fn first_of(&self, issuers: &[String]) -> Result<Document, AuthorityError> {
         let mut failed = None;
-        for issuer in issuers {
+        for issuer in issuers.iter().take(MAX_ISSUERS) {
             match self.metadata(issuer).await {
                 Ok(Some(document)) => return Ok(document),
                 Ok(None) => {}
@@ -297,7 +314,7 @@ fn is_within(server: &Url, resource: &str) -> bool {
 
 /// Whether two issuers are the same. A slash after a host alone makes no difference, as nobody can
 /// say whether it belongs there.
-fn is_same_issuer(one: &str, other: &str) -> bool {
+pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
     let bare = |issuer: &str| {
         let bare = issuer.strip_suffix('/').unwrap_or(issuer);
         match bare.split_once("://") {

@@ -1,18 +1,19 @@
 //! What a new sign-in begins with: who Bowline is at the authorization server, and what it asks for.
 
-use super::account::Wanted;
+use super::account::{Wanted, Whose};
 use super::authority::{Authority, AuthorityError};
-use super::flow::{Asks, Authorization};
+use super::flow::{Asks, Authorization, Flow};
 use super::grant::{ClientIdentity, Discovered};
 use super::secret::Secret;
 use super::sign_ins::{SignInError, SignIns};
+use super::vault::VaultError;
 use crate::config::{self, ServerOAuth};
 
 impl SignIns {
     /// What a flow of this caller waits for first.
     pub(super) async fn first_step(
         &self,
-        caller: &str,
+        whose: &Whose,
         oauth: &ServerOAuth,
         authority: &Authority,
         (found, scopes): (&Discovered, Vec<String>),
@@ -20,11 +21,8 @@ impl SignIns {
         if oauth.flow == config::Flow::ClientDriven {
             return Ok(Asks::Tokens { scopes });
         }
-        let redirect_uri = match &oauth.redirect_uri {
-            Some(configured) => configured.as_str().to_owned(),
-            None => self.callback_url(),
-        };
-        let identity = self.identity(caller, oauth, authority, found, &redirect_uri, &scopes);
+        let redirect_uri = self.redirect_uri(oauth);
+        let identity = self.identity(whose, oauth, authority, found, &redirect_uri, &scopes);
         let client = match identity.await {
             Err(SignInError::Authority(AuthorityError::NoRegistration)) => {
                 return Ok(Asks::Client {
@@ -43,11 +41,45 @@ impl SignIns {
         })))
     }
 
+    /// Nobody came back from the last sign-in: maybe from a page that says that nobody knows the
+    /// client, which only a person sees. Bowline registers anew.
+    pub(super) async fn doubt_registration(
+        &self,
+        server_url: &str,
+        oauth: &ServerOAuth,
+        found: &Discovered,
+    ) -> Result<(), VaultError> {
+        let redirect_uri = self.redirect_uri(oauth);
+        let place = (server_url, &*found.issuer);
+        match self.vault.registration(place, &redirect_uri).await? {
+            Some(known) => self.vault.forget_client("", place, &known).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The client of this flow is, or may be, unknown to the authorization server: the next sign-in is
+    /// not to use it.
+    pub(super) async fn forget_client(&self, flow: &Flow, client: &ClientIdentity) {
+        let place = (&*flow.server_url, &*flow.found.issuer);
+        let forgetting = self.vault.forget_client(&flow.caller, place, client);
+        if let Err(error) = forgetting.await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, server = %flow.server, "a client that is not accepted is still kept");
+        }
+    }
+
+    fn redirect_uri(&self, oauth: &ServerOAuth) -> String {
+        match &oauth.redirect_uri {
+            Some(configured) => configured.as_str().to_owned(),
+            None => self.callback_url(),
+        }
+    }
+
     /// Who Bowline is at this authorization server: as configured, by its document, as the caller
     /// named it or it was registered before, or registered now.
     async fn identity(
         &self,
-        caller: &str,
+        (caller, server_url): &Whose,
         oauth: &ServerOAuth,
         authority: &Authority,
         found: &Discovered,
@@ -70,7 +102,8 @@ impl SignIns {
         {
             return Ok(named(&url.to_string(), None));
         }
-        let known = self.vault.registration(&found.issuer, redirect_uri).await?;
+        let place = (&**server_url, &*found.issuer);
+        let known = self.vault.registration(place, redirect_uri).await?;
         if let Some(known) = known {
             return Ok(known);
         }
@@ -81,9 +114,7 @@ impl SignIns {
             return known.ok_or_else(|| AuthorityError::NoRegistration.into());
         }
         let registered = authority.register(found, redirect_uri, scopes).await?;
-        self.vault
-            .put_registration(&found.issuer, &registered)
-            .await?;
+        self.vault.put_registration(place, &registered).await?;
         Ok(registered)
     }
 }

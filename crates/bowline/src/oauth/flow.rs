@@ -1,28 +1,54 @@
 //! A sign-in that is under way, as it is written down: what any gateway needs to finish it, and how
 //! the last one of a caller at a server ended.
 
+use std::fmt;
+
 use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};
 
 use super::account::Whose;
 use super::authority::Begun;
 use super::grant::{ClientIdentity, Discovered};
+use super::identity::name_of;
 use super::secret::Secret;
 use crate::store::sealed::NoRandomness;
+
+/// How long it takes at most until an answer is exchanged and what it brought is kept, in seconds.
+const FINISHED_WITHIN: i64 = 60;
 
 /// A sign-in that waits for a person.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Flow {
     pub(crate) id: FlowId,
-    /// The caller's name; empty for the local one.
+    /// The caller's identity.
     pub(crate) caller: String,
     /// The server, by its name in the configuration and by its URL.
     pub(crate) server: String,
     pub(crate) server_url: String,
     pub(crate) found: Discovered,
+    pub(crate) kind: Kind,
     pub(crate) asks: Asks,
     /// When it is over, in seconds since 1970.
     pub(crate) ends: i64,
+    /// How often the caller had been signed out at this server when it was begun: once more, and it
+    /// brings nothing.
+    #[serde(default)]
+    pub(crate) outs: u64,
+    /// When it was answered, in seconds since 1970, if it was: then nobody else answers it.
+    pub(crate) taken: Option<i64>,
+}
+
+/// Who brings an authorization server's answer. It is written down with the flow, because the gateway
+/// that meets it may be configured otherwise than the one that began it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// The browser that went on from the start page; the pages of its gateway are at this URL, which has
+    /// no slash at its end.
+    Managed { pages: String },
+    /// A host, at this URI, to which people come back.
+    Drive { redirect_uri: String },
+    /// Nobody: a client gets tokens by itself.
+    ClientDriven,
 }
 
 /// What a flow waits for.
@@ -62,7 +88,9 @@ pub(crate) enum Standing {
 /// What a flow is called where its state must not be seen: in links, in elicitations, in the store.
 /// Whoever has the state can tell it; the other way round is as hard as SHA-256. One without a state
 /// has a random one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+///
+/// Whoever has it can go on from the start page, so it is as secret as the link: `Debug` shows a hash.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct FlowId(Box<str>);
 
@@ -81,8 +109,10 @@ pub(crate) struct Signing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     SignedIn,
-    /// The person, or whoever asked the person, said no.
-    Declined,
+    /// The person, or whoever asked the person, said no; and what the authorization server said of it.
+    Declined {
+        said: Option<String>,
+    },
     /// For this reason, which holds nothing secret.
     Failed(String),
 }
@@ -95,8 +125,9 @@ impl Flow {
         (caller, server_url): &Whose,
         server: &str,
         found: Discovered,
+        kind: Kind,
         asks: Asks,
-        ends: i64,
+        (ends, outs): (i64, u64),
     ) -> Result<Self, NoRandomness> {
         let id = match &asks {
             Asks::Authorization(way) => FlowId::of(way.begun.state.expose()),
@@ -108,9 +139,17 @@ impl Flow {
             server: server.to_string(),
             server_url: server_url.to_string(),
             found,
+            kind,
             asks,
             ends,
+            outs,
+            taken: None,
         })
+    }
+
+    /// The name of the caller that it is for; empty for the local one.
+    pub(crate) fn caller_name(&self) -> &str {
+        name_of(&self.caller)
     }
 
     /// Whether it is this caller's, at this server.
@@ -134,8 +173,42 @@ impl Flow {
         }
     }
 
+    /// Whether people come back to a gateway's own page.
+    pub(crate) fn is_managed(&self) -> bool {
+        matches!(self.kind, Kind::Managed { .. })
+    }
+
+    /// Where a person goes to sign in, if that is what it waits for.
+    pub(crate) fn link(&self) -> Option<String> {
+        let way = self.authorization()?;
+        Some(match &self.kind {
+            Kind::Managed { pages } => format!("{pages}/oauth/start?flow={}", self.id.as_str()),
+            Kind::Drive { .. } | Kind::ClientDriven => way.begun.authorize_url.clone(),
+        })
+    }
+
     pub(crate) fn is_over(&self, now: i64) -> bool {
         now >= self.ends
+    }
+
+    /// Whether it can still be answered.
+    pub(crate) fn is_open(&self, now: i64) -> bool {
+        self.taken.is_none() && !self.is_over(now)
+    }
+
+    /// Whether its answer is being worked on. A gateway that died over it has no more than a while.
+    pub(super) fn is_finishing(&self, now: i64) -> bool {
+        self.taken
+            .is_some_and(|taken| now < taken + FINISHED_WITHIN)
+    }
+
+    /// Takes it for one answer. `false`: another one has it.
+    pub(super) fn take(&mut self, now: i64) -> bool {
+        let is_open = self.is_open(now);
+        if is_open {
+            self.taken = Some(now);
+        }
+        is_open
     }
 }
 
@@ -143,6 +216,8 @@ impl Flow {
 
 impl FlowId {
     const BYTES: usize = 16;
+    /// How much of its hash logs show.
+    const SHOWN: usize = 8;
     /// The length of one as text.
     pub(crate) const LENGTH: usize = 2 * Self::BYTES;
 
@@ -168,8 +243,18 @@ impl FlowId {
         is_one.then(|| Self(text.into()))
     }
 
+    /// The id, for whoever the link is meant for.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// How logs name a flow: nobody gets from there to its link.
+impl fmt::Debug for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hash = digest::digest(&digest::SHA256, self.0.as_bytes());
+        let short = &hash.as_ref()[..Self::SHOWN];
+        short.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -200,7 +285,7 @@ impl End {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::SignedIn => "signed_in",
-            Self::Declined => "declined",
+            Self::Declined { .. } => "declined",
             Self::Failed(_) => "failed",
         }
     }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 use tokio_util::task::TaskTracker;
 
 use self::live::{Holding, Live, Want};
@@ -42,6 +42,8 @@ pub(crate) struct Grants {
     tracker: TaskTracker,
     /// By the server's URL.
     live: RwLock<HashMap<Box<str>, ByCaller>>,
+    /// Told when it is known that a caller has signed out.
+    outs: Arc<Notify>,
 }
 
 type ByCaller = HashMap<Box<str>, Arc<Live>>;
@@ -63,6 +65,12 @@ pub(crate) enum RenewError {
     /// The authorization server says `invalid_grant`: the refresh token is worth nothing.
     #[error("the authorization server no longer accepts the grant")]
     Rejected,
+    /// It says `invalid_client` or `unauthorized_client`: nobody can use the refresh token any more.
+    #[error("the authorization server does not know the client that the grant was made to")]
+    UnknownClient,
+    /// The operator does not trust the grant's authorization server any more.
+    #[error("the grant's authorization server is not one that is trusted now")]
+    Untrusted,
     /// Anything else. The refresh token may be as good as before.
     #[error("the grant could not be renewed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -92,6 +100,8 @@ pub(crate) enum GrantError {
     NotNow(Duration),
     #[error(transparent)]
     NotAHeader(#[from] NotAHeader),
+    #[error("the caller was signed out meanwhile")]
+    SignedOut,
     #[error("the gateway stops")]
     Stopped,
 }
@@ -109,7 +119,13 @@ impl Grants {
             authority,
             tracker,
             live: RwLock::default(),
+            outs: Arc::default(),
         })
+    }
+
+    /// Where they are kept.
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.vault
     }
 
     /// Where work goes on when whoever asked for it leaves.
@@ -138,14 +154,36 @@ impl Grants {
         }
     }
 
+    /// Waits until it is known of a caller that it has signed out.
+    pub(crate) async fn somebody_is_out(&self) {
+        self.outs.notified().await;
+    }
+
+    /// Whether this caller has signed out at this server, as far as it is known.
+    pub(crate) fn is_out(&self, caller: &str, server_url: &str) -> bool {
+        let live = self.known(caller, server_url);
+        live.is_some_and(|live| live.is_said_to_be_out())
+    }
+
+    /// Has it looked whether this caller has signed out at this server, if that was not done lately.
+    pub(crate) fn look_if_out(self: &Arc<Self>, caller: &str, server_url: &str) {
+        let live = self.known(caller, server_url);
+        if let Some(live) = live.filter(|live| live.may_be_out(clock::unix_millis()))
+            && let Ok(flight) = live.flight.clone().try_lock_owned()
+        {
+            drop(self.improve(&live, Want::Known, flight));
+        }
+    }
+
+    fn known(&self, caller: &str, server_url: &str) -> Option<Arc<Live>> {
+        let all = self.live.read();
+        all.get(server_url)?.get(caller).cloned()
+    }
+
     /// What a request of this caller to this server carries, as far as it is known.
     pub(crate) fn at_hand(self: &Arc<Self>, caller: &str, server_url: &str) -> AtHand {
-        let live = {
-            let all = self.live.read();
-            match all.get(server_url).and_then(|callers| callers.get(caller)) {
-                None => return AtHand::Unknown,
-                Some(live) => Arc::clone(live),
-            }
+        let Some(live) = self.known(caller, server_url) else {
+            return AtHand::Unknown;
         };
         let bearer = match live.at_hand() {
             AtHand::Bearer(bearer) => bearer,
@@ -192,12 +230,19 @@ impl Grants {
         self.better(caller, server_url, want).await
     }
 
-    /// Keeps what a sign-in brought; from now on it is what the caller's requests carry. An error
+    /// How often somebody signed this caller out at this server.
+    pub(crate) async fn outs(&self, caller: &str, server_url: &str) -> Result<u64, VaultError> {
+        let sign_in = self.vault.signed_in(caller, server_url).await?.value;
+        Ok(sign_in.map_or(0, |sign_in| sign_in.outs))
+    }
+
+    /// Keeps what a sign-in brought; from now on it is what the caller's requests carry, unless it was
+    /// signed out more often than when the sign-in was begun. Another error
     /// means that it may not be kept: whoever has the tokens tries again with them.
     pub(crate) async fn sign_in(
         self: &Arc<Self>,
-        caller: &str,
-        server_url: &str,
+        (caller, server_url): (&str, &str),
+        outs: u64,
         found: (Discovered, ClientIdentity),
         tokens: Tokens,
     ) -> Result<Arc<Bearer>, GrantError> {
@@ -206,6 +251,10 @@ impl Grants {
         let key = grant.key();
         for _ in 0..MAX_CONFLICTS {
             let before = self.vault.signed_in(caller, server_url).await?;
+            let outs_by_now = before.value.as_ref().map_or(0, |before| before.outs);
+            if outs_by_now > outs {
+                return Err(GrantError::SignedOut);
+            }
             let stored = self.vault.grant(&key).await?;
             let numbers = [
                 before.value.as_ref().map_or(0, |before| before.number),
@@ -223,6 +272,7 @@ impl Grants {
                 server_url: server_url.to_owned(),
                 grant: Some(key.clone()),
                 number: grant.sign_in,
+                outs: outs_by_now,
             };
             if written.is_none() || !self.vault.put_signed_in(&sign_in, before.version).await? {
                 continue;
@@ -252,26 +302,35 @@ impl Grants {
         let mut taken_out = None;
         for _ in 0..MAX_CONFLICTS {
             let before = self.vault.signed_in(caller, server_url).await?;
-            let (version, before) = (before.version, before.value);
-            let Some((sign_in, key)) = before.and_then(|it| it.grant.clone().map(|key| (it, key)))
-            else {
-                live.is_signed_out(live.holding().as_ref(), None);
-                return Ok(taken_out);
-            };
-            let _turn = self.vault.turn(&key).await?;
-            let stored = self.vault.grant(&key).await?;
-            if stored.value.is_some() {
-                if !self.vault.remove_grant(&key, stored.version).await? {
-                    continue;
+            let sign_in = before.value.unwrap_or_else(|| SignIn {
+                caller: caller.to_owned(),
+                server_url: server_url.to_owned(),
+                grant: None,
+                number: 0,
+                outs: 0,
+            });
+            let _turn = match &sign_in.grant {
+                None => None,
+                Some(key) => {
+                    let turn = self.vault.turn(key).await?;
+                    let stored = self.vault.grant(key).await?;
+                    if stored.value.is_some() {
+                        if !self.vault.remove_grant(key, stored.version).await? {
+                            continue;
+                        }
+                        taken_out = stored.value;
+                    }
+                    Some(turn)
                 }
-                taken_out = stored.value;
-            }
+            };
+            // Also where there was nothing: a sign-in that is under way brings nothing, then.
             let after = SignIn {
                 grant: None,
+                outs: sign_in.outs.saturating_add(1),
                 ..sign_in
             };
-            if self.vault.put_signed_in(&after, version).await? {
-                live.is_signed_out(live.holding().as_ref(), None);
+            if self.vault.put_signed_in(&after, before.version).await? {
+                live.has_signed_out(live.holding().as_ref());
                 return Ok(taken_out);
             }
         }
@@ -329,7 +388,7 @@ impl Grants {
         let callers = all.entry(server_url.into()).or_default();
         let live = callers
             .entry(caller.into())
-            .or_insert_with(|| Arc::new(Live::new(caller, server_url)));
+            .or_insert_with(|| Arc::new(Live::new(caller, server_url, &self.outs)));
         Arc::clone(live)
     }
 }

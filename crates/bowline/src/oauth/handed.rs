@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::account::Account;
 use super::challenge::split_scopes;
+use super::delivery::{NotDelivered, ended_as};
 use super::flow::{Asks, Authorization, End, Flow, FlowId};
 use super::grant::{ClientIdentity, Tokens};
 use super::secret::Secret;
-use super::sign_ins::{NotDelivered, SignInError, SignIns, ended_as};
+use super::sign_ins::{SignInError, SignIns};
 use crate::clock;
+use crate::config::Client;
 
 /// The longest that a handed token is believed to live, which is longer than any does.
 const MAX_LIFE: f64 = 1e9;
@@ -34,7 +36,7 @@ impl SignIns {
     ) -> Result<Flow, NotDelivered> {
         let flow = self.pending.flow(id).await?;
         let is_open =
-            |flow: &Flow| flow.is_of(&account.key()) && !flow.is_over(clock::unix_seconds());
+            |flow: &Flow| flow.is_of(&account.key()) && flow.is_open(clock::unix_seconds());
         flow.filter(is_open).ok_or(NotDelivered::Unknown)
     }
 
@@ -44,15 +46,15 @@ impl SignIns {
         flow: &Flow,
         handed: HandedTokens,
     ) -> Result<End, NotDelivered> {
-        let taken = self.pending.take(&flow.id).await?;
-        let flow = taken.ok_or(NotDelivered::Unknown)?;
+        let flow = self.take(&flow.id).await?;
         let is_bearer = |kind: &String| kind.eq_ignore_ascii_case("bearer");
         let end = if handed.access_token.expose().is_empty() {
             End::Failed("the client handed over an empty access token".to_owned())
         } else if !handed.token_type.as_ref().is_none_or(is_bearer) {
             End::Failed("the client handed over a token that is no bearer token".to_owned())
         } else {
-            let (client, tokens) = handed.into_parts(self.callback_url());
+            let configured = self.authorities.configured_client(&flow.server_url);
+            let (client, tokens) = handed.into_parts(self.callback_url(), configured);
             ended_as(&flow, self.keep(&flow, client, tokens).await)
         };
         self.end(&flow, end.clone()).await;
@@ -67,8 +69,7 @@ impl SignIns {
         id: &str,
         secret: Option<Secret>,
     ) -> Result<Option<End>, NotDelivered> {
-        let taken = self.pending.take(&flow.id).await?;
-        let flow = taken.ok_or(NotDelivered::Unknown)?;
+        let flow = self.take(&flow.id).await?;
         let Asks::Client {
             redirect_uri,
             scopes,
@@ -118,14 +119,14 @@ impl SignIns {
         Ok(Flow {
             id: FlowId::of(way.begun.state.expose()),
             asks: Asks::Authorization(Box::new(way)),
+            taken: None,
             ..flow.clone()
         })
     }
 
     /// Ends a flow whose client answered with something else than it was asked for.
     pub(crate) async fn fail(&self, flow: &Flow, why: &str) -> Result<End, NotDelivered> {
-        let taken = self.pending.take(&flow.id).await?;
-        let flow = taken.ok_or(NotDelivered::Unknown)?;
+        let flow = self.take(&flow.id).await?;
         let end = End::Failed(why.to_owned());
         self.end(&flow, end.clone()).await;
         Ok(end)
@@ -136,9 +137,15 @@ impl SignIns {
 
 impl HandedTokens {
     /// The tokens, and whose they are. Where the client does not say which client they were issued
-    /// to, nobody could use the refresh token: they expire.
-    fn into_parts(self, redirect_uri: String) -> (ClientIdentity, Tokens) {
+    /// to, it is the configured one; where there is none, nobody could use the refresh token: they
+    /// expire.
+    fn into_parts(
+        self,
+        redirect_uri: String,
+        configured: Option<Client>,
+    ) -> (ClientIdentity, Tokens) {
         let client_id = self.client_id.filter(|id| !id.is_empty());
+        let client_id = client_id.or_else(|| configured.map(|client| client.id));
         let refresh_token = client_id.as_ref().and(self.refresh_token);
         let life = self.expires_in.filter(|life| *life > 0.0);
         let tokens = Tokens {
@@ -149,6 +156,7 @@ impl HandedTokens {
         };
         let client = ClientIdentity {
             id: client_id.unwrap_or_default(),
+            // Whoever refreshes knows a configured client's.
             secret: None,
             authentication: None,
             // A refresh does not send it.

@@ -18,19 +18,19 @@ use tokio::time::Instant;
 use super::account::{Account, Wanted, Whose};
 use super::asked::Asked;
 use super::authorities::Authorities;
-use super::authority::{AuthorityError, check_issuer};
+use super::authority::AuthorityError;
+use super::beginning::Failures;
 use super::first_step::scopes;
-use super::flow::{Asks, Authorization, End, Flow, FlowId, Signing, Standing};
-use super::grant::{ClientIdentity, Tokens};
+use super::flow::{Asks, End, Flow, FlowId, Kind, Signing, Standing};
 use super::grants::{GrantError, Grants};
+use super::identity::Identities;
 use super::pending::{Pending, PendingError};
 use super::secret::Secret;
+use super::trust::Trust;
 use super::vault::{Vault, VaultError};
 use crate::clock;
 use crate::config::{self, ServerOAuth};
 
-/// How long a caller who said no is not asked again.
-const DECLINE_REMEMBERED: i64 = 10 * 60;
 /// How often it is looked whether another gateway has finished a flow.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often a server may want more scopes, how often ones that it should have been content with, and
@@ -51,16 +51,14 @@ pub(crate) struct SignIns {
     pub(crate) authorities: Arc<Authorities>,
     /// One beginning at a time per caller and server.
     beginning: Mutex<HashMap<Whose, Arc<tokio::sync::Mutex<()>>>>,
+    pub(super) failures: Failures,
     steps: Mutex<HashMap<Whose, Steps>>,
     pub(super) asked: Asked,
     /// What servers last said of themselves to a caller.
     pub(super) initialized: Mutex<HashMap<Whose, Box<str>>>,
-    ended: Notify,
-}
-
-/// A few tries at something that may be away for a moment.
-struct Tries {
-    pause: Duration,
+    pub(super) ended: Notify,
+    /// Whose grants and flows are whose.
+    pub(crate) identities: Identities,
 }
 
 /// How often a server wanted more scopes of a caller lately.
@@ -72,60 +70,49 @@ struct Steps {
     last: Instant,
 }
 
-/// What came back from an authorization server, by whichever way.
-#[derive(Debug)]
-pub(crate) enum Delivery {
-    Code {
-        code: Secret,
-        iss: Option<String>,
-    },
-    /// An error's code. Its description is not used: anybody could have written it.
-    Error {
-        error: String,
-        iss: Option<String>,
-    },
-}
-
-/// By which way an answer came.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Via<'a> {
-    /// This gateway's own page, with what the browser has of the start page.
-    Browser(Option<&'a str>),
-    /// Whoever was trusted to pass it on, and who may not know of `iss`.
-    Courier,
-    /// The browser of whoever began the flow, which came back to a listener of that flow's own.
-    Loopback,
-}
-
-/// Why an answer was not taken. The flow, if there is one, goes on.
-#[derive(Debug, Error)]
-pub(crate) enum NotDelivered {
-    /// No such state, or not any more; or not for this browser.
-    #[error("no sign-in waits for this answer")]
-    Unknown,
-    #[error("the answer is not from the authorization server that was asked")]
-    Issuer,
-    #[error(transparent)]
-    Pending(#[from] PendingError),
-    #[error("the sign-in was given up")]
-    GivenUp,
-}
-
 /// Why there is no sign-in to wait for.
 #[derive(Debug, Error)]
 pub(crate) enum SignInError {
-    #[error("the sign-in was declined; call the tool `sign_in` to try again")]
-    Declined,
+    #[error("the sign-in was declined{}; call the tool `sign_in` to try again", in_brackets(.said.as_deref()))]
+    Declined { said: Option<String> },
+    #[error("another sign-in took its place")]
+    Replaced,
+    #[error("the caller was signed out meanwhile, or is not configured any more")]
+    SignedOut,
     #[error("the server wants more scopes again and again")]
     TooManySteps,
+    #[error(
+        "the authorization server was not found within {}",
+        humantime::format_duration(*.0)
+    )]
+    TooSlow(Duration),
+    /// It failed a moment ago, for this reason.
+    #[error("{0}")]
+    LikeBefore(Box<str>),
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-    #[error(transparent)]
+    // What a store says is for the operator, who finds it in the log.
+    #[error("what is known of sign-ins cannot be reached now; try again later")]
     Pending(#[from] PendingError),
-    #[error(transparent)]
+    #[error("what was granted cannot be reached now; try again later")]
     Vault(#[from] VaultError),
     #[error(transparent)]
-    Grant(#[from] GrantError),
+    Grant(GrantError),
+}
+
+impl From<GrantError> for SignInError {
+    fn from(error: GrantError) -> Self {
+        match error {
+            GrantError::Vault(error) => Self::Vault(error),
+            GrantError::SignedOut => Self::SignedOut,
+            error => Self::Grant(error),
+        }
+    }
+}
+
+/// What the authorization server said, after what it is about.
+fn in_brackets(said: Option<&str>) -> String {
+    said.map_or_else(String::new, |said| format!(" (\"{said}\")"))
 }
 
 // === impl SignIns ===
@@ -146,10 +133,12 @@ impl SignIns {
             public_url: public_url.trim_end_matches('/').into(),
             authorities,
             beginning: Mutex::default(),
+            failures: Failures::default(),
             steps: Mutex::default(),
             asked: Asked::default(),
             initialized: Mutex::default(),
             ended: Notify::new(),
+            identities: Identities::default(),
         })
     }
 
@@ -162,31 +151,35 @@ impl SignIns {
         self.grants.notice().await;
     }
 
-    /// Whether people reach this gateway's pages by https.
-    pub(crate) fn is_public_https(&self) -> bool {
-        self.public_url.starts_with("https:")
+    /// Waits until it is known of a caller that it has signed out.
+    pub(crate) async fn somebody_is_out(&self) {
+        self.grants.somebody_is_out().await;
     }
 
-    /// Where a person goes to sign in, if that is what the flow waits for.
-    pub(crate) fn link(&self, flow: &Flow) -> Option<String> {
-        let way = flow.authorization()?;
-        Some(match self.comes_back_here(way) {
-            true => format!("{}/oauth/start?flow={}", self.public_url, flow.id.as_str()),
-            false => way.begun.authorize_url.clone(),
-        })
+    /// Where people reach this gateway's pages, without a slash at the end.
+    pub(crate) fn public_url(&self) -> &str {
+        &self.public_url
     }
 
-    /// Whether people come back to this gateway's own page.
-    pub(crate) fn comes_back_here(&self, way: &Authorization) -> bool {
-        way.client.redirect_uri == self.callback_url()
+    /// The kind of the flows that are begun here at a server with these settings.
+    fn kind(&self, oauth: &ServerOAuth) -> Kind {
+        match (oauth.flow, &oauth.redirect_uri) {
+            (config::Flow::ClientDriven, _) => Kind::ClientDriven,
+            (_, Some(uri)) => Kind::Drive {
+                redirect_uri: uri.as_str().to_owned(),
+            },
+            (_, None) => Kind::Managed {
+                pages: self.public_url.to_string(),
+            },
+        }
     }
 
     pub(super) fn callback_url(&self) -> String {
         format!("{}/oauth/callback", self.public_url)
     }
 
-    /// The flow in which a caller can sign in: the one that is under way, or a new one.
-    pub(crate) async fn begin(
+    /// What [`SignIns::begin`] does, however long it takes.
+    pub(super) async fn begin_now(
         &self,
         account: &Account,
         server: &config::Server,
@@ -203,16 +196,21 @@ impl SignIns {
         };
         let _one = one.lock().await;
         let now = clock::unix_seconds();
+        let outs = self.grants.outs(&key.0, &key.1).await?;
         let signing = self.pending.signing(&key.0, &key.1).await?;
         if now < signing.declined_until {
-            return Err(SignInError::Declined);
+            return Err(SignInError::Declined { said: None });
         }
-        if let Some(flow) = self.under_way(&signing, now).await?
-            && wanted.is_covered_by(flow.scopes())
-            && is_as_configured(&flow, oauth)
-        {
-            return Ok(flow);
+        let kind = self.kind(oauth);
+        if let Some(flow) = self.under_way(&signing, now).await? {
+            let is_fitting =
+                wanted.is_covered_by(flow.scopes()) && is_as_configured(&flow, &kind, oauth);
+            // Somebody has signed in, and what that brought is nearly here.
+            if flow.is_finishing(now) || (flow.is_open(now) && is_fitting) {
+                return Ok(flow);
+            }
         }
+        self.failures.check(&key)?;
         let mut known = Vec::new();
         if wanted.is_step_up {
             known = self.granted_scopes(&key).await?;
@@ -220,10 +218,13 @@ impl SignIns {
         }
         let authority = self.authorities.of(&key.1)?;
         let found = authority.discover(wanted.challenge.as_ref()).await?;
+        if signing.flow.is_some() && signing.current(now).is_none() {
+            self.doubt_registration(&key.1, oauth, &found).await?;
+        }
         let scopes = scopes(oauth, &found, wanted, known);
-        let asks = self.first_step(&key.0, oauth, &authority, (&found, scopes));
+        let asks = self.first_step(&key, oauth, &authority, (&found, scopes));
         let (asks, ends) = (asks.await?, now + seconds(self.settings.deadline));
-        let flow = Flow::new(&key, &account.server, found, asks, ends);
+        let flow = Flow::new(&key, &account.server, found, kind, asks, (ends, outs));
         let flow = flow.map_err(PendingError::from)?;
         self.pending.add(&flow).await?;
         let (id, ends) = (flow.id.clone(), flow.ends);
@@ -240,10 +241,14 @@ impl SignIns {
             })
             .await?;
         if signing.flow.as_ref() == Some(&id) {
-            tracing::info!(server = %flow.server, flow = id.as_str(), "sign-in begun");
+            tracing::info!(server = %flow.server, flow = ?id, "sign-in begun");
+            if let Some(replaced) = replaced {
+                self.forget(&replaced).await;
+                self.ended.notify_waiters();
+            }
             return Ok(flow);
         }
-        self.pending.take(&id).await?;
+        self.forget(&id).await;
         match self.under_way(&signing, now).await? {
             Some(flow) => Ok(flow),
             None => Err(PendingError::Contended.into()),
@@ -284,134 +289,23 @@ impl SignIns {
         Ok(())
     }
 
-    /// Takes an authorization server's answer. The state that came with it is what is verified; an
-    /// answer that is not taken changes nothing. How the sign-in then ended is returned, and told to
-    /// everybody who waits.
-    pub(crate) async fn deliver(
-        self: &Arc<Self>,
-        state: &str,
-        delivery: Delivery,
-        via: Via<'_>,
-    ) -> Result<End, NotDelivered> {
-        let id = FlowId::of(state);
-        let flow = self.pending.flow(&id).await?.ok_or(NotDelivered::Unknown)?;
-        let way = flow.authorization().ok_or(NotDelivered::Unknown)?;
-        let may_deliver = match via {
-            Via::Loopback => true,
-            // What comes back to a page of ours comes by the browser that left from there.
-            Via::Courier => !self.comes_back_here(way),
-            Via::Browser(shown) => match (&way.browser, shown) {
-                (Some(secret), Some(shown)) => secret.is(shown),
-                _ => false,
-            },
-        };
-        if !way.begun.state.is(state) || flow.is_over(clock::unix_seconds()) || !may_deliver {
-            return Err(NotDelivered::Unknown);
-        }
-        let (Delivery::Code { iss, .. } | Delivery::Error { iss, .. }) = &delivery;
-        let iss = match (iss, via) {
-            // It passed on what it was given, and knows of no more.
-            (None, Via::Courier) => Some(flow.found.issuer.clone()),
-            (iss, _) => iss.clone(),
-        };
-        check_issuer(&flow.found, iss.as_deref()).map_err(|_| NotDelivered::Issuer)?;
-        // A flow that was taken is finished even if whoever brought the answer leaves: a code is good
-        // once.
-        let sign_ins = Arc::clone(self);
-        let finishing = async move { sign_ins.finish(&id, delivery, iss.as_deref()).await };
-        match self.grants.tracker().spawn(finishing).await {
-            Ok(finished) => finished,
-            Err(_) => Err(NotDelivered::GivenUp),
-        }
-    }
-
-    /// Takes a flow, for one delivery alone, and ends it.
-    async fn finish(
-        &self,
-        id: &FlowId,
-        delivery: Delivery,
-        iss: Option<&str>,
-    ) -> Result<End, NotDelivered> {
-        let flow = self.pending.take(id).await?.ok_or(NotDelivered::Unknown)?;
-        let end = match delivery {
-            Delivery::Code { code, .. } => match flow.authorization() {
-                Some(way) => self.exchange(&flow, way, (&code, iss)).await,
-                None => return Err(NotDelivered::Unknown),
-            },
-            Delivery::Error { error, .. } if error == "access_denied" => End::Declined,
-            Delivery::Error { error, .. } => End::Failed(format!(
-                "the authorization server answered {}",
-                code_of(&error)
-            )),
-        };
-        self.end(&flow, end.clone()).await;
-        Ok(end)
-    }
-
-    async fn exchange(
-        &self,
-        flow: &Flow,
-        way: &Authorization,
-        (code, iss): (&Secret, Option<&str>),
-    ) -> End {
-        let exchanged = async {
-            let authority = self.authorities.of(&flow.server_url)?;
-            let tokens = authority
-                .exchange(&flow.found, &way.client, &way.begun, code.expose(), iss)
-                .await?;
-            self.keep(flow, way.client.clone(), tokens).await?;
-            if way.is_client_named {
-                // Only now: a client that somebody mistyped would be in everybody's way.
-                let kept =
-                    self.vault
-                        .put_named_client(&flow.caller, &flow.found.issuer, &way.client);
-                kept.await?;
-            }
-            Ok(())
-        };
-        ended_as(flow, exchanged.await)
-    }
-
-    /// Keeps what a sign-in brought; a vault that is away for a moment is waited for, because nobody
-    /// can bring it twice.
-    pub(super) async fn keep(
-        &self,
-        flow: &Flow,
-        client: ClientIdentity,
-        tokens: Tokens,
-    ) -> Result<(), SignInError> {
-        let mut tries = Tries::new();
-        loop {
-            let found = (flow.found.clone(), client.clone());
-            let keeping =
-                self.grants
-                    .sign_in(&flow.caller, &flow.server_url, found, tokens.clone());
-            match keeping.await {
-                Ok(_) => return Ok(()),
-                Err(_) if tries.again().await => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// The person, or whoever asked the person, said no.
-    pub(crate) async fn decline(&self, id: &FlowId) -> Result<(), PendingError> {
-        if let Some(flow) = self.pending.take(id).await? {
-            self.end(&flow, End::Declined).await;
-        }
-        Ok(())
-    }
-
     /// The caller wants a link that works: forgets a no, and a flow that some browser has already,
-    /// which may not be the caller's. That one can still be finished.
+    /// which may not be the caller's. That one is dead from then on.
     pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), PendingError> {
         let (caller, url) = account.key();
         let flow = self.waiting(&caller, &url).await?;
-        let has_browser = |flow: &Flow| {
-            flow.authorization()
-                .is_some_and(|way| way.browser.is_some())
+        let is_taken = |flow: &Flow| {
+            let way = flow.authorization();
+            flow.taken.is_some() || way.is_some_and(|way| way.browser.is_some())
         };
-        let taken = flow.filter(has_browser);
+        let taken = flow.filter(is_taken);
+        // Its browser may be at a page that says that nobody knows the client.
+        if let Some((flow, way)) = taken
+            .as_ref()
+            .and_then(|it| Some((it, it.authorization()?)))
+        {
+            self.forget_client(flow, &way.client).await;
+        }
         let taken = taken.map(|flow| flow.id);
         let forget = |signing: &mut Signing| {
             let was_declined = std::mem::take(&mut signing.declined_until) != 0;
@@ -422,36 +316,9 @@ impl SignIns {
             was_declined || is_taken
         };
         self.pending.change_signing(&caller, &url, forget).await?;
-        Ok(())
-    }
-
-    /// Tells everybody who waits how a flow ended.
-    pub(super) async fn end(&self, flow: &Flow, end: End) {
-        let mut tries = Tries::new();
-        while let Err(error) = self.note_end(flow, &end).await {
-            if !tries.again().await {
-                tracing::warn!(%error, server = %flow.server, "nobody is told how a sign-in ended");
-                break;
-            }
+        if let Some(taken) = taken {
+            self.forget(&taken).await;
         }
-        self.ended.notify_waiters();
-    }
-
-    async fn note_end(&self, flow: &Flow, end: &End) -> Result<(), PendingError> {
-        let (id, now) = (flow.id.clone(), clock::unix_seconds());
-        tracing::info!(server = %flow.server, flow = id.as_str(), end = end.name(), "sign-in ended");
-        self.pending
-            .change_signing(&flow.caller, &flow.server_url, |signing| {
-                if signing.flow.as_ref() == Some(&id) {
-                    signing.flow = None;
-                }
-                if *end == End::Declined {
-                    signing.declined_until = now + DECLINE_REMEMBERED;
-                }
-                signing.last = Some((id.clone(), end.clone()));
-                true
-            })
-            .await?;
         Ok(())
     }
 
@@ -474,10 +341,11 @@ impl SignIns {
         }
     }
 
-    /// Puts another flow in the place of one that was taken out.
+    /// Puts another flow in the place of one that was taken.
     pub(super) async fn replace(&self, old: &Flow, new: &Flow) -> Result<(), PendingError> {
         self.pending.add(new).await?;
-        self.pending
+        let signing = self
+            .pending
             .change_signing(&old.caller, &old.server_url, |signing| {
                 let is_current = signing.flow.as_ref() == Some(&old.id);
                 if is_current {
@@ -486,14 +354,22 @@ impl SignIns {
                 is_current
             })
             .await?;
+        self.forget(&old.id).await;
+        if signing.flow.as_ref() != Some(&new.id) {
+            self.forget(&new.id).await;
+        }
         self.ended.notify_waiters();
         Ok(())
     }
 
-    /// A flow that somebody has a link to.
-    pub(crate) async fn flow(&self, id: &FlowId) -> Result<Option<Flow>, PendingError> {
+    /// A flow that begins with a page of ours, to which somebody has the link.
+    pub(crate) async fn linked(&self, id: &FlowId) -> Result<Option<Flow>, PendingError> {
         let flow = self.pending.flow(id).await?;
-        Ok(flow.filter(|flow| !flow.is_over(clock::unix_seconds())))
+        let is_one = |flow: &Flow| flow.is_managed() && flow.is_open(clock::unix_seconds());
+        match flow.filter(is_one) {
+            Some(flow) if self.is_under_way(&flow).await? => Ok(Some(flow)),
+            _ => Ok(None),
+        }
     }
 
     /// Binds a flow to the browser that opened its start page first: to the one that has this
@@ -504,12 +380,15 @@ impl SignIns {
         shown: Option<&str>,
         fresh: &Secret,
     ) -> Result<Option<Secret>, PendingError> {
-        let flow = self.pending.change(id, |flow| match &mut flow.asks {
-            Asks::Authorization(way) if way.browser.is_none() => {
-                way.browser = Some(fresh.clone());
-                true
+        let flow = self.pending.change(id, |flow| {
+            let is_managed = flow.is_managed();
+            match &mut flow.asks {
+                Asks::Authorization(way) if is_managed && way.browser.is_none() => {
+                    way.browser = Some(fresh.clone());
+                    true
+                }
+                _ => false,
             }
-            _ => false,
         });
         if flow.await?.is_some() {
             return Ok(Some(fresh.clone()));
@@ -556,55 +435,14 @@ impl SignIns {
 }
 
 /// Whether a flow is one that would still be begun: the operator may have changed that meanwhile.
-fn is_as_configured(flow: &Flow, oauth: &ServerOAuth) -> bool {
-    let is_for_tokens = matches!(flow.asks, Asks::Tokens { .. });
+fn is_as_configured(flow: &Flow, kind: &Kind, oauth: &ServerOAuth) -> bool {
     let is_for_client = matches!(flow.asks, Asks::Client { .. });
-    is_for_tokens == (oauth.flow == config::Flow::ClientDriven)
+    // Whichever gateway's pages they are, people come back to them.
+    let is_of_kind =
+        flow.kind == *kind || (flow.is_managed() && matches!(kind, Kind::Managed { .. }));
+    is_of_kind
         && !(is_for_client && oauth.client.is_some())
-}
-
-// === impl Tries ===
-
-impl Tries {
-    const FIRST_PAUSE: Duration = Duration::from_millis(100);
-    const LAST_PAUSE: Duration = Duration::from_secs(10);
-
-    fn new() -> Self {
-        Self {
-            pause: Self::FIRST_PAUSE,
-        }
-    }
-
-    /// Waits for the next try. `false`: there were enough.
-    async fn again(&mut self) -> bool {
-        if self.pause > Self::LAST_PAUSE {
-            return false;
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause *= 2;
-        true
-    }
-}
-
-/// How a flow ended that its last step could still break.
-pub(super) fn ended_as(flow: &Flow, done: Result<(), SignInError>) -> End {
-    match done {
-        Ok(()) => End::SignedIn,
-        Err(error) => {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, server = %flow.server, "a sign-in failed at its end");
-            End::Failed(error.to_string())
-        }
-    }
-}
-
-/// An error code as far as it can be one: anybody could have written it.
-fn code_of(error: &str) -> &str {
-    let is_code = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    match error.len() <= 40 && error.bytes().all(is_code) {
-        true => error,
-        false => "an error",
-    }
+        && Trust::of(oauth).check(&flow.found).is_ok()
 }
 
 fn seconds(time: Duration) -> i64 {

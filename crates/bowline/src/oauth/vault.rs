@@ -74,6 +74,9 @@ pub(crate) struct SignIn {
     pub(crate) grant: Option<GrantKey>,
     /// The number of the last sign-in.
     pub(crate) number: u64,
+    /// How often somebody signed the caller out, signed in or not.
+    #[serde(default)]
+    pub(crate) outs: u64,
 }
 
 /// The turn to refresh a grant: nobody else does until this is dropped, or its holder dies.
@@ -181,22 +184,25 @@ impl Vault {
         Ok(self.write(&slot, replaces, &value).await?.is_some())
     }
 
-    /// Who Bowline is at an authorization server, if it registered there with this redirect URI.
+    /// Who Bowline is at the authorization server of a server, if it registered there with this redirect
+    /// URI. Servers that name one issuer are not the same client there: one would have a part in what
+    /// people allow the other.
     pub(crate) async fn registration(
         &self,
-        issuer: &str,
+        (server_url, issuer): (&str, &str),
         redirect_uri: &str,
     ) -> Result<Option<ClientIdentity>, VaultError> {
-        self.client(&registration_slot(issuer, redirect_uri)).await
+        let slot = registration_slot(server_url, issuer, redirect_uri);
+        self.client(&slot).await
     }
 
-    /// Keeps who Bowline is at an authorization server; the last one counts.
+    /// Keeps who Bowline is at the authorization server of a server; the last one counts.
     pub(crate) async fn put_registration(
         &self,
-        issuer: &str,
+        (server_url, issuer): (&str, &str),
         client: &ClientIdentity,
     ) -> Result<(), VaultError> {
-        let slot = registration_slot(issuer, &client.redirect_uri);
+        let slot = registration_slot(server_url, issuer, &client.redirect_uri);
         self.put_client(&slot, client).await
     }
 
@@ -221,6 +227,29 @@ impl Vault {
     ) -> Result<(), VaultError> {
         let slot = named_client_slot(caller, issuer, &client.redirect_uri);
         self.put_client(&slot, client).await
+    }
+
+    /// Forgets who Bowline is at the authorization server of a server, for all callers and for this one,
+    /// if it is still this client.
+    pub(crate) async fn forget_client(
+        &self,
+        caller: &str,
+        (server_url, issuer): (&str, &str),
+        client: &ClientIdentity,
+    ) -> Result<(), VaultError> {
+        let nobody = slot::written::<ClientIdentity>(None)?;
+        let uri = &client.redirect_uri;
+        for slot in [
+            registration_slot(server_url, issuer, uri),
+            named_client_slot(caller, issuer, uri),
+        ] {
+            let stored: Stored<ClientIdentity> = Stored::read(&self.load(&slot).await?)?;
+            if stored.value.is_some_and(|known| known.id == client.id) {
+                // Whoever was faster knows better.
+                self.write(&slot, stored.version, &nobody).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn client(&self, slot: &Key) -> Result<Option<ClientIdentity>, VaultError> {
@@ -353,8 +382,8 @@ fn sign_in_slot(caller: &str, server_url: &str) -> Key {
     Key::named(SIGN_IN, &[caller, server_url])
 }
 
-fn registration_slot(issuer: &str, redirect_uri: &str) -> Key {
-    Key::named("registration", &[issuer, redirect_uri])
+fn registration_slot(server_url: &str, issuer: &str, redirect_uri: &str) -> Key {
+    Key::named("registration", &[server_url, issuer, redirect_uri])
 }
 
 fn named_client_slot(caller: &str, issuer: &str, redirect_uri: &str) -> Key {

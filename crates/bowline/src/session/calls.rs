@@ -113,6 +113,11 @@ impl Call {
         met.failures
     }
 
+    /// Whether an earlier try of the request may have run.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.met.lock().as_ref().is_some_and(|met| met.failures > 0)
+    }
+
     /// The request has met a lost session: whether it had before.
     pub(crate) fn count_loss(&self) -> bool {
         let mut met = self.met.lock();

@@ -18,15 +18,15 @@ use tokio::time::Instant;
 
 use self::cookies::tag;
 pub(crate) use self::turn::{Held, Turn};
-use super::Session;
 use super::keeper::{Keeper, Unsure};
 use super::news::News;
 use super::record::Put;
 use super::shown::Shown;
 use super::written::{BadRecord, Written};
+use super::{Caller, Session};
 use crate::clock;
 use crate::leg::{Leg, LegRef, Life};
-use crate::store::{Key, Live, Loaded, Operation, Part, Updated, Version};
+use crate::store::{Key, Live, Loaded, Operation, Part, StoreError, Updated, Version};
 use crate::upstream::Upstream;
 
 /// How often a write is tried that meets another gateway's.
@@ -51,6 +51,8 @@ pub(crate) struct Kept {
     touched: AtomicU64,
     /// An older key sealed what is in the store.
     has_old_seal: AtomicBool,
+    /// What is in the store does not say with which key its caller came.
+    lacks_key: AtomicBool,
     /// The generation up to which the client was told what may have changed.
     told: AtomicU32,
 }
@@ -60,15 +62,18 @@ pub(crate) struct Kept {
 struct Place {
     version: Version,
     jar_since: Version,
+    /// The tag of the record of that version, once one was read or written: with any other one the store
+    /// was put back, and has come to the same version by another way.
+    record_tag: Option<Tag>,
     /// The tag of the jar that was last read there: any other one was written since.
-    jar_tag: Option<JarTag>,
+    jar_tag: Option<Tag>,
     jar_names: u64,
     jar_written: Instant,
     /// The store was put back to an older state: what is known here is to be written on top of it.
     is_behind: bool,
 }
 
-type JarTag = [u8; 16];
+type Tag = [u8; 16];
 
 /// What became of publishing a generation.
 #[derive(Debug)]
@@ -95,6 +100,7 @@ impl Kept {
             place: Mutex::new(Place {
                 version: Version::FIRST,
                 jar_since: Version::FIRST,
+                record_tag: None,
                 jar_tag: None,
                 jar_names: 0,
                 jar_written: Instant::now(),
@@ -103,6 +109,7 @@ impl Kept {
             seen: now.into(),
             touched: now.into(),
             has_old_seal: false.into(),
+            lacks_key: false.into(),
             told: LegRef::FIRST.generation.into(),
         })
     }
@@ -133,14 +140,15 @@ impl Kept {
         kept.note_seal(&live);
         // Its time may be nearly over: the first use begins it anew.
         kept.touched = 0.into();
-        let leg = kept.leg(upstream, &written, &live).await?;
+        kept.lacks_key = written.lacks_key().into();
+        let caller = written.caller(upstream.identities())?;
+        let leg = kept.leg((upstream, &caller), &written, &live).await?;
         let believed = written.believed();
         let told = written.told.max(LegRef::FIRST.generation);
         kept.told = told.into();
         if written.generation > told {
             believed.lists_changed();
         }
-        let caller = written.caller()?;
         Shown::new(keeper, upstream, &caller).look_once();
         let session = Session::new(id, caller, written.seal(), leg, believed);
         Ok(Some(session.kept_by(kept)))
@@ -200,6 +208,9 @@ impl Kept {
         if live.version < knew {
             return self.fall_back(session, live, knew).await;
         }
+        if self.is_another(live) {
+            return self.fall_back(session, live, live.version).await;
+        }
         let seen = self.keeper.now();
         let known = self.known();
         if live.version < known {
@@ -217,6 +228,7 @@ impl Kept {
                 if is_news {
                     written.said_to(&session.believed);
                     (place.version, place.jar_since) = (live.version, live.jar_since);
+                    place.record_tag = tag(&live.record);
                     place.is_behind = false;
                 }
                 newer.filter(|_| is_news).map(|leg| session.put(&leg))
@@ -245,12 +257,17 @@ impl Kept {
         if self.told.fetch_max(generation, Ordering::Relaxed) >= generation {
             return;
         }
+        self.write_down(session, "what a client was told is not in the store");
+    }
+
+    /// Writes the session as it is, without anybody waiting for it.
+    fn write_down(&self, session: &Arc<Session>, if_not: &'static str) {
         let session = Arc::clone(session);
         self.keeper.tracker.spawn(async move {
             if let Some(kept) = &session.kept
                 && let Err(error) = kept.save(&session, || {}).await
             {
-                tracing::debug!(%error, "what a client was told is not in the store");
+                tracing::debug!(%error, "{if_not}");
             }
         });
     }
@@ -259,7 +276,7 @@ impl Kept {
     /// at the names, the upstream's session counts as lost.
     async fn leg(
         &self,
-        upstream: &Arc<Upstream>,
+        (upstream, caller): (&Arc<Upstream>, &Caller),
         written: &Written,
         live: &Live,
     ) -> Result<Leg, Unsure> {
@@ -267,6 +284,9 @@ impl Kept {
             Some(endpoint) => Some(endpoint),
             None => upstream.look_for(written.endpoint()).await,
         };
+        let account = upstream.account(caller);
+        // One that the server has left is not shown what the caller was granted at the server's new place.
+        let found = found.filter(|found| account.is_none() || upstream.is_configured(found));
         let is_lost = found.is_none();
         let endpoint = match found {
             Some(endpoint) => endpoint,
@@ -280,7 +300,6 @@ impl Kept {
             sign_in: written.sign_in,
             lacks: written.lacks,
         };
-        let account = upstream.account(&written.caller()?);
         Ok(Leg::revived(
             Arc::clone(upstream),
             endpoint,
@@ -301,6 +320,7 @@ impl Kept {
         let mut place = self.place.lock();
         place.version = live.version;
         place.jar_since = live.jar_since;
+        place.record_tag = tag(&live.record);
         place.jar_tag = tag(&live.jar);
     }
 
@@ -317,7 +337,11 @@ impl Kept {
         let record = self.written(session, &leg)?.to_bytes()?;
         let record = self.sealed(Part::Record, Version::FIRST, &record)?;
         let jar = self.sealed_jar(&leg, Version::FIRST)?;
-        self.place.lock().jar_names = leg.jar_names();
+        {
+            let mut place = self.place.lock();
+            place.jar_names = leg.jar_names();
+            place.record_tag = tag(&record);
+        }
         let store = &self.keeper.store;
         let creating = store.create(&self.key, &record, &jar, self.keeper.ttl);
         match self.keeper.ask(Operation::Create, creating).await? {
@@ -358,6 +382,7 @@ impl Kept {
                         let mut place = self.place.lock();
                         if version > place.version {
                             (place.version, place.jar_since) = (version, version);
+                            place.record_tag = tag(&record);
                             place.jar_names = leg.jar_names();
                             place.is_behind = false;
                         }
@@ -371,6 +396,8 @@ impl Kept {
                         Put::New | Put::Known => Published::Done,
                     });
                 }
+                // Lost by a store that was emptied meanwhile is not ended.
+                Updated::Gone if Box::pin(self.put_back(session)).await? => {}
                 Updated::Gone => return Ok(Published::Ended),
                 Updated::Conflict(live) => self.adopt(session, &live, version).await?,
             }
@@ -407,6 +434,7 @@ impl Kept {
                         let mut place = self.place.lock();
                         if version > place.version {
                             place.version = version;
+                            place.record_tag = tag(&record);
                             if let Some(jar) = &jar {
                                 (place.jar_since, place.jar_tag) = (version, tag(jar));
                                 place.is_behind = false;
@@ -485,6 +513,12 @@ impl Kept {
         number.ok().flatten()
     }
 
+    /// The last of these numbers; `None` if it has ended.
+    pub(super) async fn last_number(&self) -> Result<Option<u64>, StoreError> {
+        let asking = self.keeper.store.last_number(&self.key);
+        self.keeper.ask(Operation::LastNumber, asking).await
+    }
+
     /// Begins the session's time anew, if some of it is over.
     pub(super) fn is_used(&self, session: &Arc<Session>) {
         let now = self.keeper.now();
@@ -498,6 +532,13 @@ impl Kept {
         self.touched.store(now.max(1), Ordering::Relaxed);
         if self.has_old_seal.load(Ordering::Relaxed) {
             self.seal_anew(session);
+        }
+        // From now on it is this key's, whoever is given the name.
+        if self.lacks_key.swap(false, Ordering::Relaxed) {
+            self.write_down(
+                session,
+                "a session's record does not say whose key is its own",
+            );
         }
         let session = Arc::clone(session);
         self.keeper.tracker.spawn(async move {

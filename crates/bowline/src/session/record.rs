@@ -14,10 +14,10 @@ use super::keeper::Unsure;
 use super::kept::{Kept, Published, Turn};
 use super::news::News;
 use super::timeline::Timeline;
-use super::{Believed, Calls, LiveStream, Question, Questions, Seal, StreamKey};
-use crate::config::CallerName;
+use super::{Believed, Caller, Calls, LiveStream, Question, Questions, Seal, StreamKey};
 use crate::leg::{Leg, Mending};
 use crate::share::{Place, Share};
+use crate::store::StoreError;
 use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, Upstream};
 
@@ -73,25 +73,6 @@ pub(super) enum Put {
     Known,
     /// The session has ended.
     Ended,
-}
-
-/// Who speaks.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Caller {
-    /// Whoever can reach a listener that asks for no keys.
-    Local,
-    /// A caller of the configuration, whatever key the name has at the moment.
-    Named(CallerName),
-}
-
-impl Caller {
-    /// The caller's name in the configuration, if it has one.
-    pub(crate) fn name(&self) -> Option<&str> {
-        match self {
-            Self::Local => None,
-            Self::Named(name) => Some(name.as_ref()),
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -387,11 +368,18 @@ impl Session {
         self.opened.elapsed().saturating_sub(last_used)
     }
 
-    /// Puts a stream under this key, ending the one that had it. `false`: the session has ended.
+    /// Puts a stream under this key, ending the one that had it. `false`: the session has ended; or its
+    /// caller is not configured any more, and so the stream has.
     pub(crate) fn attach(&self, key: StreamKey, stream: Arc<LiveStream>) -> bool {
         let replaced = {
             let mut streams = self.streams.lock();
             if streams.ended {
+                return false;
+            }
+            // Under the lock, so that whoever ends streams after a reload finds this one.
+            if !self.is_callers() {
+                drop(streams);
+                stream.end();
                 return false;
             }
             let replaced = streams.take(&key);
@@ -452,12 +440,42 @@ impl Session {
         }
     }
 
+    /// Ends the stream of a GET here if the client has opened a newer one elsewhere, of which nothing may
+    /// have been heard.
+    pub(super) async fn give_way_to_newer(&self) -> Result<(), StoreError> {
+        if let Some(kept) = &self.kept
+            && let Some(number) = kept.last_number().await?
+        {
+            self.listens_elsewhere(number);
+        }
+        Ok(())
+    }
+
+    /// Whether the stream of a GET is open here.
+    pub(super) fn listens(&self) -> bool {
+        let streams = self.streams.lock();
+        streams.find(&StreamKey::Standalone).is_some()
+    }
+
     /// Forgets a stream that is over.
     pub(crate) fn detach(&self, stream: &Arc<LiveStream>) {
         self.streams
             .lock()
             .live
             .retain(|(_, live)| !Arc::ptr_eq(live, stream));
+    }
+
+    /// Whether its caller is one of the configuration's.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.upstream.identities().knows(&self.caller)
+    }
+
+    /// Ends every stream that there is now.
+    pub(crate) fn cut_streams(&self) {
+        let live = std::mem::take(&mut self.streams.lock().live);
+        for (_, stream) in live {
+            stream.end();
+        }
     }
 
     /// Ends every stream, and every later one at once.

@@ -7,8 +7,11 @@
 //! call may run twice is asked of the store each time, which is rare; while that is away, what this
 //! gateway itself saw counts.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::keeper::{Keeper, Unsure};
 use super::written::BadRecord;
@@ -102,6 +105,22 @@ impl Session {
                 }
             });
         }
+    }
+
+    /// Resolves when all that is known of the server's tools is written, or cannot be. `None`: it is.
+    pub(crate) fn tools_written(&self) -> Option<oneshot::Receiver<Infallible>> {
+        let shown = self.shown()?;
+        if !shown.keeper.is_reachable() || self.upstream.tools.is_shared(&self.caller) {
+            return None;
+        }
+        let (done, written) = oneshot::channel();
+        let tracker = shown.keeper.tracker.clone();
+        tracker.spawn(async move {
+            // An error was told by whoever learnt it.
+            drop(shown.share().await);
+            drop(done);
+        });
+        Some(written)
     }
 
     fn shown(&self) -> Option<Shown> {

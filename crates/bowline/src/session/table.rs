@@ -22,6 +22,7 @@ use super::places::Places;
 use super::{Caller, InUse, Session};
 use crate::leg;
 use crate::share::{Holder, Place};
+use crate::store::StoreError;
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely meet at one lock.
@@ -255,6 +256,17 @@ impl Table {
         }
     }
 
+    /// The sessions at hand that have streams.
+    pub(crate) fn streaming(&self) -> Vec<Arc<Session>> {
+        let mut streaming = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let some = shard.iter().filter(|Entry(one)| one.live_streams() > 0);
+            streaming.extend(some.map(Entry::session));
+        }
+        streaming
+    }
+
     /// Ends every session of which nothing was used for `idle`.
     pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
@@ -330,6 +342,26 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Ends the streams of GETs here whose clients have newer ones elsewhere. Announcements may have been
+    /// missed, so the store is asked: for one after the other, and while it does not answer, for none.
+    pub(crate) async fn end_overtaken(&self) -> Result<(), StoreError> {
+        for session in self.listening() {
+            session.give_way_to_newer().await?;
+        }
+        Ok(())
+    }
+
+    /// The sessions whose stream of a GET is open here.
+    fn listening(&self) -> Vec<Arc<Session>> {
+        let mut listening = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let with_stream = shard.iter().filter(|Entry(one)| one.listens());
+            listening.extend(with_stream.map(Entry::session));
+        }
+        listening
     }
 
     fn shard(&self, id: &SessionId) -> &Mutex<Shard> {

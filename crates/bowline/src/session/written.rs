@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::believed::{Lacks, Offered, Said};
 use super::{Believed, Caller, Seal, Session};
 use crate::leg::{Leg, LegRef};
+use crate::oauth::Identities;
 use crate::upstream::Carried;
 
 /// The layout that this Bowline writes; it reads this one and older ones.
@@ -22,6 +23,9 @@ pub(crate) struct Written {
     layout: u8,
     /// The caller's name; none is the local one.
     caller: Option<String>,
+    /// The fingerprint of the caller's key. A record of before it was written down has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     /// The session's key for marks.
     seal: Seal,
     /// Seconds since 1970.
@@ -76,6 +80,7 @@ impl Written {
         Ok(Self {
             layout: LAYOUT,
             caller: session.caller.name().map(str::to_owned),
+            key: session.caller.key().map(|key| key.to_string()),
             seal: session.seal.clone(),
             opened,
             generation: leg.at.generation,
@@ -113,14 +118,24 @@ impl Written {
         }
     }
 
-    pub(super) fn caller(&self) -> Result<Caller, BadRecord> {
-        match &self.caller {
-            None => Ok(Caller::Local),
-            Some(name) => match name.parse() {
-                Ok(name) => Ok(Caller::Named(name)),
-                Err(_) => Err(BadRecord::Impossible("caller")),
+    /// Whose it is. One that does not say with which key is taken to be whose the name is now.
+    pub(super) fn caller(&self, known: &Identities) -> Result<Caller, BadRecord> {
+        let Some(name) = &self.caller else {
+            return Ok(Caller::Local);
+        };
+        let name = name.parse().map_err(|_| BadRecord::Impossible("caller"))?;
+        match &self.key {
+            None => Ok(known.named(name)),
+            Some(key) => match key.parse() {
+                Ok(key) => Ok(Caller::Named(name, Some(key))),
+                Err(_) => Err(BadRecord::Impossible("key")),
             },
         }
+    }
+
+    /// Whether it does not say with which key its caller came.
+    pub(super) fn lacks_key(&self) -> bool {
+        self.caller.is_some() && self.key.is_none()
     }
 
     pub(super) fn seal(&self) -> Seal {
@@ -196,6 +211,41 @@ impl std::fmt::Debug for Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_names_no_key_is_whose_the_name_is_now() {
+        use crate::config::{self, KeyHash};
+        use std::collections::BTreeMap;
+        let identities = Identities::default();
+        let give = |key: &[u8]| {
+            let caller = config::Caller {
+                key: KeyHash::of(key),
+            };
+            identities.know(&BTreeMap::from([("bob".parse().unwrap(), caller)]));
+            identities.named("bob".parse().unwrap())
+        };
+        let record = |key: &str| {
+            let seal = serde_json::to_string(&Seal::generate().unwrap()).unwrap();
+            let offered = serde_json::to_string(&Offered::default()).unwrap();
+            let record = format!(
+                r#"{{"layout":1,"caller":"bob"{key},"seal":{seal},"opened":1,"generation":1,
+                "endpoint":"e","upstream":null,"version":"2025-11-25","offered":{offered},
+                "initialized":true,"initialize":{{}}}}"#
+            );
+            Written::parse(record.as_bytes()).unwrap()
+        };
+        let first = give(b"first");
+        let old = record("");
+        assert!(old.lacks_key());
+        assert_eq!(old.caller(&identities).unwrap(), first);
+        let new = record(&format!(r#","key":"{}""#, first.key().unwrap()));
+        let second = give(b"second");
+        assert!(!new.lacks_key());
+        assert_eq!(new.caller(&identities).unwrap(), first);
+        assert_eq!(old.caller(&identities).unwrap(), second);
+        let odd = record(r#","key":"odd""#).caller(&identities);
+        assert!(matches!(odd, Err(BadRecord::Impossible("key"))));
+    }
 
     #[test]
     fn what_is_wrong_with_a_record_quotes_none_of_it() {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn named(name: &str) -> Caller {
-    Caller::Named(name.parse().unwrap())
+    Caller::Named(name.parse().unwrap(), None)
 }
 
 fn all(share: &Arc<Share>) -> Vec<Place> {

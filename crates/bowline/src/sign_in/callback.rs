@@ -110,8 +110,7 @@ impl Door {
     }
 
     async fn came_back(&self, request: &Request<Incoming>) -> Result<Response<ReplyBody>, Fault> {
-        let guard = Guard { loopback: true };
-        guard.check(request.uri(), request.headers(), false)?;
+        Guard::loopback().check(request.uri(), request.headers())?;
         if request.uri().path() != PATH {
             return Err(Fault::NoSuchPath);
         }
@@ -135,9 +134,8 @@ impl Door {
                 "<p>You can close this page.</p>",
             ),
             Err(NotDelivered::Issuer) => not_a_sign_in(),
-            Err(error @ (NotDelivered::Pending(_) | NotDelivered::GivenUp)) => {
-                return Err(Fault::Store(error.to_string().into()));
-            }
+            Err(NotDelivered::Pending(error)) => return Err(error.into()),
+            Err(NotDelivered::GivenUp) => return Err(Fault::Stopping),
         })
     }
 }

@@ -67,6 +67,10 @@ impl Local {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    pub(super) fn last_number(&self) -> u64 {
+        self.numbers.load(Ordering::Relaxed)
+    }
+
     pub(super) fn announce(&self, announcement: &Announcement) {
         // That nobody listens is no failure.
         self.announcements.send(announcement.clone()).ok();

@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 #[cfg(unix)]
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::rand;
@@ -14,6 +14,18 @@ pub(crate) fn directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     builder.mode(0o700);
     builder.recursive(true).create(path)
+}
+
+/// Whether anybody but its owner may read or change a file.
+#[cfg(unix)]
+pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o066 != 0)
+}
+
+/// Whether anybody but its owner may read or change a file, which is not known on this system.
+#[cfg(not(unix))]
+pub fn is_open_to_others(_path: &Path) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// How a private file is opened for writing.

@@ -247,6 +247,15 @@ impl Redis {
         self.ask(call.invoke_async(&mut self.connection())).await
     }
 
+    pub(super) async fn last_number(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        let mut asking = cmd("HMGET");
+        asking.arg(self.key(key)).arg("v").arg("n");
+        let mut connection = self.connection();
+        let found = self.ask(asking.query_async(&mut connection)).await?;
+        let (version, number): (Option<u64>, Option<u64>) = found;
+        Ok(version.map(|_| number.unwrap_or_default()))
+    }
+
     pub(super) async fn lease(
         &self,
         name: &str,

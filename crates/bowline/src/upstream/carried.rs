@@ -1,10 +1,13 @@
 //! What of a client's request goes along with its message: the query, and headers on a list.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize};
+use url::form_urlencoded;
 
 use crate::config::Server;
 use crate::egress::Head;
@@ -15,6 +18,8 @@ use crate::egress::Head;
 pub(crate) struct Carried {
     query: Option<Box<str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The way that an `initialize` has come, if it is one. It is not kept.
+    pub(crate) way: Option<HeaderValue>,
 }
 
 /// The same in a session's record. Header values are bytes, so they are written as base64.
@@ -39,7 +44,8 @@ fn allowed(server: &Server) -> impl Iterator<Item = &HeaderName> {
 
 /// Whether a header is never a client's.
 fn is_ours(name: &HeaderName) -> bool {
-    *name == header::AUTHORIZATION || *name == header::USER_AGENT || is_fixed(name)
+    let ours = [header::AUTHORIZATION, header::USER_AGENT, header::VIA];
+    ours.contains(name) || is_fixed(name)
 }
 
 /// Whether a header is Bowline's own in every request, or belongs to one connection: whatever a
@@ -83,6 +89,7 @@ impl Carried {
         Self {
             query: query.filter(|query| !query.is_empty()).map(Into::into),
             headers: carried,
+            way: None,
         }
     }
 
@@ -111,6 +118,7 @@ impl Carried {
         Some(Box::new(Self {
             query: self.query.clone(),
             headers: headers.collect(),
+            way: None,
         }))
     }
 
@@ -134,6 +142,9 @@ impl Carried {
         for (name, value) in &self.headers {
             head.add(name, value);
         }
+        if let Some(way) = &self.way {
+            head.add(&header::VIA, way);
+        }
     }
 
     /// Whether nothing goes along.
@@ -141,11 +152,19 @@ impl Carried {
         self.query.is_none() && self.headers.is_empty()
     }
 
-    /// The configured target with the client's query after its own, both byte for byte.
+    /// The configured target with the client's query after its own, both byte for byte. What the operator
+    /// has set is not the client's to set, nor to repeat: servers differ on which of two counts.
     pub(super) fn target(&self, configured: &PathAndQuery) -> PathAndQuery {
         let Some(query) = &self.query else {
             return configured.clone();
         };
+        let query = match configured.query() {
+            None | Some("") => Cow::Borrowed(&**query),
+            Some(set) => Cow::Owned(left_of(query, set)),
+        };
+        if query.is_empty() {
+            return configured.clone();
+        }
         let between = match configured.query() {
             None => "?",
             Some("") => "",
@@ -155,6 +174,31 @@ impl Carried {
         // Both are valid, and together too long only if the configured one nearly is by itself.
         PathAndQuery::try_from(joined).unwrap_or_else(|_| configured.clone())
     }
+}
+
+/// What is left of a query without the parameters that another one sets.
+fn left_of(query: &str, set: &str) -> String {
+    let set: Vec<_> = set.split('&').flat_map(names).collect();
+    let is_set = |part: &str| names(part).iter().any(|name| set.contains(name));
+    // Some servers divide parameters by `;`, too.
+    let is_free = |part: &&str| !part.split(';').any(is_set);
+    let left: Vec<_> = query.split('&').filter(is_free).collect();
+    left.join("&")
+}
+
+/// A parameter's name as the most forgiving servers read it: decoded, in lower case, with the characters
+/// that PHP's names cannot have replaced as it does; without the brackets that make it a list, or with those
+/// replaced, too.
+fn names(part: &str) -> [String; 2] {
+    let decoded = form_urlencoded::parse(part.as_bytes()).next();
+    let name = decoded
+        .map(|(name, _)| name.into_owned())
+        .unwrap_or_default();
+    let name = name.split('\0').next().unwrap_or_default().trim_start();
+    let name = name.to_lowercase().replace(['.', ' '], "_");
+    let within = name.trim_start_matches(['[', ']']);
+    let within = within.split(['[', ']']).next().unwrap_or_default();
+    [within.to_owned(), name.replace(['[', ']'], "_")]
 }
 
 impl From<Carried> for Written {
@@ -184,6 +228,7 @@ impl TryFrom<Written> for Carried {
         Ok(Self {
             headers: headers.collect::<Result<_, Self::Error>>()?,
             query: written.query,
+            way: None,
         })
     }
 }
@@ -215,7 +260,31 @@ mod tests {
         assert_eq!(joined("/mcp?a=b", Some("x=1")), "/mcp?a=b&x=1");
         assert_eq!(joined("/mcp?a=b", None), "/mcp?a=b");
         assert_eq!(joined("/mcp?", Some("x=1")), "/mcp?x=1");
-        assert_eq!(joined("/?a", Some("a=%2F+&&=?/é")), "/?a&a=%2F+&&=?/é");
+        assert_eq!(joined("/?a", Some("b=%2F+&&=?/é")), "/?a&b=%2F+&&=?/é");
+    }
+
+    #[test]
+    fn what_the_operator_set_is_neither_overridden_nor_repeated() {
+        let configured = PathAndQuery::from_static("/mcp?project_ref=alpha&read%5Fonly=true&key");
+        let server = Server::from_url("http://localhost/").unwrap();
+        for (query, left) in [
+            ("project_ref=beta", ""),
+            ("x=1&read_only=false&y", "&x=1&y"),
+            ("project%5Fref=beta&x=%26read_only", "&x=%26read_only"),
+            ("Project_Ref=beta&READ_ONLY", ""),
+            ("read_only[]=false&read_only%5B0%5D=false", ""),
+            ("read.only=0&read+only=0&%20read_only=0&read_only%00x=0", ""),
+            ("x=1;read_only=false&key", ""),
+            (
+                "[key]=1&%5Bkey%5D=1&key]=1&[key=1&]key=1&[[key]]=1&read[only=0",
+                "",
+            ),
+            ("keys=1&akey=2", "&keys=1&akey=2"),
+        ] {
+            let carried = Carried::of(Some(query), &HeaderMap::new(), &server);
+            let expected = format!("{configured}{left}");
+            assert_eq!(carried.target(&configured).as_str(), expected, "{query}");
+        }
     }
 
     #[test]

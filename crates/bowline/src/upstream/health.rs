@@ -194,6 +194,11 @@ impl Ailment {
         }
     }
 
+    /// Whether somebody is there and answers, if not well.
+    pub(crate) fn is_passing(&self) -> bool {
+        !self.unreachable && !self.silent
+    }
+
     /// Whole seconds until it is worth another try, at least one.
     pub(crate) fn retry_after(&self) -> u32 {
         let rest = self.until.saturating_duration_since(Instant::now());

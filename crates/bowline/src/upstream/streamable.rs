@@ -49,6 +49,9 @@ pub(crate) struct Link<'a> {
     pub(crate) carried: &'a Carried,
     /// The caller, where the server wants its callers signed in.
     pub(crate) account: Option<&'a Account>,
+    /// The number of the sign-in that the session and the cookies belong to, if there are any: nothing of
+    /// another sign-in goes along with them.
+    pub(crate) sign_in: Option<u64>,
     pub(crate) repeat: Repeat,
 }
 
@@ -86,6 +89,16 @@ impl Link<'_> {
             repeat: Repeat::Safe,
             ..self
         }
+    }
+
+    /// Whether what the request is to carry is of another sign-in, and so maybe of another account, than
+    /// what it is tied to.
+    fn is_anothers(&self, bearer: Option<&Bearer>) -> bool {
+        self.sign_in.is_some_and(|own| match bearer {
+            Some(bearer) => bearer.sign_in != own,
+            // A server that asks for a token once would serve whoever has signed out since.
+            None => self.account.is_some() && own != 0,
+        })
     }
 }
 
@@ -147,6 +160,9 @@ impl Upstream {
             Some(account) => account.bearer().await?,
             None => None,
         };
+        if link.is_anothers(bearer.as_deref()) {
+            return Err(UpstreamError::SessionLost);
+        }
         let mut may_go_again = true;
         for _ in 0..=MAX_REDIRECTS {
             let place = Place {
@@ -162,6 +178,11 @@ impl Upstream {
             if head.status.is_redirection() {
                 note_move(link, &head, &target);
             }
+            if let Some(bearer) = &bearer
+                && head.status.is_success()
+            {
+                bearer.note_accepted();
+            }
             if self.keeps_cookies() {
                 link.jar.lock().store(&head.headers, place);
             }
@@ -172,10 +193,7 @@ impl Upstream {
                         let judging =
                             account.judge(status, challenge, bearer.as_ref(), may_go_again);
                         match Box::pin(judging).await? {
-                            // Another sign-in may be another account's, and the session is not.
-                            Verdict::Again(other)
-                                if link.session_id.is_some() && !other.is_of_the_same(&bearer) =>
-                            {
+                            Verdict::Again(other) if link.is_anothers(Some(&other)) => {
                                 return Err(UpstreamError::SessionLost);
                             }
                             Verdict::Again(other) => {

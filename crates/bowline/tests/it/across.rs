@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::{Client, call, config};
 use crate::kept::in_redis;
+use crate::store_away::{command, raw};
 
 /// Gateways on one Redis before a server that the test plays.
 pub(crate) struct Across {
@@ -331,6 +332,29 @@ async fn a_second_stream_elsewhere_ends_the_first() {
     first.ends_cleanly().await;
     pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"x/here\"}\n\n");
     assert_eq!(second.next_message().await.1["method"], "x/here");
+    across.server.finish();
+}
+
+#[tokio::test]
+async fn a_second_stream_elsewhere_ends_the_first_also_where_it_was_not_heard_of() {
+    let mut across = Across::start(2).await;
+    let client = across.open().await;
+    let (mut first, mut pen) = client.open_stream(&mut across.server, client.get()).await;
+    let mut connection = raw(&across.redis).await;
+    for words in [
+        &["ACL", "SETUSER", "default", "-subscribe"][..],
+        &["CLIENT", "KILL", "TYPE", "pubsub"],
+    ] {
+        command(words).exec_async(&mut connection).await.unwrap();
+    }
+    let at_b = across.at(&client, 1);
+    let (_second, _pen) = at_b.open_stream(&mut across.server, at_b.get()).await;
+    // Its gateway knows nothing of it.
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"x/here\"}\n\n");
+    assert_eq!(first.next_message().await.1["method"], "x/here");
+    let hear_again = command(&["ACL", "SETUSER", "default", "+subscribe"]);
+    hear_again.exec_async(&mut connection).await.unwrap();
+    first.ends_cleanly().await;
     across.server.finish();
 }
 

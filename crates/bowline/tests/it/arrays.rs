@@ -9,10 +9,14 @@ use crate::client::{call, gateway};
 #[tokio::test]
 async fn a_servers_batch_of_events_is_split_and_marked() {
     let (_gateway, mut server, client) = opened().await;
-    for request in [client.get(), client.post(&call(1))] {
+    let streams = [
+        (client.get(), note("notifications/message")),
+        (client.post(&call(1)), result(1)),
+    ];
+    for (request, end) in streams {
         let (mut events, mut pen) = client.open_stream(&mut server, request).await;
         let ask = json!({"jsonrpc": "2.0", "id": 42, "method": "roots/list"});
-        let batch = json!([ask, note("notifications/progress"), result(1)]);
+        let batch = json!([ask, note("notifications/progress"), end]);
         pen.write(format!("id: 7\ndata: {batch}\n\n"));
         let (id, asked) = events.next_message().await;
         assert_eq!((id, asked["method"].as_str()), (None, Some("roots/list")));
@@ -22,7 +26,7 @@ async fn a_servers_batch_of_events_is_split_and_marked() {
             (None, note("notifications/progress"))
         );
         let (id, last) = events.next_message().await;
-        assert_eq!(last, result(1));
+        assert_eq!(last, end);
         assert_ne!(id.expect("the id is on the last"), "7");
         drop(pen);
         events.ends_cleanly().await;

@@ -214,9 +214,34 @@ async fn a_link_to_our_own_page_comes_without_secrets() {
 }
 
 #[tokio::test]
+async fn a_client_with_forms_only_is_offered_the_link_by_form() {
+    for elicitation in [json!({}), json!({"form": {}})] {
+        let server = Guarded::start().await;
+        let gateway = gateway(&server, Flow::Managed, |_| {}).await;
+        let client = session(&gateway, &elicitation).await;
+        let mut events = stream(&client, &call(1)).await;
+        let asked = question(&mut events).await;
+        let params = &asked["params"];
+        assert_eq!(params["mode"], Value::Null);
+        // Nothing is to be filled in, and nothing that is counts.
+        let nothing = json!({"type": "object", "properties": {}});
+        assert_eq!(params["requestedSchema"], nothing);
+        let expected = json!({"bowline/type": "oauth_flow", "bowline/server_url": server.url});
+        assert_eq!(params["_meta"], expected);
+        let content = json!({"access_token": "good-given", "code": "c", "state": "s"});
+        reply(&client, &asked, &accept(&content)).await;
+        let message = params["message"].as_str().unwrap();
+        let link = &message[message.find("http://").unwrap()..];
+        assert_eq!(browse(&gateway, link).await, 200, "{message}");
+        assert_eq!(text(&events.next_message().await.1), "good-1");
+    }
+}
+
+#[tokio::test]
 async fn a_no_counts_for_everybody_who_waits_and_for_a_while() {
     for (flow, elicitation) in [
         (Flow::Managed, json!({"url": {}})),
+        (Flow::Managed, json!({"form": {}})),
         (Flow::Drive, json!({"form": {}})),
         (Flow::ClientDriven, json!({})),
     ] {

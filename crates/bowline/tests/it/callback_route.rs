@@ -100,7 +100,8 @@ async fn a_no_of_the_authorization_server_is_remembered() {
     );
     let refused = answer(&mut events).await;
     assert_eq!(refused["error"]["code"], -31003);
-    assert!(!refused.to_string().contains("script"), "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("declined (\"<script>\")"), "{message}");
     assert!(client.send(&call(2)).await.text.contains("declined"));
     assert_eq!(server.token_requests().len(), 0);
 }

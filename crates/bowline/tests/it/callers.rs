@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::client::{Answer, Client, call, config, gateway, initialize_message, read};
+use crate::stage::until_so;
 
 /// `ann` and `bob`, whose keys are `k-ann` and `k-bob`.
 fn callers() -> BTreeMap<CallerName, Caller> {
@@ -304,4 +305,53 @@ async fn one_caller_cannot_take_every_session() {
         ann.opened(&mut server, "again").await;
         server.finish();
     }
+}
+
+/// One with a connection of its own, which it keeps, and what it was told on it.
+async fn connected(gateway: &Gateway, key: &'static str) -> (Client, Answer) {
+    let client = client_with(gateway, key);
+    let answer = sent(client.delete()).await;
+    (client, answer)
+}
+
+#[tokio::test]
+async fn a_caller_with_many_connections_leaves_the_others_theirs() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.callers = callers();
+    config.limits.connections = 64;
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut held = Vec::new();
+    let refused = loop {
+        let (client, answer) = connected(&gateway, "k-ann").await;
+        if answer.status == 503 {
+            break answer;
+        }
+        assert_eq!(answer.status, 400, "{answer:?}");
+        held.push(client);
+    };
+    // All that is not shared out to the other.
+    assert_eq!(held.len(), 56);
+    let error = &refused.json()["error"];
+    let reason = "too_many_connections_of_caller";
+    assert_eq!(error["data"]["reason"], reason, "{error}");
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    // And what was refused is not held.
+    for _ in 0..20 {
+        assert_eq!(connected(&gateway, "k-ann").await.1.status, 503);
+    }
+    let bob = client_with(&gateway, "k-bob")
+        .opened(&mut server, "b")
+        .await;
+    let message = call(1);
+    let answer = bob.send_to(&mut server, &message, |asked| asked.result(&json!({})));
+    assert_eq!(answer.await.status, 200);
+    // Whoever is in goes on, and one that leaves makes room.
+    assert_eq!(sent(held[0].delete()).await.status, 400);
+    held.pop();
+    until_so("a place is free", async || {
+        connected(&gateway, "k-ann").await.1.status == 400
+    })
+    .await;
+    server.finish();
 }

@@ -123,3 +123,57 @@ async fn there_are_only_so_many_connections() {
     let counted = "bowline_refusals_total{reason=\"too_many_connections\"} 50";
     assert!(metrics.contains(counted), "{metrics}");
 }
+
+/// Asks the operator's question, which has little time.
+async fn is_healthy(gateway: &Gateway) {
+    let health = format!("http://{}/health", gateway.admin().unwrap());
+    // A connection of its own, as a probe has.
+    let asked = tokio::time::timeout(Duration::from_secs(5), reqwest::get(health)).await;
+    let answer = asked.expect("an answer in time").unwrap();
+    assert_eq!(answer.status(), 200);
+}
+
+#[tokio::test]
+async fn hundreds_of_unfinished_requests_do_not_keep_the_operator_out() {
+    let server = Scripted::start().await;
+    let gateway = gateway(&server, |_| {}).await;
+    let mut held = Vec::new();
+    for address in [gateway.listen(), gateway.admin().unwrap()] {
+        for _ in 0..600 {
+            held.push(unfinished(address).await);
+        }
+        is_healthy(&gateway).await;
+    }
+    server.finish();
+}
+
+#[tokio::test]
+async fn all_who_come_at_once_and_find_no_room_are_told() {
+    let server = Scripted::start().await;
+    let gateway = gateway(&server, |limits| limits.connections = 20).await;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(unfinished(gateway.listen()).await);
+    }
+    let body = call(1).to_string();
+    let length = body.len();
+    let request = format!(
+        "POST /mcp/s HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    let mut crowd = Vec::new();
+    for _ in 0..50 {
+        #[expect(clippy::disallowed_methods, reason = "a client's own")]
+        let mut stream = TcpStream::connect(gateway.listen()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        crowd.push(stream);
+    }
+    // Nobody has left while the others came.
+    for stream in &mut crowd {
+        let told = said(stream).await;
+        assert!(told.starts_with("HTTP/1.1 503 "), "{told}");
+        assert!(told.contains("\r\nretry-after: "), "{told}");
+        assert!(told.contains("\"too_many_connections\""), "{told}");
+    }
+    server.finish();
+}

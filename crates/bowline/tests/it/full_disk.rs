@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use bowline::Gateway;
 use bowline_testbed::scripted::{PATIENCE, Scripted};
 use serde_json::json;
 
-use crate::client::{Client, call, config};
+use crate::across::forgot;
+use crate::client::{Answer, Client, call, config};
 use crate::kept::in_file;
 use crate::log::Log;
 use crate::stage::until_so;
@@ -74,6 +76,36 @@ async fn works(client: &Client, server: &mut Scripted, upstream: &str) {
     assert_eq!(answer.await.status, 200);
 }
 
+/// Opens sessions until one cannot be kept; rows find room in the file itself for a while.
+async fn opens_until_full(gateway: &Gateway, server: &mut Scripted, clients: &mut Vec<Client>) {
+    loop {
+        let mut newcomer = Client::new(gateway);
+        let name = format!("u{}", clients.len());
+        let answer = {
+            let initializing = newcomer.initialize();
+            tokio::pin!(initializing);
+            loop {
+                tokio::select! {
+                    answer = &mut initializing => break answer,
+                    asked = server.next() => match asked.method.as_str() {
+                        "DELETE" => asked.reply(204, &[], ""),
+                        _ => asked.initialized(Some(&name)),
+                    },
+                }
+            }
+        };
+        if answer.status == 503 {
+            let error = answer.json()["error"].clone();
+            assert_eq!(error["data"]["reason"], "store_refused", "{error}");
+            assert!(answer.headers.contains_key("retry-after"));
+            return;
+        }
+        assert_eq!(answer.status, 200, "{answer:?}");
+        clients.push(newcomer);
+        assert!(clients.len() < 5000, "it never filled up");
+    }
+}
+
 #[tokio::test]
 async fn a_disk_that_fills_up_costs_no_session_and_needs_no_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -98,40 +130,10 @@ async fn a_disk_that_fills_up_costs_no_session_and_needs_no_restart() {
         clients.push(client);
     }
     disk.fill();
-    // Rows find room in the file itself for a while.
-    let mut opened = 5;
-    loop {
-        let mut newcomer = Client::new(&gateway);
-        let name = format!("u{opened}");
-        let answer = {
-            let initializing = newcomer.initialize();
-            tokio::pin!(initializing);
-            loop {
-                tokio::select! {
-                    answer = &mut initializing => break answer,
-                    asked = server.next() => match asked.method.as_str() {
-                        "DELETE" => asked.reply(204, &[], ""),
-                        _ => asked.initialized(Some(&name)),
-                    },
-                }
-            }
-        };
-        if answer.status == 503 {
-            let error = answer.json()["error"].clone();
-            assert_eq!(error["data"]["reason"], "store_refused", "{error}");
-            assert!(answer.headers.contains_key("retry-after"));
-            break;
-        }
-        assert_eq!(answer.status, 200, "{answer:?}");
-        clients.push(newcomer);
-        opened += 1;
-        assert!(opened < 5000, "it never filled up");
-    }
+    opens_until_full(&gateway, &mut server, &mut clients).await;
     // The server's session of the one that could not be kept.
     let told = tokio::time::timeout(PATIENCE, async {
-        if let Ok(asked) =
-            tokio::time::timeout(std::time::Duration::from_millis(500), server.next()).await
-        {
+        if let Ok(asked) = tokio::time::timeout(Duration::from_millis(500), server.next()).await {
             assert_eq!(asked.method, "DELETE");
             asked.reply(204, &[], "");
         }
@@ -140,7 +142,7 @@ async fn a_disk_that_fills_up_costs_no_session_and_needs_no_restart() {
             if told["store"]["status"] == "refusing" {
                 break told;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
     let told = told.await.expect("it never says so");
@@ -169,7 +171,7 @@ async fn a_disk_that_fills_up_costs_no_session_and_needs_no_restart() {
             // The file is free when the last connection has let go of it.
             match started(&server).await {
                 Ok(gateway) => break gateway,
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
     };
@@ -179,4 +181,76 @@ async fn a_disk_that_fills_up_costs_no_session_and_needs_no_restart() {
         client.url = format!("http://{}/mcp/s", gateway.listen());
         works(client, &mut server, &format!("u{number}")).await;
     }
+}
+
+/// Calls in a session of which the server knows only what it opened as this, and notes what it opens.
+async fn calls_in_lost(
+    client: &Client,
+    server: &mut Scripted,
+    as_this: &str,
+    opened: &mut usize,
+) -> Answer {
+    let message = call("lost");
+    let sent = client.send(&message);
+    tokio::pin!(sent);
+    loop {
+        tokio::select! {
+            answer = &mut sent => return answer,
+            asked = server.next() => {
+                if asked.rpc_method() == "initialize" {
+                    *opened += 1;
+                    asked.initialized(Some(as_this));
+                } else if asked.method == "DELETE" {
+                    asked.reply(204, &[], "");
+                } else if asked.header("mcp-session-id") == as_this {
+                    asked.result(&json!({}));
+                } else {
+                    forgot(asked);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_not_opened_at_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path()) else {
+        bowline_testbed::skip("a disk that fills up: a small tmpfs cannot be mounted here");
+        return;
+    };
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.store = in_file(&disk.0.join("state"));
+    with_admin(&mut config);
+    for server in config.servers.values_mut() {
+        server.recovery.budget = Duration::from_secs(1);
+    }
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut clients = vec![Client::open(&gateway, &mut server, "u0").await];
+    disk.fill();
+    opens_until_full(&gateway, &mut server, &mut clients).await;
+    let mut opened = 0;
+    for _ in 0..5 {
+        let answer = calls_in_lost(&clients[0], &mut server, "again", &mut opened).await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
+    }
+    assert_eq!(opened, 0, "upstream sessions for one that cannot be kept");
+    disk.make_room();
+    until_so("the store is well", async || {
+        health(&gateway).await["store"]["status"] == "ok"
+    })
+    .await;
+    // It is recovered once.
+    let recovering = async {
+        while calls_in_lost(&clients[0], &mut server, "again", &mut opened)
+            .await
+            .status
+            != 200
+        {}
+    };
+    let recovered = tokio::time::timeout(PATIENCE, recovering).await;
+    assert!(recovered.is_ok(), "it is not recovered when there is room");
+    assert_eq!(opened, 1);
 }

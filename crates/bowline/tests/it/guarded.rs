@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bowline::Gateway;
 use bowline::config::{Config, Flow, KeyHash, ServerOAuth};
-use bowline_testbed::scripted::{Asked, Scripted};
+use bowline_testbed::leaks::{self, Scan};
+use bowline_testbed::scripted::{Asked, Pen, Scripted};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -25,14 +26,21 @@ pub(crate) struct Guarded {
     pub(crate) url: String,
     pub(crate) issuer: String,
     book: Arc<Mutex<Book>>,
+    _scan: Scan,
     _serving: AbortOnDropHandle<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Book {
     token_requests: Vec<BTreeMap<String, String>>,
     registrations: usize,
     tool_calls: usize,
+    /// Whether exchanges are held, and those that are.
+    is_holding: bool,
+    held: Vec<Asked>,
+    /// Whether calls and GET are answered with streams that nobody ends, and those.
+    is_streaming: bool,
+    streams: Vec<Pen>,
 }
 
 impl Guarded {
@@ -42,6 +50,7 @@ impl Guarded {
 
     /// One whose authorization server registers clients, or does not.
     pub(crate) async fn start_as(registers: bool) -> Self {
+        let scan = Scan::begin();
         let mut script = Scripted::start().await;
         let url = script.url().to_owned();
         let issuer = url.replace("/mcp", "");
@@ -56,6 +65,7 @@ impl Guarded {
             url,
             issuer,
             book,
+            _scan: scan,
             _serving: AbortOnDropHandle::new(serving),
         }
     }
@@ -63,6 +73,39 @@ impl Guarded {
     /// The forms that came to the token endpoint.
     pub(crate) fn token_requests(&self) -> Vec<BTreeMap<String, String>> {
         self.book.lock().token_requests.clone()
+    }
+
+    /// Answers no token request from now on.
+    pub(crate) fn hold_exchanges(&self) {
+        self.book.lock().is_holding = true;
+    }
+
+    /// How many token requests wait for their answers.
+    pub(crate) fn held_exchanges(&self) -> usize {
+        self.book.lock().held.len()
+    }
+
+    /// Answers the token requests that wait, and those to come.
+    pub(crate) fn let_exchanges_go(&self) {
+        let held = {
+            let mut book = self.book.lock();
+            book.is_holding = false;
+            std::mem::take(&mut book.held)
+        };
+        for asked in held {
+            exchange(asked, &self.book);
+        }
+    }
+
+    /// Answers calls and GET with streams that it does not end, from now on.
+    pub(crate) fn stream(&self) {
+        self.book.lock().is_streaming = true;
+    }
+
+    /// How many of them somebody reads.
+    pub(crate) fn open_streams(&self) -> usize {
+        let book = self.book.lock();
+        book.streams.iter().filter(|pen| pen.is_open()).count()
     }
 
     pub(crate) fn registrations(&self) -> usize {
@@ -103,23 +146,30 @@ fn answer(asked: Asked, issuer: &str, registers: bool, book: &Mutex<Book>) {
             client["client_id"] = "registered".into();
             asked.reply(201, &json, client.to_string());
         }
-        "/token" => {
-            let form = url::form_urlencoded::parse(&asked.body)
-                .into_owned()
-                .collect();
-            let number = {
-                let mut book = book.lock();
-                book.token_requests.push(form);
-                book.token_requests.len()
-            };
-            let tokens = json!({
-                "access_token": format!("{GOOD}{number}"), "token_type": "Bearer", "expires_in": 3600,
-            });
-            asked.reply(200, &json, tokens.to_string());
-        }
+        "/token" if book.lock().is_holding => book.lock().held.push(asked),
+        "/token" => exchange(asked, book),
         "/mcp" => mcp(asked, book),
         _ => asked.reply(404, &[], ""),
     }
+}
+
+fn exchange(asked: Asked, book: &Mutex<Book>) {
+    let form: BTreeMap<String, String> = url::form_urlencoded::parse(&asked.body)
+        .into_owned()
+        .collect();
+    for name in ["code", "code_verifier", "client_secret", "refresh_token"] {
+        leaks::note(name, form.get(name).map_or("", String::as_str));
+    }
+    let number = {
+        let mut book = book.lock();
+        book.token_requests.push(form);
+        book.token_requests.len()
+    };
+    let token = format!("{GOOD}{number}");
+    leaks::note("token", &token);
+    let tokens = json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600});
+    let json = [("content-type", "application/json")];
+    asked.reply(200, &json, tokens.to_string());
 }
 
 fn mcp(asked: Asked, book: &Mutex<Book>) {
@@ -130,6 +180,11 @@ fn mcp(asked: Asked, book: &Mutex<Book>) {
     }
     match (asked.method.as_str(), asked.rpc_method().as_str()) {
         ("POST", "initialize") => asked.initialized(Some("upstream")),
+        ("POST", "tools/call") | ("GET", _) if book.lock().is_streaming => {
+            let mut pen = asked.events();
+            pen.write(": here\n\n");
+            book.lock().streams.push(pen);
+        }
         ("POST", "tools/call") => {
             book.lock().tool_calls += 1;
             let text = bearer.trim_start_matches("Bearer ");
@@ -199,12 +254,26 @@ pub(crate) async fn stream(client: &Client, message: &Value) -> Events {
 pub(crate) async fn question(events: &mut Events) -> Value {
     let (_, question) = events.next_message().await;
     assert_eq!(question["method"], "elicitation/create", "{question}");
+    let params = &question["params"];
+    let meta = &params["_meta"];
+    for (kind, secret) in [
+        ("flow", &params["elicitationId"]),
+        ("state", &meta["bowline/state"]),
+    ] {
+        leaks::note(kind, secret.as_str().unwrap_or_default());
+    }
+    for url in [&params["url"], &meta["bowline/authorize_url"]] {
+        leaks::note_url(url.as_str().unwrap_or_default());
+    }
     question
 }
 
 /// Answers a question.
 pub(crate) async fn reply(client: &Client, question: &Value, result: &Value) {
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    for name in ["access_token", "refresh_token", "client_secret"] {
+        leaks::note(name, result["content"][name].as_str().unwrap_or_default());
+    }
     assert_eq!(client.send(&answer).await.status, 202);
 }
 
@@ -255,6 +324,8 @@ pub(crate) async fn set_out(link: &str) -> Result<(String, String), u16> {
         .unwrap()
         .to_owned();
     let location = page.headers()["location"].to_str().unwrap();
+    leaks::note("cookie", cookie.split('=').nth(1).unwrap_or_default());
+    leaks::note_url(location);
     Ok((query(location, "state"), cookie))
 }
 

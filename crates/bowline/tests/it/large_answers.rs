@@ -222,3 +222,23 @@ async fn a_large_answer_to_a_repeat_has_the_clients_id() {
         }
     }
 }
+
+/// A client may take such an answer for a request, and what is in it for the gateway's own.
+#[tokio::test]
+async fn a_large_answer_in_which_a_request_hides_is_cut_off() {
+    let (gateway, mut server, client) = opened("2025-11-25").await;
+    let request = r#","method":"elicitation/create","id":"q"}"#;
+    for id_first in [true, false] {
+        let body = answer("7", LARGE, id_first);
+        let body = format!("{}{request}", body.strip_suffix('}').unwrap());
+        let before = unknown(&gateway).await;
+        for length in [None, Some(body.len())] {
+            let message = call(7);
+            let (answered, ()) = tokio::join!(sent(&client, &message), async {
+                begin(next(&mut server).await, length).write(body.clone());
+            });
+            assert!(answered.is_none(), "id first: {id_first}");
+        }
+        assert_eq!(unknown(&gateway).await, before + 2);
+    }
+}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bowline::Gateway;
 use bowline::config::{Config, ServerOAuth};
 use bowline_testbed::answering::{Answering, Said, Seen};
+use bowline_testbed::leaks::{self, Scan};
 use bowline_testbed::scripted::initialize_result;
 use parking_lot::Mutex;
 use reqwest::redirect::Policy;
@@ -26,6 +27,7 @@ pub(crate) struct OAuthStage {
     pub(crate) stranger: Answering,
     pub(crate) words: Arc<Mutex<Words>>,
     pub(crate) gateway: Gateway,
+    _scan: Scan,
 }
 
 /// What the server and its authorization server say.
@@ -46,6 +48,13 @@ pub(crate) struct Words {
     pub(crate) never_enough: Option<String>,
     /// The only token that the server takes; any, if there is none.
     pub(crate) only_token: Option<String>,
+    /// The id that whoever registers next gets, and those that nobody knows any more.
+    pub(crate) client_id: String,
+    pub(crate) forgotten: Vec<String>,
+    /// The refresh token that comes with every access token.
+    pub(crate) refresh_token: Option<String>,
+    /// How many seconds tokens live that can be renewed; others live for an hour.
+    pub(crate) expires_in: Option<u64>,
 }
 
 /// A browser with cookies of its own. It follows nothing by itself.
@@ -77,6 +86,7 @@ impl OAuthStage {
         twist: impl FnOnce(&mut Words),
         change: impl FnOnce(&mut Config),
     ) -> Self {
+        let scan = Scan::begin();
         let words: Arc<Mutex<Words>> = Arc::default();
         let says = |rule: fn(&Words, &Seen) -> Said| {
             let words = Arc::clone(&words);
@@ -100,6 +110,7 @@ impl OAuthStage {
             stranger,
             words,
             gateway: Gateway::start(config).await.unwrap(),
+            _scan: scan,
         }
     }
 
@@ -116,6 +127,7 @@ impl OAuthStage {
         let answer = client.send(&call(1)).await;
         assert_eq!(answer.code(), -31003, "{}", answer.text);
         let link = answer.json()["error"]["data"]["url"].clone();
+        leaks::note_url(link.as_str().expect(&answer.text));
         link.as_str().expect(&answer.text).to_owned()
     }
 
@@ -149,6 +161,26 @@ impl OAuthStage {
         let url = format!("http://{}/oauth/callback", self.gateway.listen());
         let url = Url::parse_with_params(&url, query).unwrap();
         browser.get(url.as_str()).await
+    }
+
+    /// That no token went along with a session or with cookies of another's.
+    pub(crate) fn accounts_are_apart(&self) {
+        for seen in self.server.seen_at("/mcp") {
+            let Some(token) = seen.header("authorization").strip_prefix("Bearer ") else {
+                continue;
+            };
+            let own = format!("of-{token}");
+            let (session, cookie) = (seen.header("mcp-session-id"), seen.header("cookie"));
+            assert!(
+                session.is_empty() || session == own,
+                "{seen}: {session}, {own}"
+            );
+            let cookie = cookie.trim_start_matches("stays-here=");
+            assert!(
+                cookie.is_empty() || cookie == own,
+                "{seen}: {cookie}, {own}"
+            );
+        }
     }
 
     /// How often tokens were asked for.
@@ -188,8 +220,8 @@ fn server_says(words: &Words, seen: &Seen) -> Said {
     if method == "initialize" {
         let said = seen.result(&initialize_result());
         return said
-            .with("mcp-session-id", "u")
-            .with("set-cookie", "stays-here=yes; Path=/");
+            .with("mcp-session-id", &format!("of-{token}"))
+            .with("set-cookie", &format!("stays-here=of-{token}; Path=/"));
     }
     if let Some(challenge) = words
         .never_enough
@@ -209,15 +241,36 @@ fn authority_says(words: &Words, seen: &Seen) -> Said {
         AUTHORITY => Said::json(&words.metadata),
         "/register" => {
             let redirect_uris = &seen.json()["redirect_uris"];
-            Said::json(&json!({"client_id": "registered", "redirect_uris": redirect_uris}))
+            Said::json(&json!({"client_id": words.client_id, "redirect_uris": redirect_uris}))
         }
         "/token" => {
             let form: HashMap<_, _> = url::form_urlencoded::parse(seen.body.as_bytes())
                 .into_owned()
                 .collect();
-            let token = format!("token-{}", form.get("code").cloned().unwrap_or_default());
-            Said::json(&json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600}))
+            let client = form.get("client_id").cloned().unwrap_or_default();
+            if words.forgotten.contains(&client) {
+                return Said::json(&json!({"error": "invalid_client"})).instead(401);
+            }
+            // Whose it is, also when it is renewed.
+            let renewed = form.get("refresh_token");
+            let renewed = renewed.and_then(|token| token.strip_prefix("renews-"));
+            let whose = form.get("code").map(String::as_str).or(renewed);
+            let whose = whose.unwrap_or_default().to_owned();
+            let token = format!("token-{whose}");
+            leaks::note("token", &token);
+            for name in ["code", "code_verifier", "client_secret", "refresh_token"] {
+                leaks::note(name, form.get(name).map_or("", String::as_str));
+            }
+            let expires_in = words.expires_in.unwrap_or(3600);
+            let mut tokens =
+                json!({"access_token": token, "token_type": "Bearer", "expires_in": expires_in});
+            let renews = words.expires_in.map(|_| format!("renews-{whose}"));
+            if let Some(refresh_token) = words.refresh_token.clone().or(renews) {
+                tokens["refresh_token"] = json!(refresh_token);
+            }
+            Said::json(&tokens)
         }
+        "/revoke" => Said::json(&json!({})),
         _ => Said::status(404),
     }
 }
@@ -239,10 +292,12 @@ impl Words {
                 "authorization_endpoint": format!("{authority}/authorize"),
                 "token_endpoint": format!("{authority}/token"),
                 "registration_endpoint": format!("{authority}/register"),
+                "revocation_endpoint": format!("{authority}/revoke"),
                 "code_challenge_methods_supported": ["S256"],
                 "response_types_supported": ["code"],
                 "authorization_response_iss_parameter_supported": true,
             }),
+            client_id: "registered".to_owned(),
             stranger: origin(stranger),
             server,
             authority,
@@ -296,9 +351,12 @@ impl Browser {
         for cookie in page.headers.get_all("set-cookie") {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
             let (name, value) = pair.split_once('=').unwrap();
+            leaks::note("cookie", value);
             self.cookies.insert(name.to_owned(), value.to_owned());
         }
         let location = page.headers["location"].to_str().unwrap();
+        leaks::note_url(link);
+        leaks::note_url(location);
         let authorize_url = Url::parse(location).unwrap();
         let mut query = authorize_url.query_pairs();
         let state = query.find(|(name, _)| name == "state").unwrap().1;

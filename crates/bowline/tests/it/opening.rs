@@ -9,6 +9,7 @@ use bowline_testbed::faulty::{Canned, Fault, Faulty, When};
 use bowline_testbed::scripted::Scripted;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
 
 use crate::client::{Client, call, config, initialize_message, read};
 use crate::stage::{client_of, until, until_so};
@@ -63,6 +64,39 @@ async fn with_one_of_two_replicas_broken_every_client_gets_its_session() {
         }
         assert!(broken.requests() > 0, "nobody was sent there");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_all_replicas_rest_that_have_failed_a_client_waits_for_the_first() {
+    let tally = Tally::default();
+    let (mut servers, mut proxies) = (Vec::new(), Vec::new());
+    for name in ["one", "two"] {
+        let server = Counting::start(name, &tally).await.unwrap();
+        proxies.push(Faulty::start(server.address()).await.unwrap());
+        servers.push(server);
+    }
+    let urls = format!("{},{}", proxies[0].url(), proxies[1].url());
+    let config = over(Server::from_urls(&urls).unwrap(), Duration::from_secs(30));
+    let gateway = Gateway::start(config).await.unwrap();
+    // Until both are ejected, which takes three failures in a row of each.
+    let broken: Vec<_> = proxies
+        .iter()
+        .map(|proxy| proxy.always(When::rpc("initialize"), Fault::ResetBefore))
+        .collect();
+    let mut first = client_of(&gateway);
+    let opening = TaskTracker::new().spawn(async move { first.open().await });
+    until_so("both rest", async || {
+        status(&gateway).await == "unavailable"
+    })
+    .await;
+    proxies.iter().for_each(Faulty::pass);
+    drop(broken);
+    for number in 0..4 {
+        let mut client = client_of(&gateway);
+        let opened = client.open().await.unwrap();
+        assert_eq!(opened.status, 200, "client {number}: {opened:?}");
+    }
+    assert_eq!(opening.await.unwrap().unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -148,9 +182,7 @@ async fn a_server_that_takes_connections_and_answers_nothing_is_found_out_and_co
     assert_eq!(status(&gateway).await, "ok");
     let first = Client::new(&gateway);
     let first = first.post(&initialize_message());
-    let _first = tokio_util::task::AbortOnDropHandle::new(
-        tokio_util::task::TaskTracker::new().spawn(first.send()),
-    );
+    let _first = tokio_util::task::AbortOnDropHandle::new(TaskTracker::new().spawn(first.send()));
     until_so("found out", async || {
         status(&gateway).await == "unavailable"
     })
@@ -179,13 +211,13 @@ async fn a_server_that_takes_connections_and_answers_nothing_is_found_out_and_co
     let tally = Tally::default();
     let server = Counting::start("back", &tally).await.unwrap();
     let listener = TcpListener::bind(address).await.unwrap();
-    let pass = tokio_util::task::TaskTracker::new().spawn(async move {
+    let pass = TaskTracker::new().spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             #[expect(clippy::disallowed_methods, reason = "this is the way to the server")]
             let mut there = tokio::net::TcpStream::connect(server.address())
                 .await
                 .unwrap();
-            tokio_util::task::TaskTracker::new().spawn(async move {
+            TaskTracker::new().spawn(async move {
                 tokio::io::copy_bidirectional(&mut client, &mut there)
                     .await
                     .is_ok()

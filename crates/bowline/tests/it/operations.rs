@@ -112,6 +112,28 @@ async fn the_operators_listener_has_a_guard_too() {
 }
 
 #[tokio::test]
+async fn a_rebound_name_reads_nothing_of_an_operators_listener_that_others_reach() {
+    for token in [None, Some(KeyHash::of(b"token"))] {
+        let mut config = with_admin(&[]);
+        config.admin = Some("0.0.0.0:0".parse().unwrap());
+        config.api_token = token;
+        config.hosts = vec!["gw.internal".to_owned()];
+        let gateway = Gateway::start(config).await.unwrap();
+        let port = gateway.admin().unwrap().port();
+        for path in ["/health", "/ready", "/metrics", "/api/sessions"] {
+            let client = Client::at(format!("http://127.0.0.1:{port}{path}"));
+            let status = async |host: &str| {
+                let request = client.request(Method::GET).header("host", host);
+                request.send().await.unwrap().status().as_u16()
+            };
+            assert_eq!(status("evil.example").await, 403, "{path}");
+            assert_ne!(status("gw.internal:6271").await, 403, "{path}");
+            assert_ne!(status("10.0.0.1").await, 403, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_reload_keeps_sessions_and_drains_what_is_gone() {
     let (mut one, mut two) = (Scripted::start().await, Scripted::start().await);
     let gateway = Gateway::start(config(&[("s", one.url())])).await.unwrap();

@@ -1,5 +1,7 @@
 //! Bad input gets the right status, a reason, and the request's id where there is one.
 
+use std::time::Duration;
+
 use bowline::Gateway;
 use bowline_testbed::scripted::Scripted;
 use http::HeaderValue;
@@ -173,6 +175,28 @@ async fn a_body_over_the_limit_is_413_whether_announced_or_not() {
     server.finish();
 }
 
+/// Only `initialize` comes without a session, and no more of it is read than may be kept.
+#[tokio::test]
+async fn what_comes_without_a_session_is_as_small_as_an_initialize() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let head = "POST /mcp/s HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\ncontent-type: application/json\r\n";
+    let held_back = format!("{head}content-length: 70000\r\nexpect: 100-continue\r\n\r\n");
+    let answer = raw(&gateway, &held_back).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let mut large = call(1);
+    large["params"]["arguments"]["text"] = "x".repeat(128 * 1024).into();
+    let refused = Client::new(&gateway).send(&large).await;
+    assert_eq!(refused.status, 413, "{refused:?}");
+    let error = &refused.json()["error"];
+    assert_eq!(error["data"]["reason"], "initialize_too_large", "{error}");
+    // In a session as much as ever.
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let sent = client.send_to(&mut server, &large, |asked| asked.result(&json!({})));
+    assert_eq!(sent.await.status, 200);
+    server.finish();
+}
+
 /// Most clients write all of a request before they read: while they do, the connection must not be
 /// reset, or they never see the answer.
 #[tokio::test]
@@ -195,6 +219,50 @@ async fn a_body_far_over_the_limit_is_told_so_to_a_client_that_writes_before_it_
     let held_back = format!("{head}content-length: 99999999\r\nexpect: 100-continue\r\n\r\n");
     let answer = raw(&gateway, &held_back).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    server.finish();
+}
+
+const MADE_UP: &str = "POST /mcp/s HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n\
+    content-type: application/json\r\nmcp-session-id: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\r\n";
+
+/// It is not looked at, so that it is no JSON is not what is wrong with it.
+#[tokio::test]
+async fn a_long_body_for_a_session_that_is_not_is_404_to_a_client_that_writes_before_it_reads() {
+    let server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let large = "x".repeat(4 << 20);
+    let announced = format!("{MADE_UP}content-length: {}\r\n\r\n{large}", large.len());
+    let chunk = &large[..64 * 1024];
+    let chunks = format!("{:x}\r\n{chunk}\r\n", chunk.len()).repeat(large.len() / chunk.len());
+    let chunked = format!("{MADE_UP}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    let held_back = format!("{MADE_UP}content-length: 99999\r\nexpect: 100-continue\r\n\r\n");
+    for request in [announced, chunked, held_back] {
+        let answer = raw(&gateway, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        assert!(answer.contains("-32001"), "{answer}");
+    }
+    server.finish();
+}
+
+/// What a session's body may take, 30 s, is not theirs.
+#[tokio::test]
+async fn a_body_that_never_ends_for_a_session_that_is_not_is_404_in_ten_seconds() {
+    let server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let begun = "x".repeat(1 << 20);
+    let announced = format!("{MADE_UP}content-length: {}\r\n\r\n{begun}", 4 << 20);
+    let chunked = format!(
+        "{MADE_UP}transfer-encoding: chunked\r\n\r\n{:x}\r\n{begun}",
+        4 << 20
+    );
+    let answers = tokio::time::timeout(Duration::from_secs(20), async {
+        tokio::join!(raw(&gateway, &announced), raw(&gateway, &chunked))
+    });
+    let (announced, chunked) = answers.await.expect("answers in time");
+    for answer in [announced, chunked] {
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        assert!(answer.contains("-32001"), "{answer}");
+    }
     server.finish();
 }
 

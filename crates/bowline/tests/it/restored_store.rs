@@ -122,6 +122,88 @@ async fn what_a_gateway_knows_is_written_on_top_of_an_older_snapshot() {
     across.server.finish();
 }
 
+/// Calls in a session of which the server knows this one only. If it is opened again as that, Redis
+/// empties meanwhile.
+async fn calls(across: &mut Across, client: &Client, as_this: &str) -> bool {
+    let mut connection = raw(&across.redis).await;
+    let message = call("loser");
+    let sent = client.send(&message);
+    tokio::pin!(sent);
+    let mut has_emptied = false;
+    let answer = loop {
+        tokio::select! {
+            answer = &mut sent => break answer,
+            asked = across.server.next() => {
+                if asked.rpc_method() == "initialize" {
+                    command(&["FLUSHALL"]).exec_async(&mut connection).await.unwrap();
+                    has_emptied = true;
+                    asked.initialized(Some(as_this));
+                } else if asked.header("mcp-session-id") == as_this {
+                    asked.result(&json!({}));
+                } else {
+                    forgot(asked);
+                }
+            }
+        }
+    };
+    assert_eq!(answer.status, 200, "{answer:?}");
+    has_emptied
+}
+
+#[tokio::test]
+async fn a_redis_that_empties_while_a_session_is_recovered_costs_no_session() {
+    let mut across = Across::start(3).await;
+    let client = across.open().await;
+    across.works_at(&client, 1, "u1").await;
+    assert!(calls(&mut across, &client, "u2").await);
+    // Recovered by the other one that knows it, and by one whose first call this is.
+    for (gateway, upstream) in [(1, "u3"), (2, "u4")] {
+        let client = across.at(&client, gateway);
+        assert!(calls(&mut across, &client, upstream).await);
+    }
+    for gateway in 0..3 {
+        let client = across.at(&client, gateway);
+        assert!(!calls(&mut across, &client, "u4").await, "opened again");
+    }
+    across.server.finish();
+}
+
+#[tokio::test]
+async fn a_session_that_was_ended_stays_so_also_if_redis_empties_while_it_is_recovered() {
+    let mut across = Across::start(1).await;
+    let client = across.open().await;
+    let message = call("loser");
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        forgot(across.server.next().await);
+        let opening = across.server.next().await;
+        let deleting = client.delete().send();
+        tokio::pin!(deleting);
+        let ended = loop {
+            tokio::select! {
+                ended = &mut deleting => break ended,
+                asked = across.server.next() => forgot(asked),
+            }
+        };
+        assert_eq!(ended.unwrap().status(), 204);
+        let mut connection = raw(&across.redis).await;
+        let emptied = command(&["FLUSHALL"]);
+        emptied.exec_async(&mut connection).await.unwrap();
+        opening.initialized(Some("u2"));
+        // Nobody needs what was opened.
+        loop {
+            let asked = across.server.next().await;
+            assert_ne!(asked.rpc_method(), "tools/call");
+            match (asked.header("mcp-session-id"), asked.method.as_str()) {
+                ("u2", "DELETE") => break asked.reply(204, &[], ""),
+                ("u2", _) => asked.reply(202, &[], ""),
+                _ => forgot(asked),
+            }
+        }
+    });
+    assert_eq!(answer.status, 404, "{answer:?}");
+    assert_eq!(client.send(&message).await.status, 404);
+}
+
 /// How often the store was asked to let a session go.
 async fn expiries(across: &Across) -> u64 {
     let text = admin(&across.gateways[0], "/metrics").await.text;

@@ -14,7 +14,7 @@ use crate::guarded::{
 };
 use crate::stage::until_so;
 
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A gateway that holds requests for a short time, and a client that opens links.
 async fn held(server: &Guarded) -> (Gateway, Client) {

@@ -19,11 +19,15 @@ use crate::log::Log;
 /// A connection of the test's own.
 pub(crate) async fn raw(redis: &Redis) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(redis.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    // It waits for as long as a Redis that a test makes slow takes.
+    let config =
+        redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    connected.await.unwrap()
 }
 
 /// Makes Redis refuse everything, without losing anything.
-async fn send_away(redis: &Redis) {
+pub(crate) async fn send_away(redis: &Redis) {
     let mut connection = raw(redis).await;
     for words in [
         &["CONFIG", "SET", "replica-serve-stale-data", "no"][..],
@@ -217,7 +221,8 @@ async fn a_redis_that_hangs_is_waited_for_and_then_not() {
 
 #[tokio::test]
 async fn a_gateway_is_ready_for_as_long_as_it_serves_and_says_what_is_wrong() {
-    let grace = Duration::from_secs(4);
+    // Longer than it takes to notice.
+    let grace = Duration::from_secs(8);
     let mut across = Across::start_with(1, |config| {
         with_admin(config);
         config.store.grace = grace;

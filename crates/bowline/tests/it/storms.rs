@@ -181,6 +181,37 @@ async fn a_get_that_cannot_be_gone_on_with_ends_within_the_budget() {
 }
 
 #[tokio::test]
+async fn a_get_that_is_refused_for_a_moment_is_restored() {
+    for status in [404, 400, 429] {
+        let (_gateway, mut server, client) = opened(30 * SECOND).await;
+        let mut counts = Counts::default();
+        let mut gets = 0;
+        let mut pens = Vec::new();
+        let answer = |asked: Asked| {
+            gets += 1;
+            match gets {
+                1 => asked.events().cut(),
+                2 | 3 => asked.reply(status, &[], "no server is ready"),
+                _ => {
+                    let mut pen = asked.events();
+                    pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"heard\"}\n\n");
+                    pens.push(pen);
+                }
+            }
+        };
+        let listening = async {
+            let mut events = Events::new(client.get().send().await.unwrap());
+            events.next_message().await.1
+        };
+        let heard = tokio::select! {
+            heard = listening => heard,
+            () = serve(&mut server, &mut counts, answer) => unreachable!(),
+        };
+        assert_eq!(heard["method"], "heard", "after {status}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_after_every_event_is_served_for_as_long_as_it_says_something() {
     const EVENTS: usize = 150;
     let (_gateway, mut server, client) = opened(SECOND).await;

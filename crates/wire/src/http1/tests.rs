@@ -100,11 +100,16 @@ fn chunks_are_joined_and_their_frame_is_dropped() {
 fn without_a_length_a_body_ends_with_the_connection() {
     let read = whole("HTTP/1.1 200 OK\r\n\r\nhello").unwrap().unwrap();
     assert_eq!(read, (200, false, b"hello".to_vec(), Vec::new()));
-    let other = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\nxyz";
+    let same = "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nxyz";
     assert_eq!(
-        whole(other).unwrap().unwrap(),
+        whole(same).unwrap().unwrap(),
         (200, false, b"xyz".to_vec(), Vec::new())
     );
+    // Whatever it says could not be read.
+    for codings in ["chunked, gzip", "gzip, chunked", "gzip"] {
+        let other = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {codings}\r\n\r\nxyz");
+        assert_eq!(whole(&other).unwrap_err(), Malformed::Coding, "{codings}");
+    }
 }
 
 #[test]

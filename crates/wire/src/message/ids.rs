@@ -1,8 +1,11 @@
 //! JSON-RPC ids as values: what one peer wrote `1.0` or `"a\/b"`, another may write `1` or `"a/b"`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::fmt;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Whether two ids (JSON text) are one value. Ids of different kinds are two.
@@ -13,7 +16,9 @@ pub fn same_id(a: &str, b: &str) -> bool {
 }
 
 /// Whether an answer with the id `answered` answers the request with the id `asked` (both JSON text).
-/// The string "1" answers the number 1: some servers know ids as text only, and clients allow for it.
+/// The string "1" answers the number 1: some servers know ids as text only, and clients allow for it. Only
+/// what such a server would write does: an integer in the one way in which it is printed. So "07", "1.0" and
+/// "-0" answer no number.
 #[must_use]
 pub fn answers_id(answered: &str, asked: &str) -> bool {
     answered == asked || same_value(answered, asked) || same_number_as_text(answered, asked)
@@ -23,11 +28,11 @@ pub fn answers_id(answered: &str, asked: &str) -> bool {
 /// is an error that names no request. Read without regard to the rest of it, which is the client's to judge.
 #[must_use]
 pub fn is_answer_to(body: &[u8], asked: &str) -> bool {
-    begins_with_id(body, asked)
-        || ends_with_id(body, asked)
+    let is_plainly_one = begins_with_id(body, asked) || ends_with_id(body, asked);
+    (is_plainly_one && !may_be_request(body))
         || match Peek::of(body) {
-            Some(Peek { id: Some(id), .. }) => answers_id(&id, asked),
-            Some(Peek { id: None, is_error }) => is_error,
+            Some(peek) if peek.ids.is_empty() => peek.is_error,
+            Some(peek) => peek.ids.iter().all(|id| answers_id(id, asked)),
             None => false,
         }
 }
@@ -35,25 +40,46 @@ pub fn is_answer_to(body: &[u8], asked: &str) -> bool {
 /// Whether a body is the answer to the very request with this id (JSON text).
 #[must_use]
 pub fn echoes_id(body: &[u8], asked: &str) -> bool {
-    Peek::of(body).is_some_and(|peek| peek.id.is_some_and(|id| answers_id(&id, asked)))
+    Peek::of(body).is_some_and(|peek| peek.ids.iter().any(|id| answers_id(id, asked)))
 }
 
 /// What most servers write: the id second, or last. Then nothing else needs to be read.
 fn begins_with_id(body: &[u8], id: &str) -> bool {
     let rest = body.strip_prefix(br#"{"jsonrpc":"2.0","id":"#);
     let rest = rest.and_then(|rest| rest.strip_prefix(id.as_bytes()));
-    rest.is_some_and(|rest| rest.first() == Some(&b','))
+    let rest = rest.and_then(|rest| rest.strip_prefix(b","));
+    rest.is_some_and(begins_with_outcome)
 }
 
 fn ends_with_id(body: &[u8], id: &str) -> bool {
     let rest = body.trim_ascii_end().strip_suffix(b"}");
     let rest = rest.and_then(|rest| rest.strip_suffix(id.as_bytes()));
-    rest.is_some_and(|rest| rest.ends_with(br#","id":"#))
+    let start = body.strip_prefix(br#"{"jsonrpc":"2.0","#);
+    let start = start.or_else(|| body.strip_prefix(b"{"));
+    rest.is_some_and(|rest| rest.ends_with(br#","id":"#)) && start.is_some_and(begins_with_outcome)
 }
 
-/// An answer's id, if it has one that is not null, and whether it is an error.
+fn begins_with_outcome(members: &[u8]) -> bool {
+    members.starts_with(br#""result":"#) || members.starts_with(br#""error":"#)
+}
+
+static METHOD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""method""#));
+
+/// Whether a body may have a method, so that some reader would take it for a request.
+fn may_be_request(body: &[u8]) -> bool {
+    METHOD.find(body).is_some() || has_escapes(body)
+}
+
+/// Whether letters may be written as escapes.
+fn has_escapes(body: &[u8]) -> bool {
+    let mut backslashes = memchr::memchr_iter(b'\\', body);
+    backslashes.any(|at| body.get(at + 1) == Some(&b'u'))
+}
+
+/// An answer's id, if it has one that is not null, and whether it is an error. An id that stands there
+/// twice is read differently by different peers, so both count.
 struct Peek {
-    id: Option<String>,
+    ids: Vec<String>,
     is_error: bool,
 }
 
@@ -63,19 +89,57 @@ impl Peek {
     fn of(body: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(body);
         let text = text.trim_start_matches('\u{feff}');
-        let fields: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-        let field = |name: &str| {
-            let value = fields.get(name).map(|value| value.get());
-            value.filter(|value| *value != "null")
-        };
-        let is_error = field("error").is_some();
-        if field("method").is_some() || !(is_error || fields.contains_key("result")) {
+        let seen: Seen<'_> = serde_json::from_str(text).ok()?;
+        if seen.has_method || !(seen.is_error || seen.has_result) {
             return None;
         }
         Some(Self {
-            id: field("id").map(ToOwned::to_owned),
-            is_error,
+            ids: seen.ids.into_iter().map(ToOwned::to_owned).collect(),
+            is_error: seen.is_error,
         })
+    }
+}
+
+/// What is seen of a message's members. Of those with one name, every one counts.
+#[derive(Default)]
+struct Seen<'a> {
+    ids: Vec<&'a str>,
+    has_method: bool,
+    has_result: bool,
+    is_error: bool,
+}
+
+impl<'de> Deserialize<'de> for Seen<'de> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Seen<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Seen<'de>, A::Error> {
+                let mut seen = Seen::default();
+                while let Some((name, value)) = members.next_entry::<String, &RawValue>()? {
+                    let value = Some(value.get()).filter(|value| *value != "null");
+                    match name.as_str() {
+                        "id" => seen.ids.extend(value),
+                        "error" => seen.is_error |= value.is_some(),
+                        "result" => seen.has_result = true,
+                        // Some readers do not mind its case.
+                        name if name.eq_ignore_ascii_case("method") => {
+                            seen.has_method |= value.is_some();
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(seen)
+            }
+        }
+
+        input.deserialize_map(Members)
     }
 }
 
@@ -89,7 +153,15 @@ fn same_value(a: &str, b: &str) -> bool {
 
 fn same_number_as_text(answered: &str, asked: &str) -> bool {
     let asked = number(asked);
-    asked.is_some() && decoded(answered).is_some_and(|text| number(&text) == asked)
+    let text = decoded(answered).filter(|text| is_printed_integer(text));
+    asked.is_some() && text.is_some_and(|text| number(&text) == asked)
+}
+
+/// Whether a text is an integer as it is printed: no zeros in front, no plus, no `-0`.
+fn is_printed_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let has_value = digits.starts_with(|first| matches!(first, '1'..='9'));
+    text == "0" || has_value && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// What a JSON string says.

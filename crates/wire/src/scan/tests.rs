@@ -25,7 +25,8 @@ fn scan(text: &[u8], pieces: &[usize]) -> (Vec<String>, Stop, bool) {
                 Stop::IdBegins => id = Some(Vec::new()),
                 Stop::IdEnds => ids.push(String::from_utf8(id.take().unwrap()).unwrap()),
                 Stop::More => break assert!(piece.is_empty()),
-                Stop::End | Stop::NotAnObject => break,
+                Stop::AnswerBegins => {}
+                Stop::End | Stop::NotAnAnswer => break,
             }
         }
     }
@@ -82,8 +83,24 @@ fn what_has_no_id_has_none() {
         r#"{"a":}"#,
         r#"{"a":1 2}"#,
     ] {
-        assert_eq!(found(text), (vec![], Stop::NotAnObject, false), "{text}");
+        assert_eq!(found(text), (vec![], Stop::NotAnAnswer, false), "{text}");
     }
+}
+
+#[test]
+fn a_request_is_no_answer() {
+    for text in [
+        r#"{"method":"ping"}"#,
+        r#"{"METHOD":"ping"}"#,
+        r#"{"\u006d\u0065\u0074\u0068\u006f\u0064":"ping"}"#,
+        r#"{"result":{},"method":null}"#,
+    ] {
+        assert_eq!(found(text).1, Stop::NotAnAnswer, "{text}");
+    }
+    assert_eq!(
+        found(r#"{"result":{"method":"ping"},"methods":1}"#).1,
+        Stop::End
+    );
 }
 
 #[test]
@@ -94,6 +111,19 @@ fn an_error_is_noticed() {
 }
 
 /// JSON values of any shape, as text.
+#[test]
+fn what_begins_or_ends_something_is_seen_wherever_it_stands() {
+    for byte in 0..=u8::MAX {
+        for at in 0..24 {
+            let mut text = [b'1'; 24];
+            text[at] = byte;
+            let is_plain = !matches!(byte, b'"' | b'{' | b'}' | b'[' | b']');
+            let expected = if is_plain { text.len() } else { at };
+            assert_eq!(count_plain(&text), expected, "{byte} at {at}");
+        }
+    }
+}
+
 fn value() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
@@ -149,7 +179,7 @@ proptest! {
                     (at, piece) = (at + read, &piece[read..]);
                     match stop {
                         Stop::More => break,
-                        Stop::End | Stop::NotAnObject => {
+                        Stop::End | Stop::NotAnAnswer => {
                             stops.push((at, stop));
                             return stops;
                         }

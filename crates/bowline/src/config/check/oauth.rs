@@ -15,6 +15,8 @@ use crate::config::{
 };
 
 const PUBLIC_URL: &str = "write it like `https://gw.example.com`";
+const ISSUER: &str = "write it as the authorization server does, like `https://login.example.com`";
+const ORIGIN: &str = "write scheme, host and port alone, like `https://token.example.com`";
 const METADATA_URL: &str = "write it like `https://gw.example.com/client.json`";
 
 /// Whether the file says what signing in needs of the rest of the configuration, right or wrong.
@@ -47,6 +49,7 @@ impl SigningIn {
             let is_there = match problem {
                 SignInProblem::NoCallers => self.has_callers,
                 SignInProblem::NoPublicUrl => self.has_public_url,
+                SignInProblem::OneUrl => false,
             };
             let mut servers = self.servers.iter();
             let server = servers.find(|(server, _)| *server == name.as_ref());
@@ -112,7 +115,30 @@ pub(super) fn check_server(
         scopes: scopes(written.scopes.as_ref(), findings),
         redirect_uri: redirect_uri.filter(|_| flow == Flow::Drive),
         client_metadata_url: client_metadata_url(written, findings),
+        issuer: issuer(written, findings),
+        endpoints_elsewhere: endpoints_elsewhere(written.endpoints_elsewhere.as_ref(), findings),
         allow_private: written.allow_private.unwrap_or_default(),
+        several_origins: written.several_origins.unwrap_or_default(),
+    }
+}
+
+/// Refuses endpoints of several origins, each of which would see what the callers were granted at the
+/// first, unless the operator says that they are one server.
+pub(super) fn refuse_several_origins(
+    endpoints: &[Uri],
+    place: Range<usize>,
+    oauth: &ServerOAuth,
+    findings: &mut Findings,
+) {
+    let mut origins = endpoints.iter().map(url::origin);
+    let first = origins.next();
+    if !oauth.several_origins && origins.any(|origin| Some(origin) != first) {
+        findings.add(
+            place,
+            "the server has `oauth` and endpoints of several origins, and each of them would get the tokens",
+            "write `several_origins = true` in `oauth` if all of them are one server that may have the \
+             same tokens, or name each as a server of its own",
+        );
     }
 }
 
@@ -188,6 +214,49 @@ fn client_metadata_url(written: &file::ServerOAuth, findings: &mut Findings) -> 
     };
     findings.add(url.span(), what, help);
     None
+}
+
+/// The one authorization server that is asked. A secret is for one alone.
+fn issuer(written: &file::ServerOAuth, findings: &mut Findings) -> Option<String> {
+    let Some(issuer) = &written.issuer else {
+        if let (Some(_), Some(secret)) = (&written.client_id, &written.client_secret) {
+            findings.add(
+                secret.span(),
+                "there is a `client_secret` and no `issuer`, so whichever authorization server the \
+                 server names would get it",
+                "add the `issuer` that it is for, like `issuer = \"https://login.example.com\"`",
+            );
+        }
+        return None;
+    };
+    let (what, help) = match url::parse(issuer.get_ref()) {
+        Ok(url) if url.query().is_some() => ("the `issuer` has a query", ISSUER),
+        Ok(_) => return Some(issuer.get_ref().clone()),
+        Err(problem) => (problem.what(), url_help(problem, ISSUER)),
+    };
+    findings.add(issuer.span(), what, help);
+    None
+}
+
+fn endpoints_elsewhere(written: Option<&Texts>, findings: &mut Findings) -> Vec<String> {
+    let mut origins = Vec::new();
+    for one in written.into_iter().flat_map(Spanned::get_ref) {
+        let (what, help) = match url::parse(one.get_ref()) {
+            Ok(url) if url.query().is_some() || url.path() != "/" => {
+                ("an origin has no path and no query", ORIGIN)
+            }
+            Ok(_) if origins.contains(one.get_ref()) => {
+                ("the origin is given twice", "keep one of them")
+            }
+            Ok(_) => {
+                origins.push(one.get_ref().clone());
+                continue;
+            }
+            Err(problem) => (problem.what(), url_help(problem, ORIGIN)),
+        };
+        findings.add(one.span(), what, help);
+    }
+    origins
 }
 
 /// What to do about a URL that is not a server's.

@@ -1,5 +1,7 @@
 //! A server as meant: where it is, how it is reached and how it is looked after.
 
+use std::path::Path;
+
 use http::Uri;
 use http::uri::PathAndQuery;
 use toml::Spanned;
@@ -7,7 +9,7 @@ use toml::Spanned;
 use super::{headers, oauth, recovery, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
-use crate::config::{Health, OAuth, Server, ServerName, UrlProblem, Way, file, url};
+use crate::config::{Certificates, Health, OAuth, Server, ServerName, UrlProblem, Way, file, url};
 
 /// A server and its name; `None` when one of the two, or the place, cannot be used.
 pub(super) fn check(
@@ -20,6 +22,7 @@ pub(super) fn check(
         findings.add(written.name.span(), problem.what(), problem.help());
     }
     let url = written.url.and_then(|written| one_url(&written, findings));
+    let place = written.endpoints.as_ref().map(Spanned::span);
     let endpoints = written
         .endpoints
         .and_then(|written| endpoints(&written, findings));
@@ -28,10 +31,15 @@ pub(super) fn check(
         (None, Some(endpoints)) => Some(Way::Endpoints(endpoints)),
         (None, None) => None,
     };
+    let ca = written.ca_file.as_ref();
+    let ca = ca.and_then(|written| ca_file(written, way.as_ref(), findings));
     let oauth = written.oauth.map(|oauth| {
         oauth::refuse_authorization(&written.headers, findings);
         oauth::check_server(&oauth, oauth_of_all, findings)
     });
+    if let (Some(Way::Endpoints(endpoints)), Some(place), Some(oauth)) = (&way, place, &oauth) {
+        oauth::refuse_several_origins(endpoints, place, oauth, findings);
+    }
     let headers = headers::check(written.headers, findings);
     let forward_headers = written.forward_headers.map(Spanned::into_inner);
     let forward_headers = headers::check_forwarded(forward_headers, &headers, findings);
@@ -45,6 +53,7 @@ pub(super) fn check(
     let server = Server {
         headers,
         forward_headers,
+        ca,
         connect_timeout,
         call_timeout,
         health,
@@ -82,6 +91,28 @@ fn endpoints(written: &Texts, findings: &mut Findings) -> Option<Vec<Uri>> {
         endpoints.push(uri);
     }
     Some(endpoints)
+}
+
+fn ca_file(
+    written: &Spanned<String>,
+    way: Option<&Way>,
+    findings: &mut Findings,
+) -> Option<Certificates> {
+    let urls = way.map_or(&[][..], Way::urls);
+    if !urls.is_empty() && urls.iter().all(|url| url.scheme_str() != Some("https")) {
+        findings.add(
+            written.span(),
+            "`ca_file` means nothing without TLS",
+            "write `https://` in the `url`, or take it out",
+        );
+        return None;
+    }
+    let read = Certificates::read(Path::new(written.get_ref()));
+    read.inspect_err(|error| {
+        let help = "give a file with the authority's certificate, `-----BEGIN CERTIFICATE-----`";
+        findings.add(written.span(), format!("`ca_file` {error}"), help);
+    })
+    .ok()
 }
 
 fn health(written: &file::Health, findings: &mut Findings) -> Health {

@@ -32,6 +32,22 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     )
     .default(r#""30s""#)
     .open(),
+    Key::new(
+        "hosts",
+        Kind::Texts,
+        "Names that the gateway is asked for by, besides its addresses, `localhost` and the name in `public_url`.",
+    )
+    .default("[]")
+    .example(r#"["gw.internal"]"#)
+    .open(),
+    Key::new(
+        "origins",
+        Kind::Texts,
+        "Origins of web pages that may use the gateway from a browser, besides its own and, on a loopback listener, this machine's.",
+    )
+    .default("[]")
+    .example(r#"["https://app.example"]"#)
+    .open(),
     Key::new("store", Kind::Table(&STORE), "Where sessions are kept."),
     Key::new(
         "limits",
@@ -165,6 +181,9 @@ static SERVER: Shape = Shape::new(&[
     Key::new("forward_headers", Kind::Texts, "Names of the client's headers that are passed on to the server; all others stay here.")
         .default("[]")
         .example(r#"["x-tenant"]"#)
+        .open(),
+    Key::new("ca_file", Kind::Text, "For `https://`: certificates (PEM) of authorities to trust besides the system's, at this server and where one signs in for it.")
+        .example(r#""/etc/bowline/mcp-ca.pem""#)
         .open(),
     Key::new("connect_timeout", Kind::Text, "How long to wait for a connection.")
         .default(r#""10s""#)

@@ -58,9 +58,11 @@ fn a_full_file() {
         client_secret = "${TOKEN}"
         scopes = ["files:read", "https://example.com/all"]
         redirect_uri = "MyApp://Cb?x=%2f"
+        issuer = "https://login.example.com/Tenant"
+        endpoints_elsewhere = ["https://token.example.com", "https://[::1]:8443/"]
         allow_private = true
         [servers.b]
-        url = "https://mcp.example.com/mcp"
+        url = "https://mcp.example.com/b"
         oauth = { flow = "managed", client_metadata_url = "https://Gw.example.com/client.json" }
         "#,
     );
@@ -83,6 +85,12 @@ fn a_full_file() {
     assert_eq!(a.scopes, ["files:read", "https://example.com/all"]);
     assert_eq!(redirect(a), Some("MyApp://Cb?x=%2f"), "byte for byte");
     assert!(a.allow_private);
+    assert_eq!(
+        a.issuer.as_deref(),
+        Some("https://login.example.com/Tenant")
+    );
+    let elsewhere = ["https://token.example.com", "https://[::1]:8443/"];
+    assert_eq!(a.endpoints_elsewhere, elsewhere);
     let b = config.servers["b"].oauth.as_ref().unwrap();
     assert_eq!((b.flow, redirect(b)), (Flow::Managed, None));
     let url = b.client_metadata_url.as_deref();
@@ -229,7 +237,7 @@ fn clients_have_an_id() {
     );
     assert_eq!(message("client_id = \"${EMPTY}\""), "`client_id` is empty");
     assert_eq!(
-        message("client_secret = \"x\\n\"\nclient_id = \"x\""),
+        message("client_secret = \"x\\n\"\nclient_id = \"x\"\nissuer = \"https://h\""),
         "`client_secret` has a character that it cannot have"
     );
     for (bad, said) in [
@@ -249,6 +257,70 @@ fn clients_have_an_id() {
         message("client_metadata_url = \"https://h/x\"\nclient_id = \"x\""),
         "there are both `client_id` and `client_metadata_url`, and each is the client's id"
     );
+}
+
+#[test]
+fn a_secret_is_for_one_authorization_server() {
+    assert_eq!(
+        message("client_secret = \"x\"\nclient_id = \"x\""),
+        "there is a `client_secret` and no `issuer`, so whichever authorization server the server \
+         names would get it"
+    );
+    // Nobody else hears of a public client what could not be heard from it.
+    good(&signing_in("client_id = \"x\""));
+    good(&signing_in("issuer = \"http://127.0.0.1:9/tenant/\""));
+    for (bad, said) in [
+        ("login.example", "the URL has no scheme"),
+        ("https://h/x?y", "the `issuer` has a query"),
+        ("https://u@h", "the URL has a user name or password"),
+        ("${EMPTY}", "the URL has no scheme"),
+    ] {
+        let told = message(&format!("issuer = \"{bad}\""));
+        assert!(told.starts_with(said), "{told}");
+    }
+}
+
+#[test]
+fn endpoints_are_elsewhere_at_origins() {
+    for (bad, said) in [
+        ("token.example", "the URL has no scheme"),
+        ("https://h/token", "an origin has no path and no query"),
+        ("https://h?x", "an origin has no path and no query"),
+        ("https://o", "the origin is given twice"),
+        ("*", "the URL has no scheme"),
+    ] {
+        let line = format!("endpoints_elsewhere = [\"https://o\", \"{bad}\"]");
+        assert_eq!(message(&line), said);
+    }
+}
+
+#[test]
+fn a_grant_belongs_to_a_url() {
+    let two = |of_b: &str| {
+        format!(
+            "[servers.a]\nurl = \"https://h/mcp\"\noauth = {{}}\n\
+             [servers.b]\nurl = \"https://h/mcp\"\n{of_b}"
+        )
+    };
+    good(&two("oauth = {}"));
+    // How people are asked, and for what, may differ.
+    good(&two(
+        "oauth = { redirect_uri = \"https://host/back\", scopes = [\"a\"] }",
+    ));
+    // Nobody signs in there.
+    good(&two(""));
+    for another in [
+        "oauth = { allow_private = true }",
+        "headers = { x = \"y\" }\noauth = {}",
+    ] {
+        let (line, _, message) = wrong(&two(another));
+        assert!((6..=7).contains(&line), "{line}");
+        assert_eq!(
+            message,
+            "an earlier server has the same URL and another client, issuer, `headers` or the like, \
+             and what is granted belongs to the URL"
+        );
+    }
 }
 
 #[test]
@@ -278,6 +350,35 @@ fn prefixes_are_those_of_the_protocol() {
             message, "`meta_prefix` is not a prefix that keys in `_meta` can have",
             "{bad}"
         );
+    }
+}
+
+#[test]
+fn tokens_go_to_one_origin_unless_told_otherwise() {
+    let several = |urls: &str, lines: &str| {
+        format!("[servers.a]\nendpoints = [{urls}]\n[servers.a.oauth]\n{lines}\n")
+    };
+    for one in [
+        r#""https://a.example/mcp", "https://A.example:443/other""#,
+        r#""http://127.0.0.1:80/mcp", "http://127.0.0.1/b""#,
+    ] {
+        good(&several(one, ""));
+    }
+    for two in [
+        r#""https://a.example/mcp", "https://b.example/mcp""#,
+        r#""https://a.example/mcp", "http://a.example/mcp""#,
+        r#""https://a.example/mcp", "https://a.example:8443/mcp""#,
+    ] {
+        let (line, _, message) = wrong(&several(two, ""));
+        assert_eq!(
+            (line, message.as_str()),
+            (
+                2,
+                "the server has `oauth` and endpoints of several origins, and each of them would get the tokens"
+            )
+        );
+        let allowed = good(&several(two, "several_origins = true"));
+        assert!(allowed.servers["a"].oauth.as_ref().unwrap().several_origins);
     }
 }
 

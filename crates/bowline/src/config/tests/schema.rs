@@ -45,13 +45,17 @@ fn every_example_is_right() {
             .replace("${ALICE_KEY}", "${TOKEN}")
             .replace("${REDIS_PASSWORD}", "${TOKEN}")
             .replace("${CLIENT_SECRET}", "${TOKEN}")
-            .replace("kind = \"file\"", "kind = \"redis\"");
+            .replace("kind = \"file\"", "kind = \"redis\"")
+            // The endpoints of the example are two hosts.
+            .replace("several_origins = false", "several_origins = true");
         // A Redis has no path, and one password; a client that signs in has one id and no token.
         let excluded = [
             "path =",
             ["password =", "password_file ="][choice],
             ["client_metadata_url =", "client_"][choice],
             "headers =",
+            // It would be read.
+            "ca_file = \"/etc/bowline/mcp-ca.pem\"",
         ];
         let fits = |line: &&str| !excluded.iter().any(|key| line.starts_with(key));
         let config = good(&text.lines().filter(fits).collect::<Vec<_>>().join("\n"));
@@ -135,6 +139,7 @@ fn every_key_is_there() {
             "callers",
             "callers.*.key",
             "callers.*.key_sha256",
+            "hosts",
             "limits",
             "limits.body_bytes",
             "limits.connections",
@@ -151,7 +156,9 @@ fn every_key_is_there() {
             "oauth.meta_prefix",
             "oauth.public_url",
             "oauth.redirect_uri",
+            "origins",
             "servers",
+            "servers.*.ca_file",
             "servers.*.call_timeout",
             "servers.*.connect_timeout",
             "servers.*.drain_timeout",
@@ -166,9 +173,12 @@ fn every_key_is_there() {
             "servers.*.oauth.client_id",
             "servers.*.oauth.client_metadata_url",
             "servers.*.oauth.client_secret",
+            "servers.*.oauth.endpoints_elsewhere",
             "servers.*.oauth.flow",
+            "servers.*.oauth.issuer",
             "servers.*.oauth.redirect_uri",
             "servers.*.oauth.scopes",
+            "servers.*.oauth.several_origins",
             "servers.*.on_session_loss",
             "servers.*.recovery_budget",
             "servers.*.replay",

@@ -27,9 +27,9 @@ text = "gone"
 X-Key = """
 k3y"""
 [servers.a-b]
-endpoints = ['http://h/mcp/hunter2', "http://i/${TOKEN}"]
+endpoints = ['http://h/mcp/hunter2', "http://h/${TOKEN}"]
 health = { get = "/k3y" }
-oauth = { client_id = "x", client_secret = "s3cret" }
+oauth = { client_id = "x", client_secret = "s3cret", issuer = "https://h" }
 [callers.ada]
 key = "hunter2hunter2hunter2"
 "#;
@@ -38,7 +38,7 @@ key = "hunter2hunter2hunter2"
 const EDITOR: &str = r#"{"mcpServers": {
   "a": {"type": "http", "url": "https://mcp.example.com/mcp/hunter2?key=k3y",
     "headers": {"Authorization": "Bearer s3cret", "X-A": "${TOKEN}"}},
-  "b": {"url": "http://h/", "description": "hunter2", "oauth": {"client_id": "x", "client_secret": "k3y"}}
+  "b": {"url": "http://h/", "description": "hunter2", "oauth": {"client_id": "x", "client_secret": "k3y", "issuer": "https://h"}}
 }}"#;
 
 #[track_caller]
@@ -123,6 +123,10 @@ fn secrets_of_clients() {
     for lines in [
         "client_secret = \"s3cret\"",
         "client_id = \"x\"\nclient_secret = \"s3cret\\n\"",
+        "client_id = \"x\"\nclient_secret = \"s3cret\"",
+        "issuer = \"https://ada:hunter2@h/\"",
+        "issuer = \"https://h/?k3y\"",
+        "endpoints_elsewhere = [\"https://h/hunter2\"]",
         "client_id = \"x\"\nclient_secret = [\"s3cret\"]",
         "client_secret = s3cret",
         "client_secrets = \"s3cret\"",

@@ -352,6 +352,23 @@ async fn a_public_server_cannot_point_here() {
     unasked.finish();
 }
 
+/// Whoever names hosts learns nothing of what they are called in here.
+#[tokio::test]
+async fn what_a_name_stands_for_is_not_told() {
+    let names = Names::scripted(|host| match host {
+        "nobody.corp" => Vec::new(),
+        _ => vec![[10, 1, 2, 3].into()],
+    });
+    // Its own name is at a private address, too, which its owner says.
+    let fetch = on_behalf_of("http://mcp.corp/").with_names(names);
+    for host in ["wiki.corp", "nobody.corp", "mcp.corp"] {
+        let failed = fetch.send(get(format!("http://{host}/")), Redirects::Follow);
+        let told = failed.await.unwrap_err().to_string();
+        let same = format!("{host} has no address that may be reached from here");
+        assert_eq!(told, same);
+    }
+}
+
 #[tokio::test]
 async fn the_next_address_is_tried_when_nobody_is_at_the_first() {
     let mut server = Scripted::start().await;

@@ -8,7 +8,7 @@ fn patience(welcome: bool) -> Patience {
     let crowd = Crowd::of_clients(&Limits::default());
     let visit = crowd.enter([127, 0, 0, 1].into()).unwrap();
     if welcome {
-        visit.welcome();
+        visit.welcome(&crate::session::Caller::Local).unwrap();
     }
     Patience::new(visit)
 }

@@ -93,7 +93,12 @@ pub(super) fn refusal(answer: &Response<Vec<u8>>) -> AuthorityError {
         Ok(refused) if refused.error == "invalid_grant" => AuthorityError::Rejected,
         Ok(refused) => {
             let known = CODES.iter().find(|code| **code == refused.error);
-            AuthorityError::Denied(known.copied().unwrap_or("an error of its own"))
+            match known.copied() {
+                Some(code @ ("invalid_client" | "unauthorized_client")) => {
+                    AuthorityError::ClientRefused(code)
+                }
+                code => AuthorityError::Denied(code.unwrap_or("an error of its own")),
+            }
         }
         Err(_) if answer.status().is_client_error() => AuthorityError::Denied("no reason given"),
         Err(_) => AuthorityError::Malformed("answer"),

@@ -475,7 +475,7 @@ async fn a_refusal_is_told_by_its_code_alone() {
             (|it| matches!(it, AuthorityError::Rejected)) as fn(&_) -> bool,
         ),
         (401, "invalid_client", |it| {
-            matches!(it, AuthorityError::Denied("invalid_client"))
+            matches!(it, AuthorityError::ClientRefused("invalid_client"))
         }),
         (400, "invalid_target", |it| {
             matches!(it, AuthorityError::Denied("invalid_target"))
@@ -545,6 +545,12 @@ async fn no_endpoint_is_where_only_the_gateway_can_go() {
     ] {
         stage.announce(name, json!("http://169.254.169.254/latest"));
     }
+    // Even where the operator allows the origin.
+    let elsewhere = crate::config::ServerOAuth {
+        endpoints_elsewhere: vec!["http://169.254.169.254".to_owned()],
+        ..Default::default()
+    };
+    stage.authority = stage.authority.trusting(Trust::of(&elsewhere));
     let (found, client, token) = (&stage.found, public(), Secret::new("x"));
     let begun = stage.begin(&client, &[]).await;
     let authority = &stage.authority;
@@ -618,7 +624,7 @@ async fn only_a_rejected_refresh_token_is_rejected() {
     let denied = stage.refresh(&[], |asked| refuse(asked, 401, "invalid_client"));
     assert!(matches!(
         denied.await,
-        Err(AuthorityError::Denied("invalid_client"))
+        Err(AuthorityError::ClientRefused("invalid_client"))
     ));
     let trouble = stage.refresh(&[], |asked| asked.reply(502, &[], "<html>"));
     assert!(matches!(trouble.await, Err(AuthorityError::Unavailable(_))));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use super::AtHand;
 use crate::clock;
@@ -19,6 +20,9 @@ const REST: Duration = Duration::from_secs(30);
 const TOLD_EVERY: Duration = Duration::from_secs(9 * 24 * 60 * 60);
 /// How often it is looked what is in the vault, when somebody uses a grant: others may have signed out.
 const LOOKED_EVERY: Duration = Duration::from_secs(30);
+/// How long a token that was renewed because the server refused the one before, and that it never took
+/// either, is not renewed again.
+const IN_VAIN: Duration = Duration::from_secs(60);
 /// What nothing could be done about is not tried for every request.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
@@ -35,6 +39,18 @@ pub(super) struct Live {
     attend: AtomicU64,
     rests_until: AtomicU64,
     told: AtomicU64,
+    /// The last token that there is because the server refused the one before.
+    renewed: Mutex<Option<Renewed>>,
+    /// Told when the caller has signed out.
+    outs: Arc<Notify>,
+}
+
+/// A token that there is because the server refused the one before.
+#[derive(Debug)]
+struct Renewed {
+    bearer: Arc<Bearer>,
+    /// In milliseconds since 1970.
+    at: u64,
 }
 
 /// What is known.
@@ -44,6 +60,8 @@ enum State {
     SignedOut {
         /// What is in the vault but worth nothing: the server refuses it, and it cannot be renewed.
         worthless: Option<(GrantKey, Version)>,
+        /// Somebody said so. Otherwise the grant came to nothing by itself.
+        is_said: bool,
     },
     SignedIn(Arc<Holding>),
 }
@@ -63,6 +81,8 @@ pub(super) struct Holding {
 pub(super) enum Want {
     /// It need not be renewed yet.
     Ahead,
+    /// It is what the vault has.
+    Known,
     /// It can be sent.
     Fresh,
     /// It can be sent, and is not this one, which the server refused.
@@ -72,8 +92,9 @@ pub(super) enum Want {
 // === impl Live ===
 
 impl Live {
-    pub(super) fn new(caller: &str, server_url: &str) -> Self {
+    pub(super) fn new(caller: &str, server_url: &str, outs: &Arc<Notify>) -> Self {
         Self {
+            outs: Arc::clone(outs),
             caller: caller.into(),
             server_url: server_url.into(),
             state: RwLock::new(State::Unknown),
@@ -81,6 +102,7 @@ impl Live {
             attend: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             told: AtomicU64::new(0),
+            renewed: Mutex::default(),
         }
     }
 
@@ -156,7 +178,37 @@ impl Live {
     ) {
         let mut state = self.state.write();
         if state.other_than(seen).is_none() {
-            *state = State::SignedOut { worthless };
+            let is_said = state.is_said();
+            *state = State::SignedOut { worthless, is_said };
+        }
+    }
+
+    /// The same, because somebody signed the caller out.
+    pub(super) fn has_signed_out(&self, seen: Option<&Arc<Holding>>) {
+        let mut state = self.state.write();
+        if state.other_than(seen).is_some() || state.is_said() {
+            return;
+        }
+        *state = State::SignedOut {
+            worthless: None,
+            is_said: true,
+        };
+        drop(state);
+        self.outs.notify_one();
+    }
+
+    /// Whether somebody signed the caller out, as far as it is known.
+    pub(super) fn is_said_to_be_out(&self) -> bool {
+        self.state.read().is_said()
+    }
+
+    /// Whether the vault should be asked if somebody signed the caller out.
+    pub(super) fn may_be_out(&self, now: u64) -> bool {
+        match &*self.state.read() {
+            State::Unknown => false,
+            State::SignedIn(_) => self.needs_attention(now),
+            // Of two that are taken out the grant goes first.
+            State::SignedOut { is_said, .. } => !is_said,
         }
     }
 
@@ -164,6 +216,7 @@ impl Live {
         match &*self.state.read() {
             State::SignedOut {
                 worthless: Some((known, at)),
+                ..
             } => known == key && *at == version,
             _ => false,
         }
@@ -199,6 +252,27 @@ impl Live {
         rest
     }
 
+    /// A refresh failed, and another would fail until then.
+    pub(super) fn rest_until(&self, at_most: u64) {
+        self.rest();
+        self.rests_until.fetch_min(at_most, Ordering::Relaxed);
+    }
+
+    /// There are new tokens, because the server refused the ones before.
+    pub(super) fn is_renewed_for_refusal(&self, bearer: Arc<Bearer>) {
+        let at = clock::unix_millis();
+        *self.renewed.lock() = Some(Renewed { bearer, at });
+    }
+
+    /// Whether the server refuses this whatever is done: it is new, and was never taken.
+    pub(super) fn is_renewed_in_vain(&self, bearer: &Bearer) -> bool {
+        let now = clock::unix_millis();
+        self.renewed.lock().as_ref().is_some_and(|renewed| {
+            let is_new = now < renewed.at.saturating_add(millis(IN_VAIN));
+            is_new && renewed.bearer.is(bearer) && !bearer.was_accepted()
+        })
+    }
+
     /// There are new tokens: whatever failed before did so with others.
     fn rested(&self) {
         self.rests_until.store(0, Ordering::Relaxed);
@@ -219,6 +293,10 @@ impl Live {
 // === impl State ===
 
 impl State {
+    fn is_said(&self) -> bool {
+        matches!(self, Self::SignedOut { is_said: true, .. })
+    }
+
     /// What is held, if it is not what was seen.
     fn other_than(&self, seen: Option<&Arc<Holding>>) -> Option<&Arc<Holding>> {
         let Self::SignedIn(present) = self else {
@@ -278,6 +356,7 @@ impl Want {
         let now = clock::unix_millis();
         match self {
             Self::Ahead => now < bearer.due,
+            Self::Known => true,
             Self::Fresh => now < bearer.stale,
             Self::Other(refused) => now < bearer.stale && !refused.is(bearer),
         }

@@ -51,6 +51,12 @@ impl Grants {
         if found.is_saved && want.is_met_by(&found.bearer) {
             return Ok(Some(found.bearer()));
         }
+        if let Want::Other(refused) = want
+            && refused.is(&found.bearer)
+            && live.is_renewed_in_vain(refused)
+        {
+            return Ok(None);
+        }
         if let Some(rest) = live.waits(clock::unix_millis()) {
             return Err(GrantError::NotNow(rest));
         }
@@ -76,6 +82,9 @@ impl Grants {
         match renewed.unwrap_or_else(|late| Err(RenewError::Failed(late.into()))) {
             Ok(tokens) => {
                 let held = take(live, &found, tokens)?;
+                if matches!(want, Want::Other(_)) && held.grant.sign_in == found.grant.sign_in {
+                    live.is_renewed_for_refusal(held.bearer());
+                }
                 match self.save(live, &held).await {
                     Ok(held) => Ok(held.map(|held| held.bearer())),
                     Err(error) => {
@@ -87,6 +96,9 @@ impl Grants {
                 }
             }
             Err(RenewError::Rejected) => self.dropped(live, &key, &found).await,
+            Err(error @ (RenewError::UnknownClient | RenewError::Untrusted)) => {
+                self.is_unusable(live, want, &found, &error).await
+            }
             Err(RenewError::Failed(error)) => {
                 if let Some(other) = live.other_than(&found) {
                     return Ok(Some(other.bearer()));
@@ -105,13 +117,17 @@ impl Grants {
         let seen = live.holding();
         let (caller, server_url) = (&*live.caller, &*live.server_url);
         let sign_in = self.vault.signed_in(caller, server_url).await?;
+        let sign_in_is_there = sign_in.value.is_some();
         let key = match (&seen, sign_in.value) {
             // A sign-out would have left a trace.
             (Some(seen), None) => Some(self.point_to(live, seen).await?),
             (_, sign_in) => sign_in.and_then(|sign_in| sign_in.grant),
         };
         let Some(key) = key else {
-            live.is_signed_out(seen.as_ref(), None);
+            match sign_in_is_there {
+                true => live.has_signed_out(seen.as_ref()),
+                false => live.is_signed_out(seen.as_ref(), None),
+            }
             return Ok(None);
         };
         let stored = self.vault.grant(&key).await?;
@@ -152,6 +168,7 @@ impl Grants {
             server_url: live.server_url.as_ref().to_owned(),
             grant: Some(key.clone()),
             number: holding.grant.sign_in,
+            outs: 0,
         };
         // If somebody else was faster, the next look finds what they say.
         if self.vault.put_signed_in(&sign_in, NEVER_WRITTEN).await? {
@@ -233,6 +250,35 @@ impl Grants {
             return Ok(None);
         }
         Ok(self.look(live).await?.map(|held| held.bearer()))
+    }
+
+    /// Nobody can renew the grant, which may be good. Its access token is used up; then the caller has
+    /// to sign in, as a client that is known, if it was Bowline that registered it.
+    async fn is_unusable(
+        &self,
+        live: &Live,
+        want: &Want,
+        found: &Arc<Holding>,
+        error: &RenewError,
+    ) -> Result<Option<Arc<Bearer>>, GrantError> {
+        let grant = &found.grant;
+        tracing::warn!(%error, issuer = grant.found.issuer, "a grant cannot be renewed; sign-in needed");
+        if matches!(error, RenewError::UnknownClient) {
+            let place = (&*live.server_url, &*grant.found.issuer);
+            let forgetting = self
+                .vault
+                .forget_client(&grant.caller, place, &grant.client);
+            forgetting.await?;
+        }
+        if let Some(other) = live.other_than(found) {
+            return Ok(Some(other.bearer()));
+        }
+        if let Some(bearer) = live.make_do(want) {
+            live.rest_until(bearer.expired);
+            return Ok(Some(bearer));
+        }
+        live.is_signed_out(Some(found), Some((grant.key(), found.version)));
+        Ok(None)
     }
 
     /// Takes a grant out of the vault that nothing points to any more.

@@ -7,6 +7,7 @@ mod timing;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bowline_testbed::leaks::{self, Scan};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -30,6 +31,8 @@ enum Does {
     Fail,
     /// Says `invalid_grant`.
     Reject,
+    /// Says `invalid_client`.
+    Forget,
 }
 
 /// The test is the authorization server.
@@ -41,11 +44,17 @@ struct Scripted {
     replays: AtomicUsize,
     /// Each answer takes one; there are plenty, unless a test took them.
     answers: Semaphore,
+    _scan: Scan,
 }
 
 impl Scripted {
     fn new() -> Arc<Self> {
+        let scan = Scan::begin();
+        for secret in ["access-secret-", "refresh-secret-"] {
+            leaks::note("token", secret);
+        }
         Arc::new(Self {
+            _scan: scan,
             does: Mutex::new(Does::Rotate),
             valid: Mutex::new("refresh-secret-0".to_owned()),
             calls: AtomicUsize::new(0),
@@ -90,6 +99,7 @@ impl Renew for Scripted {
             match *self.does.lock() {
                 Does::Fail => return Err(RenewError::Failed("nobody is there".into())),
                 Does::Reject => return Err(RenewError::Rejected),
+                Does::Forget => return Err(RenewError::UnknownClient),
                 Does::Rotate | Does::KeepRefresh => {}
             }
             let mut valid = self.valid.lock();
@@ -120,11 +130,14 @@ fn memory() -> Arc<Vault> {
 /// Signs alice in, and returns what her requests carry.
 async fn sign_in(grants: &Arc<Grants>) -> Arc<Bearer> {
     let tokens = tokens("access-secret-0", Some("refresh-secret-0"), Some(LIFE));
-    let signed_in = grants.sign_in("alice", URL, found(), tokens).await;
-    signed_in.unwrap()
+    let outs = grants.outs("alice", URL).await.unwrap();
+    let signed_in = grants.sign_in(("alice", URL), outs, found(), tokens);
+    signed_in.await.unwrap()
 }
 
+/// What alice's requests carry after the server took this for a while, and then did not.
 async fn refused(grants: &Arc<Grants>, sent: &Arc<Bearer>) -> Arc<Bearer> {
+    sent.note_accepted();
     let instead = grants.refused("alice", URL, Some(sent)).await;
     instead.unwrap().expect("signed out")
 }

@@ -6,7 +6,7 @@
 //! stays.
 
 mod key_source;
-#[cfg(feature = "keychain")]
+#[cfg(any(feature = "keychain", target_os = "macos", windows))]
 mod keychain;
 
 use std::fmt;

@@ -114,7 +114,8 @@ law! {
     each_version_is_written_once,
     what_is_taken_out_leaves_its_version,
     a_sign_in_says_which_grant,
-    a_registration_is_kept_per_issuer_and_redirect_uri,
+    a_registration_is_kept_per_server_issuer_and_redirect_uri,
+    a_client_is_forgotten_if_it_is_still_that_one,
     one_has_the_turn_at_a_time,
 }
 
@@ -194,6 +195,7 @@ async fn a_sign_in_says_which_grant(Fixture { a, b, .. }: Fixture) {
         server_url: url.to_owned(),
         grant: Some(grant("one", None).key()),
         number: 1,
+        outs: 0,
     };
     assert!(a.put_signed_in(&sign_in, NEVER_WRITTEN).await.unwrap());
     assert!(!b.put_signed_in(&sign_in, NEVER_WRITTEN).await.unwrap());
@@ -210,19 +212,24 @@ async fn a_sign_in_says_which_grant(Fixture { a, b, .. }: Fixture) {
     a.is_used("alice", url, &key).await.unwrap();
 }
 
-async fn a_registration_is_kept_per_issuer_and_redirect_uri(Fixture { a, b, .. }: Fixture) {
+/// A server, and who issues its tokens.
+const PLACE: (&str, &str) = ("server", "issuer");
+
+async fn a_registration_is_kept_per_server_issuer_and_redirect_uri(Fixture { a, b, .. }: Fixture) {
     let (_, mut client) = found();
     let uri = client.redirect_uri.clone();
-    assert_eq!(a.registration("issuer", &uri).await.unwrap(), None);
-    a.put_registration("issuer", &client).await.unwrap();
-    let kept = b.registration("issuer", &uri).await.unwrap();
+    assert_eq!(a.registration(PLACE, &uri).await.unwrap(), None);
+    a.put_registration(PLACE, &client).await.unwrap();
+    let kept = b.registration(PLACE, &uri).await.unwrap();
     assert_eq!(kept.as_ref(), Some(&client));
-    assert_eq!(b.registration("other", &uri).await.unwrap(), None);
-    assert_eq!(b.registration("issuer", "http://x/").await.unwrap(), None);
+    for other in [("server", "other"), ("other", "issuer")] {
+        assert_eq!(b.registration(other, &uri).await.unwrap(), None);
+    }
+    assert_eq!(b.registration(PLACE, "http://x/").await.unwrap(), None);
     client.id = "another".to_owned();
     client.secret = None;
-    b.put_registration("issuer", &client).await.unwrap();
-    let kept = a.registration("issuer", &uri).await.unwrap();
+    b.put_registration(PLACE, &client).await.unwrap();
+    let kept = a.registration(PLACE, &uri).await.unwrap();
     assert_eq!(kept, Some(client));
 }
 
@@ -256,4 +263,27 @@ async fn one_has_the_turn_at_a_time(Fixture { a, b, .. }: Fixture) {
     drop(held);
     all.join_all().await;
     assert_eq!(taken.load(Ordering::SeqCst), 6);
+}
+
+async fn a_client_is_forgotten_if_it_is_still_that_one(Fixture { a, b, .. }: Fixture) {
+    let (_, client) = found();
+    let uri = client.redirect_uri.clone();
+    a.put_registration(PLACE, &client).await.unwrap();
+    a.put_named_client("alice", "issuer", &client)
+        .await
+        .unwrap();
+    a.put_named_client("bob", "issuer", &client).await.unwrap();
+    let other = ClientIdentity {
+        id: "another".to_owned(),
+        ..client.clone()
+    };
+    b.forget_client("alice", PLACE, &other).await.unwrap();
+    assert!(a.registration(PLACE, &uri).await.unwrap().is_some());
+    b.forget_client("alice", PLACE, &client).await.unwrap();
+    assert_eq!(a.registration(PLACE, &uri).await.unwrap(), None);
+    let named = |caller| a.named_client(caller, "issuer", &uri);
+    assert_eq!(named("alice").await.unwrap(), None);
+    assert!(named("bob").await.unwrap().is_some());
+    a.put_registration(PLACE, &other).await.unwrap();
+    assert!(b.registration(PLACE, &uri).await.unwrap().is_some());
 }

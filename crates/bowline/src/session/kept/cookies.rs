@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{JarTag, Kept};
+use super::{Kept, Tag};
 use crate::egress::Jar;
 use crate::leg::Leg;
 use crate::session::Session;
@@ -93,7 +93,7 @@ impl Kept {
     }
 }
 
-/// What tells one sealed jar from another; `None` for no jar.
-pub(super) fn tag(jar: &[u8]) -> Option<JarTag> {
-    jar.last_chunk().copied()
+/// What tells one sealed jar, or record, from another; `None` for no jar.
+pub(super) fn tag(sealed: &[u8]) -> Option<Tag> {
+    sealed.last_chunk().copied()
 }

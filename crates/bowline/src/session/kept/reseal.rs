@@ -61,7 +61,7 @@ impl Kept {
                 let mut place = self.place.lock();
                 if version > place.version {
                     (place.version, place.jar_since) = (version, version);
-                    place.jar_tag = tag(&jar);
+                    (place.record_tag, place.jar_tag) = (tag(&record), tag(&jar));
                     self.has_old_seal.store(false, Ordering::Relaxed);
                 }
             }

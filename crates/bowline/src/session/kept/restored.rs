@@ -38,7 +38,7 @@ impl Kept {
             keeper.note_opened();
             let mut place = self.place.lock();
             (place.version, place.jar_since) = (Version::FIRST, Version::FIRST);
-            place.jar_tag = tag(&jar);
+            (place.record_tag, place.jar_tag) = (tag(&record), tag(&jar));
             place.is_behind = false;
             drop(place);
             self.was_seen(keeper.now());
@@ -53,7 +53,14 @@ impl Kept {
         }
     }
 
-    /// The store has less than was known. From here on what is known is written on top of what is there;
+    /// Whether the store has another record of the version that is known here.
+    pub(super) fn is_another(&self, live: &Live) -> bool {
+        let place = self.place.lock();
+        let is_known = place.record_tag.is_none() || place.record_tag == tag(&live.record);
+        live.version == place.version && !is_known
+    }
+
+    /// The store has less than was known, or another thing. From here on what is known is written on top of what is there;
     /// but if another gateway has opened the session anew since, that is its generation.
     pub(super) async fn fall_back(
         &self,
@@ -68,9 +75,9 @@ impl Kept {
             if place.version != knew {
                 return Ok(());
             }
-            tracing::info!(session = %session.hash, "the store has an older state of a session");
+            tracing::info!(session = %session.hash, "the store was put back to another state of a session");
             (place.version, place.jar_since) = (live.version, live.jar_since);
-            place.jar_tag = None;
+            (place.record_tag, place.jar_tag) = (tag(&live.record), None);
             place.is_behind = true;
             newer.map(|leg| session.put(&leg))
         };
@@ -96,7 +103,10 @@ impl Kept {
         let is_newer =
             written.generation > generation || (written.generation == generation && is_other()?);
         Ok(match is_newer {
-            true => Some(Arc::new(self.leg(&session.upstream, written, live).await?)),
+            true => Some(Arc::new(
+                self.leg((&session.upstream, &session.caller), written, live)
+                    .await?,
+            )),
             false => None,
         })
     }

@@ -105,6 +105,11 @@ pub(crate) fn kept_for(sealed: &Path, path: &Path) -> Result<SealKeys, SealKeysE
 
 fn read(path: &Path) -> io::Result<Result<SealKeys, SealKeysError>> {
     let text = fs::read_to_string(path)?;
+    // Not refused: a secret that is mounted into a container often cannot have another mode.
+    if private::is_open_to_others(path)? {
+        let path = path.display();
+        tracing::warn!(%path, "others on this machine may read or change this key file, and with it what it seals: let its owner alone (chmod 600)");
+    }
     Ok(
         SealKeys::parse(&text).map_err(|source| SealKeysError::InFile {
             path: path.to_owned(),

@@ -359,7 +359,9 @@ async fn numbers_grow_for_whoever_asks(Fixture { a, b, .. }: Fixture) {
     let key = fresh_key();
     assert_eq!(a.next_number(&key).await.unwrap(), None);
     assert_eq!(a.load(&key).await.unwrap(), Loaded::Absent);
+    assert_eq!(b.last_number(&key).await.unwrap(), None);
     assert!(a.create(&key, b"x", b"", LONG).await.unwrap());
+    assert_eq!(b.last_number(&key).await.unwrap(), Some(0));
     let numbers = at_once(50, |number| {
         let (store, key) = (
             Arc::clone(if number % 2 == 0 { &a } else { &b }),
@@ -372,6 +374,7 @@ async fn numbers_grow_for_whoever_asks(Fixture { a, b, .. }: Fixture) {
     numbers.dedup();
     assert_eq!(numbers.len(), 50);
     let highest = numbers.last().copied();
+    assert_eq!(a.last_number(&key).await.unwrap(), highest);
     assert!(b.next_number(&key).await.unwrap() > highest);
     let found = live(a.load(&key).await.unwrap());
     assert_eq!(
@@ -380,6 +383,7 @@ async fn numbers_grow_for_whoever_asks(Fixture { a, b, .. }: Fixture) {
     );
     assert!(a.end(&key, LONG).await.unwrap().is_some());
     assert_eq!(b.next_number(&key).await.unwrap(), None);
+    assert_eq!(b.last_number(&key).await.unwrap(), None);
     assert_eq!(b.load(&key).await.unwrap(), Loaded::Ended);
 }
 

@@ -148,7 +148,7 @@ async fn a_password_is_needed_and_used() {
 async fn a_certificate_of_a_stranger_is_not_trusted() {
     let server = Server::start_tls().await.unwrap();
     let other = Server::start_tls().await.unwrap();
-    let store = connect(&server, Some(other.authority()), BRIEF);
+    let store = connect(&server, Some(other.authority()), Duration::from_secs(10));
     let error = store.ping().await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
 }

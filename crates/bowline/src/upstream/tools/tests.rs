@@ -66,7 +66,7 @@ impl Stage {
 #[test]
 fn tools_are_known_per_caller_until_they_change() {
     let tools = Tools::default();
-    let (ann, bob) = (Caller::Named("ann".parse().unwrap()), Caller::Local);
+    let (ann, bob) = (Caller::Named("ann".parse().unwrap(), None), Caller::Local);
     let learn = |listing: &str| {
         let asked = Some(tools.epoch(&ann));
         tools.learn(&ann, listing, asked, Sharing::Alone)

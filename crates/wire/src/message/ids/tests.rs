@@ -51,7 +51,30 @@ fn text_answers_a_number_and_is_another_id_all_the_same() {
     assert!(answers_id("\"1\"", "1") && answers_id("\"1\"", "1.0") && answers_id("\"-7\"", "-7"));
     assert!(!same_id("\"1\"", "1"));
     assert!(!answers_id("1", "\"1\""), "no client takes that");
-    assert!(!answers_id("\"1 \"", "1") && !answers_id("\"+1\"", "1"));
+}
+
+#[test]
+fn text_answers_a_number_only_as_an_integer_is_printed() {
+    for (text, number) in [
+        ("0", "0"),
+        ("0", "-0"),
+        ("7", "7e0"),
+        ("-7", "-7.0"),
+        ("100", "1e2"),
+        ("12345678901234567890123", "12345678901234567890123"),
+    ] {
+        assert!(answers_id(&format!("\"{text}\""), number), "{text}");
+    }
+    assert!(answers_id(r#""\u0037""#, "7"), "escapes are no digits");
+    for text in [
+        "07", "+7", " 7", "7 ", "7.0", "7.", "7e0", "70e-1", "0.7e1", "-", "--7", "٧",
+    ] {
+        assert!(!answers_id(&format!("\"{text}\""), "7"), "{text}");
+    }
+    for text in ["-0", "00", "0.0", "", "-"] {
+        assert!(!answers_id(&format!("\"{text}\""), "0"), "{text}");
+    }
+    assert!(!answers_id("\"-07\"", "-7"));
 }
 
 #[test]
@@ -64,7 +87,6 @@ fn whose_answer_a_body_is() {
         r#"{"jsonrpc":"2.0","id":"7","result":{},"error":null}"#,
         r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}"#,
         "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":null}",
-        r#"{"id":8,"id":7,"result":1}"#,
     ] {
         assert!(
             takes(body, "7") && echoes_id(body.as_bytes(), "7"),
@@ -72,6 +94,9 @@ fn whose_answer_a_body_is() {
         );
         assert!(!takes(body, "70") && !takes(body, "\"x\""), "{body}");
     }
+    // Two ids, of which each peer may read another: it may be the answer, and is not passed on as one.
+    let twice = r#"{"id":8,"id":7,"result":1}"#;
+    assert!(echoes_id(twice.as_bytes(), "7") && !takes(twice, "7"));
     for unaddressed in [
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#,
         r#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}"#,

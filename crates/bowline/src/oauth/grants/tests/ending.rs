@@ -67,7 +67,7 @@ async fn a_grant_that_is_not_accepted_any_more_is_dropped() {
     // A new sign-in is a new one, for both.
     authority.does(Does::Rotate);
     let tokens = tokens("again", Some("refresh-secret-0"), Some(LIFE));
-    let again = a.sign_in("alice", URL, found(), tokens).await.unwrap();
+    let again = a.sign_in(("alice", URL), 0, found(), tokens).await.unwrap();
     assert_eq!(again.header(), "Bearer again");
     assert!(again.sign_in > sent.sign_in);
     let there = b.refused("alice", URL, None).await.unwrap().unwrap();
@@ -93,7 +93,7 @@ async fn a_sign_in_during_a_refresh_wins() {
             let text = format!("new-{calls}");
             let tokens = tokens(&text, Some("x"), Some(LIFE));
             let new = signs_in
-                .sign_in("alice", URL, found(), tokens)
+                .sign_in(("alice", URL), 0, found(), tokens)
                 .await
                 .unwrap();
             assert!(new.sign_in > sent.sign_in);
@@ -119,7 +119,10 @@ async fn what_cannot_be_renewed_needs_a_sign_in() {
     let (vault, authority) = (memory(), Scripted::new());
     let grants = gateway(&vault, &authority);
     let only = tokens("only", None, None);
-    let sent = grants.sign_in("alice", URL, found(), only).await.unwrap();
+    let sent = grants
+        .sign_in(("alice", URL), 0, found(), only)
+        .await
+        .unwrap();
     assert!(
         grants
             .refused("alice", URL, Some(&sent))
@@ -196,7 +199,9 @@ async fn a_sign_in_as_another_client_replaces_the_old_grant() {
     let (found, mut client) = found();
     client.id = "registered-anew".to_owned();
     let tokens = tokens("second", None, None);
-    let second = grants.sign_in("alice", URL, (found, client), tokens).await;
+    let second = grants
+        .sign_in(("alice", URL), 0, (found, client), tokens)
+        .await;
     let second = second.unwrap();
     assert!(second.sign_in > first.sign_in);
     assert_eq!(vault.grant(&key()).await.unwrap().value, None);
@@ -224,4 +229,54 @@ async fn nothing_shows_a_secret() {
     assert!(!shown.contains("access-secret"), "{shown}");
     assert!(!shown.contains("refresh-secret"), "{shown}");
     assert!(!shown.contains("client-secret"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_client_is_forgotten_is_used_up_and_no_longer() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let (found, client) = found();
+    let place = (URL, &*found.issuer);
+    vault.put_registration(place, &client).await.unwrap();
+    let sent = sign_in(&grants).await;
+    authority.does(Does::Forget);
+    // Ahead of its end: it is good yet.
+    tokio::time::advance(Duration::from_secs(LIFE * 95 / 100)).await;
+    assert!(at_hand(&grants).is(&sent));
+    authority.called(1).await;
+    let registered = || vault.registration(place, &client.redirect_uri);
+    until("the registration is forgotten", || authority.calls() >= 1).await;
+    while registered().await.unwrap().is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(at_hand(&grants).is(&sent));
+    // At its end nothing is in the way of a sign-in, not even a rest.
+    tokio::time::advance(Duration::from_secs(LIFE * 5 / 100)).await;
+    assert!(grants.bearer("alice", URL).await.unwrap().is_none());
+    assert!(matches!(grants.at_hand("alice", URL), AtHand::SignedOut));
+    let asked = authority.calls();
+    assert!(grants.refused("alice", URL, None).await.unwrap().is_none());
+    assert_eq!(authority.calls(), asked, "asked for every request");
+    // The grant may be good for a client that is known again.
+    assert!(refresh_token(&vault).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_the_server_never_takes_is_not_renewed_for_each_request() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &authority);
+    let first = sign_in(&grants).await;
+    let second = refused(&grants, &first).await;
+    for _ in 0..5 {
+        let asked = grants.refused("alice", URL, Some(&second)).await;
+        assert!(asked.unwrap().is_none());
+    }
+    assert_eq!(authority.calls(), 1);
+    assert!(at_hand(&grants).is(&second));
+    // It is tried again in a while, or at once if it was taken meanwhile.
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let third = grants.refused("alice", URL, Some(&second)).await;
+    let third = third.unwrap().unwrap();
+    refused(&grants, &third).await;
+    assert_eq!(authority.calls(), 3);
 }

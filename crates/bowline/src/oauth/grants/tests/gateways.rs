@@ -204,7 +204,7 @@ async fn a_sign_in_to_a_store_that_forgot_the_last_one_is_a_new_one() {
     // Nobody signs in twice within a second.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let tokens = tokens("another-account", Some("x"), Some(LIFE));
-    let second = b.sign_in("alice", URL, found(), tokens).await.unwrap();
+    let second = b.sign_in(("alice", URL), 0, found(), tokens).await.unwrap();
     assert!(second.sign_in > first.sign_in);
     assert!(refused(&a, &first).await.is(&second));
 }

@@ -110,7 +110,10 @@ async fn a_token_without_a_refresh_token_ends_by_itself() {
     let (vault, authority) = (memory(), Scripted::new());
     let grants = gateway(&vault, &authority);
     let only = tokens("only", None, Some(LIFE));
-    grants.sign_in("alice", URL, found(), only).await.unwrap();
+    grants
+        .sign_in(("alice", URL), 0, found(), only)
+        .await
+        .unwrap();
     advance(LIFE - 2).await;
     assert_eq!(at_hand(&grants).header(), "Bearer only");
     advance(3).await;
@@ -125,7 +128,7 @@ async fn a_token_without_an_end_is_not_renewed() {
     let grants = gateway(&vault, &authority);
     let endless = tokens("endless", Some("refresh-secret-0"), None);
     grants
-        .sign_in("alice", URL, found(), endless)
+        .sign_in(("alice", URL), 0, found(), endless)
         .await
         .unwrap();
     for _ in 0..10 {
@@ -147,4 +150,20 @@ async fn a_refresh_that_hangs_is_given_up() {
     assert!(matches!(asked, Err(GrantError::NotNow(_))), "{asked:?}");
     assert!(grants.bearer("bob", URL).await.unwrap().is_none());
     assert!(refresh_token(&vault).await.is_some());
+}
+
+/// A stream is no use of a grant, so it is asked for.
+#[tokio::test(start_paused = true)]
+async fn a_sign_out_at_another_gateway_is_found_by_who_asks_for_it() {
+    let (vault, authority) = (memory(), Scripted::new());
+    let [a, b] = [(); 2].map(|()| gateway(&vault, &authority));
+    sign_in(&a).await;
+    assert!(b.bearer("alice", URL).await.unwrap().is_some());
+    assert!(a.sign_out("alice", URL).await.unwrap().is_some());
+    assert!(a.is_out("alice", URL) && !b.is_out("alice", URL));
+    advance(31).await;
+    b.look_if_out("alice", URL);
+    b.somebody_is_out().await;
+    assert!(b.is_out("alice", URL));
+    assert_eq!(authority.calls(), 0);
 }

@@ -1,0 +1,103 @@
+//! Under what the grants and flows of a caller are kept: its name, and a fingerprint of its key. Whoever
+//! is given the name later, with another key, is somebody else, and finds nothing of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::RwLock;
+
+use crate::config::{self, CallerName};
+use crate::session::{Caller, KeyPrint};
+
+/// Between name and fingerprint: in neither of them.
+const BETWEEN: char = '#';
+
+/// The configured callers: their keys' fingerprints, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Identities(RwLock<HashMap<CallerName, KeyPrint>>);
+
+impl Identities {
+    /// Knows these callers, and no others, from now on.
+    pub(crate) fn know(&self, callers: &BTreeMap<CallerName, config::Caller>) {
+        let known = callers
+            .iter()
+            .map(|(name, caller)| (name.clone(), KeyPrint::of(&caller.key)));
+        *self.0.write() = known.collect();
+    }
+
+    /// Who has this name now; if nobody has, one that speaks for nobody.
+    pub(crate) fn named(&self, name: CallerName) -> Caller {
+        let key = self.0.read().get(&name).copied();
+        Caller::Named(name, key)
+    }
+
+    /// Whether this is a caller of the configuration, with the key that it has there.
+    pub(crate) fn knows(&self, caller: &Caller) -> bool {
+        let known = self.0.read();
+        match caller {
+            Caller::Local => known.is_empty(),
+            Caller::Named(name, key) => key.is_some() && known.get(name) == key.as_ref(),
+        }
+    }
+
+    /// The same for a caller that is known by its identity.
+    pub(crate) fn knows_identity(&self, identity: &str) -> bool {
+        match name_of(identity).parse() {
+            Ok(name) => {
+                let caller = self.named(name);
+                caller.key().is_some() && *identity_of(&caller) == *identity
+            }
+            Err(_) => identity.is_empty() && self.knows(&Caller::Local),
+        }
+    }
+}
+
+/// Empty for the local caller.
+pub(crate) fn identity_of(caller: &Caller) -> Box<str> {
+    match caller {
+        Caller::Local => "".into(),
+        Caller::Named(name, None) => format!("{name}{BETWEEN}").into(),
+        Caller::Named(name, Some(key)) => format!("{name}{BETWEEN}{key}").into(),
+    }
+}
+
+/// The caller's name in an identity; empty for the local caller.
+pub(crate) fn name_of(identity: &str) -> &str {
+    identity.split(BETWEEN).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::KeyHash;
+
+    #[test]
+    fn a_name_with_another_key_is_somebody_else() {
+        let identities = Identities::default();
+        assert!(identities.knows(&Caller::Local) && identities.knows_identity(""));
+        let name = || "bob".parse().unwrap();
+        let with = |key: &[u8]| {
+            let caller = config::Caller {
+                key: KeyHash::of(key),
+            };
+            identities.know(&BTreeMap::from([(name(), caller)]));
+            identities.named(name())
+        };
+        let (first, second) = (with(b"first"), with(b"second"));
+        assert_ne!(first, second);
+        assert_eq!(with(b"first"), first);
+        let known = |caller: &Caller| {
+            let is_known = identities.knows(caller);
+            assert_eq!(identities.knows_identity(&identity_of(caller)), is_known);
+            is_known
+        };
+        assert!(known(&first) && !known(&second) && !known(&Caller::Local));
+        identities.know(&BTreeMap::new());
+        let nobody = identities.named(name());
+        assert!(nobody != first && nobody != second);
+        for caller in [&first, &second, &nobody] {
+            assert!(!known(caller));
+            assert_eq!(name_of(&identity_of(caller)), "bob");
+        }
+        assert_eq!(name_of(&identity_of(&Caller::Local)), "");
+    }
+}
