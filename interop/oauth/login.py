@@ -112,14 +112,14 @@ def in_and_out(authority, server):
         check(row["until"] > row["since"] and row["is_renewed"], row)
         check(home.auth() == [{**row, "server": server}], home.auth())
         code, table = home.run("auth", *config)
-        check(re.search(r"files\s+yes\s+\S+Z\s+\S+Z, then renewed\s+http", table), table)
+        check(re.search(r"files\s+yes\s+\S+Z\s+\S+Z, then refreshed\s+http", table), table)
         check("grants.sealed, sealed with the key" in table, table)
 
         # By the gateway that ran all the time.
         check("alice" in json.dumps(client.call("whoami")["result"]), "the gateway asks")
 
         code, bye = home.run("logout", "files", *config)
-        check(code == 0 and "took back" in bye, bye)
+        check(code == 0 and "revoked the tokens" in bye, bye)
         check(not home.auth(*config)[0]["signed_in"] and home.auth() == [], "still signed in")
         # The access token would be good for minutes yet: the gateway looks into the vault.
         refused = eventually(lambda: client.call("whoami").get("error"))
@@ -194,7 +194,7 @@ def given_up(authority, server):
     home = Home(server)
     with home.start("login", "files", "-c", home.file) as process:
         link = link_of(process)
-        process.wait_for_line("Ctrl-C gives up")
+        process.wait_for_line("Ctrl-C cancels")
         callback = httpx.URL(link).params["redirect_uri"]
         os.kill(process._process.pid, signal.SIGINT)
         check(process.wait(5) == 130, "another exit code")
@@ -251,7 +251,7 @@ def shared(authority, server):
             check("alice" in json.dumps(client.call("whoami")["result"]), "the gateway asks")
             check(home.auth("-c", home.file)[0]["signed_in"], "not signed in")
             code, said = home.run("logout", "files", "-c", home.file)
-            check(code == 0 and "took back" in said, said)
+            check(code == 0 and "revoked the tokens" in said, said)
             check(not home.auth("-c", home.file)[0]["signed_in"], "still signed in")
     check(not home.state.exists(), "something was written")
 

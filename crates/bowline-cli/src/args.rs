@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A session-keeping gateway for MCP.
 ///
-/// Bowline stands between MCP clients and MCP servers and keeps every session tied to its server.
+/// Bowline sits between MCP clients and MCP servers. A client's session keeps working when its server
+/// restarts, moves or forgets it.
 #[derive(Debug, Parser)]
 #[command(name = "bowline", version, about, subcommand_required = true)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
@@ -21,42 +22,42 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the gateway
     ///
-    /// Without servers it runs a small built-in one, the demo, and prints what to try.
+    /// Without servers it runs a small built-in demo server and prints what to try.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
 
-    /// Check the configuration and print what was understood
+    /// Check the configuration and print it with its defaults
     ///
-    /// Takes what `serve` takes. Ends with `ok`, or with all errors and code 2.
+    /// Takes the options of `serve`. Prints `ok` at the end, or all errors, with exit code 2.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(ConfigArguments),
 
     /// Print the JSON Schema of the configuration file
     ///
-    /// For editors: in a TOML file, the line `#:schema bowline.schema.json` makes many of them
-    /// complete and check its keys.
+    /// For editors: with the line `#:schema bowline.schema.json` in a TOML file, many of them complete
+    /// and check its keys.
     Schema,
 
     /// Sign in at a server
     ///
-    /// Opens the browser, prints the link, and waits until somebody has signed in there. Gateways that
-    /// keep what people sign in for in the same place use it from then on, without a restart.
+    /// Opens the browser, prints the link, and waits for the sign-in. Gateways with the same store use
+    /// the new token at once, without a restart.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login(SignInArguments),
 
     /// Sign out at a server
     ///
-    /// Has the authorization server take back what it granted, and forgets it.
+    /// Revokes the tokens at the authorization server, and deletes them.
     Logout(LogoutArguments),
 
-    /// Print who is signed in where, and until when
+    /// Print who is signed in at which server, and when tokens expire
     ///
-    /// With a file, of its servers; without, of all servers that somebody signed in at.
+    /// With a file, for its servers; without one, for every server that somebody is signed in at.
     Auth(AuthArguments),
 
-    /// Print a new key that seals sessions
+    /// Print a new seal key
     ///
-    /// Gateways that share a Redis need the same keys, because sessions lie there sealed.
+    /// Seal keys encrypt what is stored. Gateways that share a Redis need the same keys.
     #[command(after_help = KEYGEN_EXAMPLES)]
     Keygen,
 }
@@ -67,7 +68,7 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
 
-    /// Write logs for people or for programs
+    /// The format of the logs: text for people, json for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
 }
@@ -78,7 +79,7 @@ pub(crate) struct LogoutArguments {
     #[command(flatten)]
     pub(crate) sign_in: SignInArguments,
 
-    /// Sign this caller of the configuration out, or one that was in it
+    /// The caller to sign out; it need not be in the configuration any more
     #[arg(long, value_name = "NAME")]
     pub(crate) caller: Option<String>,
 }
@@ -87,7 +88,7 @@ pub(crate) struct LogoutArguments {
 #[derive(Debug, Args)]
 pub(crate) struct SignInArguments {
     /// The server, by its name in the configuration file or by its URL
-    // Read by `desk`, because clap shows bad values and a URL may hold a secret.
+    // Read by `sign_in`, because clap shows bad values and a URL may hold a secret.
     #[arg(value_name = "NAME|URL")]
     pub(crate) server: String,
 
@@ -129,23 +130,23 @@ pub(crate) struct ConfigArguments {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Serve health, metrics and the API here, or nowhere [default: 127.0.0.1:6271]
+    /// Serve health, metrics and the API here; `off` serves them nowhere [default: 127.0.0.1:6271]
     #[arg(long, value_name = "ADDR|off", value_parser = admin)]
     pub(crate) admin: Option<Admin>,
 
     /// Add an MCP server, or replace the file's server of that name; may be repeated
     ///
-    /// With several URLs, separated by commas, they are replicas of one server: each session stays
-    /// with one of them.
+    /// Several URLs, separated by commas, are replicas of one server: each session stays with one of
+    /// them.
     // The value is read by `plan`, because clap shows bad values and a URL may hold a secret.
     #[arg(long = "server", value_name = "NAME=URL[,URL...]")]
     pub(crate) servers: Vec<String>,
 
-    /// Sign in at servers for their callers, and have people come back to this URI
+    /// Sign callers in at servers (OAuth), with this redirect URI
     ///
-    /// Whoever is there hands the code that people bring along to Bowline, as the answer to an
-    /// elicitation or with `POST /api/mcp-oauth/callback`. It is for the servers of `--server`, and for
-    /// those of the file that have `oauth` and say nothing else there.
+    /// The program at this URI passes the authorization code on to Bowline, as the answer to an
+    /// elicitation or with `POST /api/mcp-oauth/callback`. This applies to the servers of `--server`,
+    /// and to those of the file that have `oauth` without a `redirect_uri` or `flow`.
     // Read by `plan`, for the same reason.
     #[arg(long, value_name = "URI")]
     pub(crate) mcp_oauth_redirect_uri: Option<String>,
@@ -165,14 +166,14 @@ Examples:
   bowline serve --server files=http://127.0.0.1:8000/mcp
       Put the gateway in front of one server
   bowline serve --config bowline.toml
-      Run what the file says
+      Run with a configuration file
   bowline check --config bowline.toml
-      Say what is wrong with the file, or how it is understood";
+      Check the file, and print the configuration with its defaults";
 
 const SERVE_EXAMPLES: &str = "\
 Clients find each server at http://ADDR/mcp/NAME.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
-When the file changes, or on SIGHUP, the configuration is read again; one with errors changes nothing.
+When the file changes, or on SIGHUP, the configuration is reloaded; one with errors is rejected.
 
 Examples:
   bowline serve
@@ -192,9 +193,9 @@ Examples:
   bowline login https://mcp.example.com/mcp";
 
 const KEYGEN_EXAMPLES: &str = "\
-The keys are in BOWLINE_SEAL_KEYS, or in the file that `seal_keys_file` names: newest first, separated
-by commas or line ends. The first seals, all open. To change keys, add the new one behind the old one on
-every gateway, then put it first, and take the old one out when the oldest session is over.
+Put the keys into BOWLINE_SEAL_KEYS, or into the file that `seal_keys_file` names: newest first, separated
+by commas or line breaks. The first one encrypts, all decrypt. To rotate keys, add the new one after the
+old one on every gateway, then put it first, and remove the old one when the oldest session has ended.
 
 Examples:
   BOWLINE_SEAL_KEYS=\"$(bowline keygen)\" bowline serve --config bowline.toml

@@ -47,7 +47,7 @@ impl Failure {
 
     /// Prints the failure; the code is what the program ends with.
     pub(crate) fn show(&self, colour: bool) -> ExitCode {
-        // With stderr closed there is nobody left to tell; the exit code still tells.
+        // With stderr closed only the exit code is left.
         anstream::AutoStream::auto(io::stderr())
             .write_all(self.render(colour).as_bytes())
             .ok();
@@ -141,8 +141,8 @@ fn start_help(error: &StartError) -> Option<String> {
         // Its own words say what to do.
         StartError::Listen { .. } | StartError::SignIn { .. } => None,
         StartError::Vault(_) => Some(
-            "it was left as it is: put a copy of it back; or, to have everybody sign in again, move \
-             `grants.sealed` away"
+            "the file was not changed: restore a backup; or move `grants.sealed` away, and everybody has to \
+             sign in again"
                 .to_owned(),
         ),
         StartError::Store { kind, source } => store_help(kind, source).map(str::to_owned),
@@ -156,11 +156,11 @@ fn store_help(kind: &StoreKind, error: &OpenStoreError) -> Option<&'static str> 
             Some("make a key with `bowline keygen` and give it to every gateway")
         }
         OpenStoreError::SealKeys(SealKeysError::Lost { .. }) => {
-            Some("put the key file back; or, to start with no sessions, move `sessions.redb` away")
+            Some("restore the key file; or move `sessions.redb` away, to start without sessions")
         }
         OpenStoreError::SealKeys(SealKeysError::NoRandomness(_)) => None,
         OpenStoreError::SealKeys(_) => Some(
-            "it must hold what `bowline keygen` prints, and be readable for the user that runs Bowline",
+            "it must contain what `bowline keygen` prints, and be readable by the user that runs Bowline",
         ),
         OpenStoreError::Read { .. } => {
             Some("correct the path, and let the user that runs Bowline read it")
@@ -171,21 +171,19 @@ fn store_help(kind: &StoreKind, error: &OpenStoreError) -> Option<&'static str> 
                  kind `redis` can be shared",
             ),
             StoreError::UnusableFile { .. } | StoreError::Damaged(_) => Some(
-                "it was left as it is: make it readable or put a copy of it back; or, to start with \
-                 no sessions, move it away",
+                "the file was not changed: make it readable or restore a backup; or move it away, to start \
+                 without sessions",
             ),
             StoreError::NewerFile { .. } => Some(
-                "it was left as it is: run the newer Bowline; or, to start with no sessions, move it \
-                 away",
+                "the file was not changed: run the newer Bowline; or move it away, to start without sessions",
             ),
             StoreError::Unreachable(_) | StoreError::Timeout(_)
                 if !matches!(kind, StoreKind::Redis(_)) =>
             {
-                Some("see that there is room, and that Bowline may write there")
+                Some("check that the disk has space, and that Bowline may write there")
             }
             StoreError::Unreachable(_) | StoreError::Timeout(_) => Some(
-                "start it, or correct `[store]`; with `on_unreachable_start = \"wait\"` Bowline \
-                 would wait for it",
+                "start it, or correct `[store]`; with `on_unreachable_start = \"wait\"` Bowline waits for it",
             ),
             StoreError::Refused { why, .. } => Some(why.advice()),
             StoreError::TooLarge { .. } => None,

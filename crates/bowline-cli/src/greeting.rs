@@ -38,7 +38,7 @@ impl fmt::Display for Greeting<'_> {
             writeln!(f, "{HEALTH:>width$}  {}/health", base_url(admin))?;
         }
         let fate = match self.store {
-            StoreKind::Memory => ": they end with this process",
+            StoreKind::Memory => ": they are lost when this process ends",
             StoreKind::File { .. } | StoreKind::Redis(_) => "",
         };
         writeln!(f, "{SESSIONS:>width$}  in {}{fate}", self.store)?;
@@ -62,10 +62,10 @@ fn what_to_try(f: &mut fmt::Formatter<'_>, url: &str) -> fmt::Result {
     write!(
         f,
         r#"
-No server was named, so this is the built-in demo, in two replicas: its tools remember things for
-as long as the session lasts. A server of your own goes behind Bowline with `--server NAME=URL`.
+No server was given, so this is the built-in demo server, in two replicas. Its tools keep state in
+the session. Put your own server behind Bowline with `--server NAME=URL`.
 
-Open a session; its Mcp-Session-Id is in the answer's headers:
+Open a session; its Mcp-Session-Id is in the response headers:
 
   curl -i '{url}' \
     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
@@ -81,7 +81,7 @@ Or let the shell keep the session, and call the tool `count` twice in it:
   mcp -H "Mcp-Session-Id: $session" -d '{CALL_COUNT}'
   mcp -H "Mcp-Session-Id: $session" -d '{CALL_COUNT_AGAIN}'
 
-Or give it to an editor, in its MCP configuration:
+Or add it to an editor's MCP configuration:
 
   {{"mcpServers": {{"{name}": {{"type": "http", "url": "{url}"}}}}}}
 

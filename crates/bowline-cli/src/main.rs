@@ -1,23 +1,22 @@
-//! The `bowline` command: reads what it was told, runs the gateway, and says what went wrong.
+//! The `bowline` command: reads its options, runs the gateway, and reports what went wrong.
 //!
 //! The gateway itself is the library `bowline`. Here are only the command line ([`args`], made
 //! into a configuration by [`plan`]), what people read ([`greeting`], [`summary`], [`failure`]),
-//! what asks a running gateway to change ([`signals`], [`watch`]), the [`desk`] where people sign in
-//! and out ([`browser`], [`standing`]), and the [`demo`] server that answers when no other server was
-//! named.
+//! what asks a running gateway to change ([`signals`], [`watch`]), signing in and out ([`sign_in`],
+//! [`browser`], [`auth_status`]), and the [`demo`] server that runs when no other server was given.
 
 mod args;
+mod auth_status;
 mod browser;
 mod demo;
-mod desk;
 mod environment;
 mod failure;
 mod greeting;
 mod logs;
 mod plan;
 mod serve;
+mod sign_in;
 mod signals;
-mod standing;
 mod summary;
 mod watch;
 
@@ -60,9 +59,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let plan = Plan::new(&arguments, &environment::variable)?;
             print(summary::Summary(&plan))
         }
-        Command::Login(arguments) => run_async(desk::login(&arguments)),
-        Command::Logout(arguments) => run_async(desk::logout(&arguments)),
-        Command::Auth(arguments) => run_async(desk::auth(&arguments)),
+        Command::Login(arguments) => run_async(sign_in::login(&arguments)),
+        Command::Logout(arguments) => run_async(sign_in::logout(&arguments)),
+        Command::Auth(arguments) => run_async(sign_in::auth(&arguments)),
         Command::Schema => print(format_args!("{:#}\n", bowline::config::schema())),
         Command::Keygen => {
             let key = bowline::SealKeys::generate().context("cannot make a key")?;
@@ -83,7 +82,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     Ok(served?)
 }
 
-/// Runs a command that ends by itself, and speaks up in logs only when something is wrong.
+/// Runs a command that ends by itself, and logs only warnings and errors.
 fn run_async(
     command: impl Future<Output = Result<ExitCode, Failure>>,
 ) -> Result<ExitCode, Failure> {

@@ -1,10 +1,11 @@
-//! What the command line means: a configuration, and whether the demo is to be part of it.
+//! The meaning of the command line: a configuration, and whether the demo server is part of it.
 //!
 //! Flags win over the file. All bad flags with a URL are reported at once, and none with its URL.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::str::FromStr as _;
 
 use bowline::SealKeys;
@@ -16,19 +17,19 @@ use bowline::config::{
 use crate::args::{Admin, ConfigArguments};
 use crate::failure::{Complaint, Failure};
 
-/// What is to be served.
+/// The configuration to run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) config: Config,
-    /// Nobody named a server, so the demo answers.
+    /// No server was given, so the demo server runs.
     pub(crate) demo: bool,
 }
 
-/// The environment variable with the token that the operator's API asks for.
+/// The environment variables with the API token, and with the file that has it.
 const API_TOKEN: &str = "BOWLINE_API_TOKEN";
 const API_TOKEN_FILE: &str = "BOWLINE_API_TOKEN_FILE";
 
-/// The environment variable with the keys that seal what is stored.
+/// The environment variable with the seal keys.
 const SEAL_KEYS: &str = "BOWLINE_SEAL_KEYS";
 
 const SERVER_HELP: &str = "write it like `--server files=http://127.0.0.1:8000/mcp`";
@@ -41,23 +42,15 @@ impl Plan {
         arguments: &ConfigArguments,
         environment: &Environment<'_>,
     ) -> Result<Self, Failure> {
-        let (servers, redirect_uri) = read_flags(arguments).map_err(Failure::Usage)?;
+        let FlagValues {
+            servers,
+            redirect_uri,
+        } = read_flags(arguments).map_err(Failure::Usage)?;
         let flags = Flags {
             listen: arguments.listen,
             redirect_uri,
         };
-        let mut config = match &arguments.config {
-            None => Config::default(),
-            Some(path) => {
-                Config::load_with(path, environment, &flags).map_err(|error| match error {
-                    LoadError::Invalid(errors) => Failure::Config(errors),
-                    LoadError::Read { ref source, .. } => {
-                        let help = read_help(source.kind());
-                        Failure::Usage(vec![Complaint::from_error(&error).with_help(help)])
-                    }
-                })?
-            }
-        };
+        let mut config = load(arguments.config.as_deref(), environment, &flags)?;
         config.api_token = api_token(environment)?;
         config.store.seal_keys = seal_keys(&config.store, environment)?;
         // A replaced server loses its headers too: they were meant for another URL.
@@ -73,19 +66,7 @@ impl Plan {
             Some(Admin::Off) => config.admin = None,
             Some(Admin::At(address)) => config.admin = Some(address),
         }
-        if config.listen.port() != 0 && config.admin == Some(config.listen) {
-            return Err(Failure::usage(
-                "clients and the operator cannot share an address",
-                "give `--listen` or `--admin` another port, or write `--admin off`",
-            ));
-        }
-        let problems = config.sign_in_problems();
-        if !problems.is_empty() {
-            let complain = |(name, problem): (&_, SignInProblem)| {
-                Complaint::new(format!("server {name}: {}", problem.what()), problem.help())
-            };
-            return Err(Failure::Usage(problems.into_iter().map(complain).collect()));
-        }
+        check_whole(&config)?;
         match (&arguments.config, config.servers.is_empty()) {
             (Some(path), true) => Err(Failure::usage(
                 format!("{} has no servers", path.display()),
@@ -93,21 +74,53 @@ impl Plan {
                  [servers.files]\n    \
                  url = \"http://127.0.0.1:8000/mcp\"",
             )),
-            (None, true) => Ok(Self { config, demo: true }),
-            (_, false) => Ok(Self {
-                config,
-                demo: false,
-            }),
+            (_, demo) => Ok(Self { config, demo }),
         }
     }
 }
 
-/// What the API asks for, from the environment or from the file that it names. Whoever names one wants
-/// one: what is set and empty is a mistake, and would leave the API open.
+/// The configuration of the file; without a file, the defaults.
+fn load(
+    file: Option<&Path>,
+    environment: &Environment<'_>,
+    flags: &Flags,
+) -> Result<Config, Failure> {
+    let Some(path) = file else {
+        return Ok(Config::default());
+    };
+    Config::load_with(path, environment, flags).map_err(|error| match error {
+        LoadError::Invalid(errors) => Failure::Config(errors),
+        LoadError::Read { ref source, .. } => {
+            let help = read_help(source.kind());
+            Failure::Usage(vec![Complaint::from_error(&error).with_help(help)])
+        }
+    })
+}
+
+/// Checks what only file and flags together can break.
+fn check_whole(config: &Config) -> Result<(), Failure> {
+    if config.listen.port() != 0 && config.admin == Some(config.listen) {
+        return Err(Failure::usage(
+            "`listen` and `admin` cannot share an address",
+            "give `--listen` or `--admin` another port, or write `--admin off`",
+        ));
+    }
+    let problems = config.sign_in_problems();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let complain = |(name, problem): (&_, SignInProblem)| {
+        Complaint::new(format!("server {name}: {}", problem.what()), problem.help())
+    };
+    Err(Failure::Usage(problems.into_iter().map(complain).collect()))
+}
+
+/// The API token, from the environment or from the file that it names. A variable that is set but empty is
+/// a mistake: it would leave the API open.
 fn api_token(environment: &Environment<'_>) -> Result<Option<KeyHash>, Failure> {
     let given = |name| match environment(name) {
         Some(text) if text.trim().is_empty() => Err(Failure::usage(
-            format!("{name} is set, and empty"),
+            format!("{name} is set but empty"),
             "give it a value, or unset it to have none",
         )),
         given => Ok(given),
@@ -127,7 +140,7 @@ fn api_token(environment: &Environment<'_>) -> Result<Option<KeyHash>, Failure> 
             })?;
             // Not refused: a secret that is mounted into a container often cannot have another mode.
             if bowline::is_open_to_others(path.as_ref()).unwrap_or(false) {
-                tracing::warn!(%path, "others on this machine may read or change this file, and with it use the API: let its owner alone (chmod 600)");
+                tracing::warn!(%path, "other users of this machine can read or change this file: it has to be this user's (chmod 600), in a directory that nobody else can write to");
             }
             let token = text.trim_end_matches(['\r', '\n']).to_owned();
             if token.trim().is_empty() {
@@ -156,7 +169,7 @@ fn seal_keys(store: &Store, environment: &Environment<'_>) -> Result<Option<Seal
     }
     if matches!(store.kind, StoreKind::Redis(_)) && store.seal_keys_file.is_none() {
         return Err(Failure::usage(
-            "sessions in Redis are sealed, and there is no key to seal them with",
+            "sessions in Redis are encrypted, and no seal key is configured",
             format!(
                 "make one with `bowline keygen` and give it to every gateway, in {SEAL_KEYS} or in \
                  the file that `seal_keys_file` names"
@@ -166,20 +179,23 @@ fn seal_keys(store: &Store, environment: &Environment<'_>) -> Result<Option<Seal
     Ok(None)
 }
 
-/// What to do about a file that cannot be read.
+/// The help for a file that cannot be read.
 fn read_help(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::NotFound => "correct the path; it is taken from where `bowline` is run",
+        io::ErrorKind::NotFound => "correct the path; it is relative to the working directory",
         io::ErrorKind::PermissionDenied => "let the user that runs Bowline read it",
         io::ErrorKind::InvalidData => "save it as UTF-8",
         _ => "give a file that can be read, or none to try the demo",
     }
 }
 
-/// The servers that flags add, and where people come back to after signing in there.
-type FromFlags = (BTreeMap<ServerName, Server>, Option<RedirectUri>);
+/// The values of flags that hold URLs.
+struct FlagValues {
+    servers: BTreeMap<ServerName, Server>,
+    redirect_uri: Option<RedirectUri>,
+}
 
-fn read_flags(arguments: &ConfigArguments) -> Result<FromFlags, Vec<Complaint>> {
+fn read_flags(arguments: &ConfigArguments) -> Result<FlagValues, Vec<Complaint>> {
     let mut servers = BTreeMap::new();
     let mut complaints = Vec::new();
     let uri = arguments.mcp_oauth_redirect_uri.as_deref();
@@ -203,7 +219,10 @@ fn read_flags(arguments: &ConfigArguments) -> Result<FromFlags, Vec<Complaint>> 
         }
     }
     if complaints.is_empty() {
-        Ok((servers, uri))
+        Ok(FlagValues {
+            servers,
+            redirect_uri: uri,
+        })
     } else {
         Err(complaints)
     }

@@ -1,4 +1,4 @@
-//! `bowline serve`: starts the gateway, greets, and waits to be told to stop or to change.
+//! `bowline serve`: starts the gateway, prints the greeting, and waits for signals and changes of the file.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,10 +13,10 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::greeting::Greeting;
 use crate::plan::Plan;
-use crate::signals::{Signals, Told};
+use crate::signals::{SignalRequest, Signals};
 use crate::watch::Watch;
 
-/// Serves until told to stop; the code says whether stopping was let finish.
+/// Serves until a signal stops it; the exit code says whether the stop was complete.
 ///
 /// `watch` watches the file that `arguments` name, if they do.
 pub(crate) async fn serve(
@@ -37,8 +37,8 @@ pub(crate) async fn serve(
     let store = config.store.kind.clone();
     if config.store.lacks_state_directory {
         tracing::warn!(
-            "sessions are only in memory, because neither XDG_STATE_HOME nor HOME is set: write \
-             `path` in `[store]` to keep them, or `kind = \"memory\"` if that is meant"
+            "sessions are kept in memory only, because neither XDG_STATE_HOME nor HOME is set: set `path` in \
+             `[store]` to store them, or `kind = \"memory\"` to confirm it"
         );
     }
     let gateway = start(config).await?;
@@ -52,21 +52,21 @@ pub(crate) async fn serve(
 
     loop {
         tokio::select! {
-            told = signals.next() => match told {
-                Told::Stop => break,
-                Told::Reload => reload(&gateway, arguments, demo.as_ref()),
+            request = signals.next() => match request {
+                SignalRequest::Stop => break,
+                SignalRequest::Reload => reload(&gateway, arguments, demo.as_ref()),
             },
             () = changed(watch.as_mut()) => reload(&gateway, arguments, demo.as_ref()),
         }
     }
-    tracing::info!("stopping; a second signal ends at once");
+    tracing::info!("stopping; a second signal stops at once");
     Ok(tokio::select! {
         () = gateway.stop() => ExitCode::SUCCESS,
         () = signals.stop() => ExitCode::FAILURE,
     })
 }
 
-/// A promise is broken on purpose only where that was built in; elsewhere, wanting it is a mistake.
+/// Starts the gateway. Planted bugs need a build that has them.
 async fn start(config: Config) -> anyhow::Result<Gateway> {
     if let Some(name) = environment::variable("BOWLINE_PLANTED") {
         #[cfg(feature = "planted")]
@@ -85,7 +85,7 @@ fn reload(gateway: &Gateway, arguments: &ConfigArguments, demo: Option<&Demo>) {
         Ok(())
     });
     match reloaded {
-        Ok(()) => tracing::info!("the configuration was read again"),
+        Ok(()) => tracing::info!("configuration reloaded"),
         Err(failure) => log(&failure),
     }
 }
@@ -93,10 +93,10 @@ fn reload(gateway: &Gateway, arguments: &ConfigArguments, demo: Option<&Demo>) {
 fn log(failure: &Failure) {
     let problems = failure.render(false);
     let problems = problems.trim_end();
-    tracing::error!("the new configuration cannot be used, the old one stays\n{problems}");
+    tracing::error!("the new configuration was rejected; the old one stays in use\n{problems}");
 }
 
-/// The demo has its place beside the servers that were named, which are none.
+/// The configuration with the demo server, if it runs.
 fn with_demo(mut config: Config, demo: Option<&Demo>) -> anyhow::Result<Config> {
     if let Some(demo) = demo {
         config.servers.insert(Demo::name()?, demo.server()?);
@@ -104,10 +104,10 @@ fn with_demo(mut config: Config, demo: Option<&Demo>) -> anyhow::Result<Config> 
     Ok(config)
 }
 
-/// The watch, or a word about why there is none; without one, a signal still works.
+/// The watch, or a warning why there is none; SIGHUP works without one.
 fn working(watch: notify::Result<Watch>) -> Option<Watch> {
     let report = |error: &notify::Error| {
-        tracing::warn!(%error, "changes of the configuration file go unnoticed; send SIGHUP");
+        tracing::warn!(%error, "cannot watch the configuration file; send SIGHUP after a change");
     };
     watch.inspect_err(report).ok()
 }
@@ -119,11 +119,11 @@ async fn changed(watch: Option<&mut Watch>) {
     }
 }
 
-/// Whoever reads stdout may have left; clients are served all the same.
+/// Prints the greeting. If stdout is closed, clients are served all the same.
 fn greet(greeting: &Greeting<'_>) {
     let mut stdout = anstream::stdout().lock();
     let written = write!(stdout, "{greeting}").and_then(|()| stdout.flush());
     if let Err(error) = written {
-        tracing::debug!(%error, "nobody reads the greeting");
+        tracing::debug!(%error, "cannot write the greeting");
     }
 }

@@ -1,4 +1,4 @@
-//! Being told to stop, by Ctrl-C and SIGTERM, or to read the configuration again, by SIGHUP.
+//! The signals of the process: Ctrl-C and SIGTERM stop it, SIGHUP reloads the configuration.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SignalRequest {
     Stop,
     #[cfg_attr(not(unix), expect(dead_code, reason = "there is no SIGHUP"))]
     Reload,
 }
 
-/// The signals that ask the program for something. None is lost from its making on.
+/// The signals that the program waits for. None is lost once this exists.
 #[derive(Debug)]
 pub(crate) struct Signals {
     #[cfg(unix)]
@@ -27,9 +27,9 @@ pub(crate) struct Signals {
 // === impl Signals ===
 
 impl Signals {
-    /// Waits to be told to stop, whatever else is asked for.
+    /// Waits for a signal to stop, and ignores others.
     pub(crate) async fn stop(&mut self) {
-        while self.next().await != Told::Stop {}
+        while self.next().await != SignalRequest::Stop {}
     }
 }
 
@@ -44,11 +44,11 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(crate) async fn next(&mut self) -> Told {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.hangup.recv() => Told::Reload,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.hangup.recv() => SignalRequest::Reload,
         }
     }
 }
@@ -61,11 +61,11 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(crate) async fn next(&mut self) -> Told {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         if tokio::signal::ctrl_c().await.is_err() {
-            // There is no way to be told, so nobody tells.
+            // Without Ctrl-C there is no signal to wait for.
             std::future::pending::<()>().await;
         }
-        Told::Stop
+        SignalRequest::Stop
     }
 }

@@ -41,14 +41,14 @@ impl fmt::Display for Summary<'_> {
         if *demo {
             writeln!(
                 f,
-                "\n# no server is named: `bowline serve` runs its built-in demo"
+                "\n# no servers: `bowline serve` runs its built-in demo server"
             )?;
         }
         for name in config.callers.keys() {
             writeln!(f, "\n[callers.{}]\nkey = \"{MASKED}\"", key(name.as_ref()))?;
         }
         if config.callers.is_empty() {
-            writeln!(f, "\n# no callers: nobody is asked for a key")?;
+            writeln!(f, "\n# no callers: no key is required")?;
         }
         writeln!(f, "\nok")
     }
@@ -82,7 +82,7 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     writeln!(f, "session_idle = {}", duration(limits.session_idle))?;
     match limits.session_max_age {
         Some(age) => writeln!(f, "session_max_age = {}", duration(age))?,
-        None => writeln!(f, "# no session_max_age: used sessions may last for ever")?,
+        None => writeln!(f, "# no session_max_age: sessions in use never expire")?,
     }
     let is_used = config.servers.values().any(|server| server.oauth.is_some());
     if is_used || config.oauth != OAuth::default() {
@@ -101,7 +101,7 @@ fn oauth(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
         None if config.listen.ip().to_canonical().is_loopback() => {
             writeln!(f, "# no public_url: it is http://{}", config.listen)?;
         }
-        None => writeln!(f, "# no public_url: there are no pages for people")?,
+        None => writeln!(f, "# no public_url: no sign-in pages are served")?,
     }
     if let Some(uri) = &oauth.redirect_uri {
         writeln!(f, "redirect_uri = {}", string(uri.as_str()))?;
@@ -124,16 +124,19 @@ fn server_oauth(f: &mut fmt::Formatter<'_>, oauth: &ServerOAuth) -> fmt::Result 
             }
         }
         (None, Some(url)) => writeln!(f, "client_metadata_url = {}", string(url))?,
-        (None, None) => writeln!(f, "# no client_id: Bowline registers where it can")?,
+        (None, None) => writeln!(f, "# no client_id: Bowline registers itself where it can")?,
     }
     if oauth.scopes.is_empty() {
-        writeln!(f, "# no scopes: what the server says is asked for")?;
+        writeln!(
+            f,
+            "# no scopes: those that the server asks for are requested"
+        )?;
     } else {
         writeln!(f, "scopes = [{}]", strings(&oauth.scopes))?;
     }
     match &oauth.issuer {
         Some(issuer) => writeln!(f, "issuer = {}", string(issuer))?,
-        None => writeln!(f, "# no issuer: the server names it")?,
+        None => writeln!(f, "# no issuer: the server's metadata names it")?,
     }
     let elsewhere: Vec<_> = oauth
         .endpoints_elsewhere
@@ -167,11 +170,14 @@ fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {
     writeln!(f, "cache = {}", store.cache)?;
     writeln!(f, "grace = {}", duration(store.grace))?;
     match (&store.seal_keys, &store.seal_keys_file) {
-        (Some(_), _) => writeln!(f, "# sealed with the keys in the environment"),
+        (Some(_), _) => writeln!(f, "# encrypted with the keys in BOWLINE_SEAL_KEYS"),
         (None, Some(file)) => {
             writeln!(f, "seal_keys_file = {}", string(&file.to_string_lossy()))
         }
-        (None, None) => writeln!(f, "# sealed with a key of its own, beside the sessions"),
+        (None, None) => writeln!(
+            f,
+            "# encrypted with a generated key, stored beside the sessions"
+        ),
     }
 }
 
@@ -227,7 +233,7 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
     writeln!(f, "connect_timeout = {}", duration(server.connect_timeout))?;
     match server.call_timeout {
         Some(timeout) => writeln!(f, "call_timeout = {}", duration(timeout))?,
-        None => writeln!(f, "# no call_timeout: calls may take for ever")?,
+        None => writeln!(f, "# no call_timeout: calls never time out")?,
     }
     let every = duration(server.health.every);
     match &server.health.get {

@@ -1,4 +1,4 @@
-//! The operator's listener: whether the gateway is up, how its servers feel, and its sessions.
+//! The operator's listener: health, readiness, metrics, and the API of sessions.
 
 use std::sync::Arc;
 
@@ -7,11 +7,13 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::front::caller::bearer_key;
-use crate::front::guard::Guard;
-use crate::front::{ReplyBody, json, refuse, whole};
-use crate::gateway::Shared;
-use crate::session::{Condition, Session};
+use crate::front::response::{ReplyBody, json, refuse, whole};
+use crate::guard::Guard;
+use crate::guard::callers::bearer_key;
+use crate::hub::Shared;
+use crate::registry::report;
+use crate::session_store::health::Condition;
+use crate::telemetry::{EndpointSnapshot, ServerSnapshot, Snapshot, StoreSnapshot};
 use crate::upstream::{Endpoint, Upstream};
 
 /// Serves one request of an operator.
@@ -42,7 +44,7 @@ pub(crate) fn serve(
     }
 }
 
-/// The truth about each server: `ok` if it would take a session now.
+/// The health of each server: `ok` if it takes new sessions now.
 fn health(shared: &Shared) -> Response<ReplyBody> {
     let upstreams = shared.routes.all();
     let servers = upstreams
@@ -63,33 +65,33 @@ fn health(shared: &Shared) -> Response<ReplyBody> {
     json(StatusCode::OK, body.to_string())
 }
 
-/// How the store stands; what is only in memory is always there.
+/// The condition of the store; memory is always available.
 fn condition(shared: &Shared) -> Condition {
-    let keeper = shared.table.keeper();
-    keeper.map_or(Condition::Well, |keeper| keeper.condition())
+    let session_store = shared.registry.table.session_store();
+    session_store.map_or(Condition::Well, |session_store| session_store.condition())
 }
 
-/// Where sessions are kept, and who else keeps some there.
+/// The session store, and the other gateways that use it.
 fn store(shared: &Shared) -> Value {
-    let Some(keeper) = shared.table.keeper() else {
+    let Some(session_store) = shared.registry.table.session_store() else {
         return serde_json::json!({"kind": "memory", "status": "ok"});
     };
-    let condition = keeper.condition();
-    let mut told = serde_json::json!({
-        "kind": keeper.store.kind(),
+    let condition = session_store.condition();
+    let mut report = serde_json::json!({
+        "kind": session_store.store.kind(),
         "status": match condition {
             Condition::Well => "ok",
             Condition::Refuses { .. } => "refusing",
             Condition::Away { .. } | Condition::Unmet { .. } => "unavailable",
         },
-        "gateway": &*keeper.me,
-        "others": shared.neighbours.told(),
-        "unreadable_others": shared.neighbours.unreadable(),
+        "gateway": &*session_store.me,
+        "others": shared.other_gateways.told(),
+        "unreadable_others": shared.other_gateways.unreadable(),
     });
     if let Some(trouble) = condition.trouble() {
-        told["reason"] = trouble.into();
+        report["reason"] = trouble.into();
     }
-    told
+    report
 }
 
 fn server(upstream: &Upstream) -> Value {
@@ -107,21 +109,21 @@ fn server(upstream: &Upstream) -> Value {
 }
 
 fn endpoint(endpoint: &Endpoint) -> Value {
-    let mut told = serde_json::json!({
-        "address": endpoint.origin.to_string(),
+    let mut report = serde_json::json!({
+        "address": endpoint.address.to_string(),
         "sessions": endpoint.sessions(),
         "status": if endpoint.is_draining() { "draining" } else { "ok" },
     });
     if let Some(ailment) = endpoint.health.ailment() {
-        told["status"] = "ejected".into();
-        told["reason"] = (*ailment.reason).into();
+        report["status"] = "ejected".into();
+        report["reason"] = (*ailment.reason).into();
     }
-    told
+    report
 }
 
-/// Whether this gateway should be sent clients: it is not stopping, at least one server would take a
-/// session, and the store is there, or went away so lately that known sessions go on. Gateways that
-/// share a store lose it together: a balancer that dropped them all would help nobody.
+/// Whether this gateway should get clients: it is not stopping, at least one server takes new sessions, and
+/// the store is available, or became unavailable so lately that cached sessions keep working. Gateways that
+/// share a store lose it together: a balancer that dropped them all would help no client.
 fn ready(shared: &Shared) -> Response<ReplyBody> {
     let condition = condition(shared);
     let upstreams = shared.routes.all();
@@ -131,7 +133,7 @@ fn ready(shared: &Shared) -> Response<ReplyBody> {
     } else if !condition.serves() {
         condition.trouble()
     } else if !configured.any(|upstream| upstream.has_well_endpoint()) {
-        Some("no server would take a session".to_owned())
+        Some("no server takes new sessions".to_owned())
     } else {
         None
     };
@@ -151,12 +153,40 @@ fn ready(shared: &Shared) -> Response<ReplyBody> {
 
 fn metrics(shared: &Shared) -> Response<ReplyBody> {
     let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let body = shared.metrics.scrape(shared);
+    let body = shared.metrics.scrape(&snapshot(shared));
     whole(
         StatusCode::OK,
         Some(HeaderValue::from_static(text)),
         body.into(),
     )
+}
+
+fn snapshot(shared: &Shared) -> Snapshot {
+    let table = &shared.registry.table;
+    let endpoint = |endpoint: &Endpoint| EndpointSnapshot {
+        address: endpoint.address.to_string(),
+        takes_sessions: endpoint.takes_sessions(),
+        sessions: endpoint.sessions(),
+    };
+    let server = |upstream: &Upstream| ServerSnapshot {
+        name: upstream.name.clone(),
+        sessions: upstream.sessions(),
+        endpoints: upstream
+            .endpoints
+            .all()
+            .iter()
+            .map(|it| endpoint(it))
+            .collect(),
+    };
+    Snapshot {
+        streams: shared.streams.taken_by_all(),
+        servers: shared.routes.all().values().map(|it| server(it)).collect(),
+        store: table.session_store().map(|session_store| StoreSnapshot {
+            kind: session_store.store.kind(),
+            is_reachable: session_store.is_reachable(),
+            sessions_at_hand: table.count(),
+        }),
+    }
 }
 
 /// Whether a request may use the API: always, unless a token is set.
@@ -169,42 +199,26 @@ fn may_use_api(shared: &Shared, headers: &HeaderMap) -> bool {
 
 /// Every session, by its hash.
 fn sessions(shared: &Shared) -> Response<ReplyBody> {
-    let sessions: Vec<Value> = shared.table.all().iter().map(|one| session(one)).collect();
+    let sessions: Vec<Value> = shared
+        .registry
+        .table
+        .all()
+        .iter()
+        .map(|one| report::brief(one))
+        .collect();
     json(
         StatusCode::OK,
         serde_json::json!({"sessions": sessions}).to_string(),
     )
 }
 
-/// One session and what became of it, also if it ended lately.
+/// One session and its timeline, also if it ended lately.
 fn one_session(shared: &Shared, hash: &str) -> Response<ReplyBody> {
-    let all = shared.table.all();
+    let all = shared.registry.table.all();
     let found = all.iter().find(|session| session.hash.to_string() == hash);
-    let told = found.map(|found| told(found));
-    match told.or_else(|| shared.departed.find(hash)) {
-        Some(told) => json(StatusCode::OK, told.to_string()),
+    let report = found.map(|found| report::with_timeline(found));
+    match report.or_else(|| shared.registry.recently_ended.find(hash)) {
+        Some(report) => json(StatusCode::OK, report.to_string()),
         None => refuse(&Fault::NoSuchSession, None),
     }
-}
-
-/// A session with its timeline.
-pub(crate) fn told(session: &Session) -> Value {
-    let mut told = self::session(session);
-    told["timeline"] = session.timeline().into();
-    told
-}
-
-fn session(session: &Session) -> Value {
-    let leg = session.leg();
-    serde_json::json!({
-        "session": session.hash.to_string(),
-        "caller": session.caller.name(),
-        "server": leg.upstream.name.to_string(),
-        "endpoint": leg.endpoint.origin.to_string(),
-        "version": leg.version(),
-        "generation": leg.at.generation,
-        "streams": session.live_streams(),
-        "age_seconds": session.age().as_secs(),
-        "idle_seconds": session.idle_for().as_secs(),
-    })
 }

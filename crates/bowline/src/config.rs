@@ -8,9 +8,8 @@
 //!
 //! The command line may replace single values afterwards (`--server NAME=URL` goes through
 //! [`Server::from_urls`], so both ways in obey the same rules). Nothing here opens a socket or
-//! reads the environment: whoever calls says what variables hold.
+//! reads the environment: the caller of these functions provides the variables.
 
-mod certificates;
 mod check;
 mod editor;
 mod expand;
@@ -25,6 +24,7 @@ mod read;
 mod redirect;
 mod report;
 mod schema;
+mod server;
 mod store;
 mod suggest;
 #[cfg(test)]
@@ -40,50 +40,52 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+pub use bowline_egress::{Certificates, CertificatesError};
+pub use bowline_store::Password;
 
-pub use self::certificates::{Certificates, CertificatesError};
 pub use self::name::{NameProblem, ServerName};
 pub use self::network::{Network, NotANetwork};
 pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
 pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
-pub use self::store::{OnUnreachable, Password, RedisStore, Store, StoreKind};
+pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Way};
+pub use self::store::{OnUnreachable, RedisStore, Store, StoreKind};
 pub use self::url::{UrlProblem, shown_url};
 
-/// Everything the gateway is told before it starts.
+/// The whole configuration of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where MCP clients connect.
     pub listen: SocketAddr,
     /// Where health and metrics are served; `None` when switched off.
     pub admin: Option<SocketAddr>,
-    /// Names that the gateway goes by, besides its addresses and that of [`OAuth::public_url`].
+    /// Host names of the gateway, besides its addresses and that of [`OAuth::public_url`].
     pub hosts: Vec<String>,
     /// Origins of web pages that may use the gateway, besides its own.
     pub origins: Vec<String>,
     /// Where sessions are kept.
     pub store: Store,
-    /// How much the gateway takes on before it refuses.
+    /// The limits above which the gateway rejects requests.
     pub limits: Limits,
     /// What holds for signing in at every server that wants it.
     pub oauth: OAuth,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
     pub servers: BTreeMap<ServerName, Server>,
-    /// Who may use the gateway; nobody is asked for a key when this is empty.
+    /// Who may use the gateway; no key is required when this is empty.
     pub callers: BTreeMap<CallerName, Caller>,
     /// What the operator's API asks for, if it asks for anything.
     pub api_token: Option<KeyHash>,
-    /// How long answers that are under way may take once the gateway was told to stop.
+    /// How long requests in flight may take to finish when the gateway stops.
     pub stop_timeout: Duration,
 }
 
-/// How much the gateway takes on before it refuses.
+/// The limits above which the gateway rejects requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sessions kept at the same time.
     pub sessions: usize,
-    /// Requests and streams under way at the same time.
+    /// Requests and streams in flight at the same time.
     pub streams: usize,
     /// Connections of clients at the same time.
     pub connections: usize,
@@ -95,97 +97,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a session is kept after its last use.
     pub session_idle: Duration,
-    /// How long a session may last, used or not; for ever when `None`.
+    /// How long a session may last, used or not; `None` for no limit.
     pub session_max_age: Option<Duration>,
-}
-
-/// One MCP server behind the gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Where it is.
-    pub way: Way,
-    /// Headers added to every request; every value is marked sensitive, so `Debug` hides it.
-    pub headers: http::HeaderMap,
-    /// Headers of the client's request that are passed on.
-    pub forward_headers: Vec<http::HeaderName>,
-    /// Whom it is vouched for by, besides those whom the platform trusts.
-    pub ca: Option<Certificates>,
-    /// How long to wait for a connection.
-    pub connect_timeout: Duration,
-    /// How long a call may go without an answer or progress; for ever when `None`.
-    pub call_timeout: Option<Duration>,
-    /// How its endpoints are looked after.
-    pub health: Health,
-    /// What happens when it loses a session.
-    pub recovery: Recovery,
-    /// How Bowline signs in there for its callers; not at all when `None`.
-    pub oauth: Option<ServerOAuth>,
-}
-
-/// Where a server is. Paths and queries are as written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// At one address, dialled anew for every connection: a balancer's, or a server that is alone.
-    Url(http::Uri),
-    /// At several, each of which is pinned: Bowline is the balancer.
-    Endpoints(Vec<http::Uri>),
-}
-
-/// How a server's endpoints are looked after.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// How often an endpoint is looked at, and how often its name is looked up anew.
-    pub every: Duration,
-    /// What to GET; without it a connection is enough.
-    pub get: Option<http::uri::PathAndQuery>,
-}
-
-/// What happens when a server loses a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovery {
-    /// How long a client may wait for it; everything else about trying again follows from this.
-    pub budget: Duration,
-    /// Whether it is mended at all.
-    pub on_loss: OnLoss,
-    /// What may be sent again when it is not known whether it ran.
-    pub replay: Replay,
-    /// How long an endpoint that is no longer configured keeps its sessions.
-    pub drain_timeout: Duration,
-    /// How this server says that it lost a session, where it does not say so by the protocol.
-    pub fingerprints: Vec<Fingerprint>,
-}
-
-/// What a lost session means to the client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnLoss {
-    /// Nothing: it is mended.
-    #[default]
-    Recover,
-    /// It is told, with 404: for servers whose memory is the point.
-    Tell,
-}
-
-/// What may be sent again when it is not known whether it ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Replay {
-    /// What the protocol or the tool's own listing says may run twice.
-    #[default]
-    Safe,
-    /// Nothing.
-    Never,
-    /// What is safe, and these tools.
-    Tools(Vec<String>),
-}
-
-/// An answer that means "I do not know this session".
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
-    /// The HTTP status.
-    pub status: http::StatusCode,
-    /// The JSON-RPC error code, if it matters.
-    pub code: Option<i64>,
-    /// Text that the body contains, if it matters.
-    pub text: Option<String>,
 }
 
 /// Somebody who may use the gateway.
@@ -210,7 +123,7 @@ pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 pub struct Flags {
     /// Where MCP clients connect.
     pub listen: Option<SocketAddr>,
-    /// Where people come back to after signing in, for servers that do not say otherwise.
+    /// The redirect URI of servers that have none of their own.
     pub redirect_uri: Option<RedirectUri>,
 }
 
@@ -318,88 +231,6 @@ impl Default for Limits {
             body_bytes: 8 * 1024 * 1024,
             session_idle: Duration::from_secs(30 * 60),
             session_max_age: None,
-        }
-    }
-}
-
-// === impl Server ===
-
-impl Server {
-    /// How long to wait for a connection unless told otherwise.
-    const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-    /// A server at this URL, with no headers of its own and defaults for the rest.
-    pub fn from_url(text: &str) -> Result<Self, UrlProblem> {
-        Ok(Self::at(Way::Url(url::parse(text)?)))
-    }
-
-    /// A server at one URL, or at several endpoints separated by commas.
-    pub fn from_urls(text: &str) -> Result<Self, UrlProblem> {
-        if !text.contains(',') {
-            return Self::from_url(text);
-        }
-        let mut endpoints = Vec::new();
-        for part in text.split(',') {
-            let url = url::parse(part.trim()).map_err(|problem| match problem {
-                UrlProblem::NotAbsolute => UrlProblem::PartNotAbsolute,
-                other => other,
-            })?;
-            if endpoints.contains(&url) {
-                return Err(UrlProblem::Twice);
-            }
-            endpoints.push(url);
-        }
-        Ok(Self::at(Way::Endpoints(endpoints)))
-    }
-
-    fn at(way: Way) -> Self {
-        Self {
-            way,
-            headers: http::HeaderMap::new(),
-            forward_headers: Vec::new(),
-            ca: None,
-            connect_timeout: Self::CONNECT_TIMEOUT,
-            call_timeout: None,
-            health: Health::default(),
-            recovery: Recovery::default(),
-            oauth: None,
-        }
-    }
-}
-
-// === impl Recovery ===
-
-impl Default for Recovery {
-    fn default() -> Self {
-        Self {
-            budget: Duration::from_secs(30),
-            on_loss: OnLoss::default(),
-            replay: Replay::default(),
-            drain_timeout: Duration::from_secs(10 * 60),
-            fingerprints: Vec::new(),
-        }
-    }
-}
-
-// === impl Way ===
-
-impl Way {
-    /// The URLs, in the order in which they were written.
-    pub fn urls(&self) -> &[http::Uri] {
-        match self {
-            Self::Url(url) => std::slice::from_ref(url),
-            Self::Endpoints(urls) => urls,
-        }
-    }
-}
-
-// === impl Health ===
-
-impl Default for Health {
-    fn default() -> Self {
-        Self {
-            every: Duration::from_secs(5),
-            get: None,
         }
     }
 }

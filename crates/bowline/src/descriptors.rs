@@ -1,29 +1,21 @@
 //! File descriptors: every connection is one, and there are only so many.
 //!
-//! The limit is the process's, so what is known of it is, too. The last descriptors are a reserve for
-//! the operator's listener and for files: connections of clients and to servers do not get them. The
-//! system always hands out the lowest number that is free, so the number alone tells which one is
-//! of the reserve.
+//! The limit is the process's, so what is known of it is, too. The last descriptors are a reserve
+//! ([`bowline_system::descriptors`]).
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use rustix::io::Errno;
+use bowline_system::descriptors::reserve_from;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
-use crate::listener::REFUSED_AT_ONCE;
 
-/// What the process has open anyway: listeners, the store, logs, the runtime; and the connections of those
-/// who are told that there is no room for one.
+/// How many refused connections are open at once.
+pub(crate) const REFUSED_AT_ONCE: usize = 64;
+
+/// What the process has open anyway: listeners, the store, logs, the runtime; and refused connections.
 const OWN: usize = 32 + REFUSED_AT_ONCE;
 
 /// The reserve, where there are enough descriptors for one of this size.
 const RESERVE: usize = 64;
-
-/// The first number that is of the reserve.
-static RESERVED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Raises the limit as far as the system allows. How many there are then; `None` for no limit.
 pub(crate) fn raise() -> Option<usize> {
@@ -51,13 +43,13 @@ fn shown(limit: Option<u64>) -> String {
 }
 
 /// Makes the limits such that the descriptors are enough: one for a client's connection, one for a
-/// request to a server. Says so, if they were not.
+/// request to a server. Warns if they were not.
 pub(crate) fn fit(limits: &mut Limits, available: Option<usize>) {
     let Some(available) = available else {
         return;
     };
     let reserve = RESERVE.min(available / 8);
-    RESERVED_FROM.store(available - reserve, Ordering::Relaxed);
+    reserve_from(available - reserve);
     let fitted = fitted(limits, available - reserve);
     if (limits.streams, limits.connections) == (fitted.streams, fitted.connections) {
         return;
@@ -86,20 +78,6 @@ fn fitted(limits: &Limits, available: usize) -> Limits {
         fitted.connections = limits.connections.min(usable - fitted.streams);
     }
     fitted
-}
-
-/// Whether a descriptor is one that is kept in reserve.
-pub(crate) fn is_of_reserve(descriptor: &impl AsFd) -> bool {
-    let number = usize::try_from(descriptor.as_fd().as_raw_fd());
-    number.is_ok_and(|number| number >= RESERVED_FROM.load(Ordering::Relaxed))
-}
-
-/// An error if a descriptor is of the reserve: the same as if there had been none.
-pub(crate) fn leave_reserve(descriptor: &impl AsFd) -> io::Result<()> {
-    match is_of_reserve(descriptor) {
-        true => Err(Errno::MFILE.into()),
-        false => Ok(()),
-    }
 }
 
 #[cfg(test)]

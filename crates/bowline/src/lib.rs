@@ -5,33 +5,35 @@
 //! `docs/architecture.md` draws the way.
 
 pub mod config;
-pub mod sign_in;
+pub mod login;
+#[doc(hidden)]
+pub mod reference;
 
 mod admin;
-mod body;
-mod clock;
+mod caller;
 mod descriptors;
-mod detach;
 mod drain;
-mod egress;
+mod exchange;
 mod fault;
 mod front;
 mod gateway;
+mod guard;
+mod hub;
 mod leg;
 mod listener;
-mod neighbours;
 mod net;
 mod oauth;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod registry;
 mod route;
 mod session;
+mod session_store;
 mod share;
-mod store;
 mod telemetry;
 mod upstream;
 
+pub use bowline_store::private::is_open_to_others;
+pub use bowline_store::sealed::{NoRandomness, SealKeys, SealKeysError};
+pub use bowline_store::{OpenStoreError, Refusal, StoreError};
 pub use gateway::{Gateway, ReloadError, StartError};
-pub use store::private::is_open_to_others;
-pub use store::sealed::{NoRandomness, SealKeys, SealKeysError};
-pub use store::{OpenStoreError, Refusal, StoreError};

@@ -3,32 +3,34 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_system::descriptors::is_of_reserve;
+use bowline_system::socket;
+use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::descriptors;
 use crate::drain::Drain;
-use crate::front::ReplyBody;
-use crate::net;
 
-mod crowd;
-mod guests;
-mod patience;
+pub(crate) mod bodies;
+mod connections;
+mod evicting;
+mod head_timeout;
 mod refusal;
 
-use crowd::counted_as;
-pub(crate) use crowd::{Crowd, Crowded, Visit};
-use guests::Guests;
-use patience::{Patience, REST};
-pub(crate) use refusal::AT_ONCE as REFUSED_AT_ONCE;
+use connections::counted_as;
+pub(crate) use connections::{Connection, ConnectionLimits, ConnectionRefusal};
+use evicting::EvictingTasks;
+use head_timeout::{HeadTimeout, IDLE_TIMEOUT};
 use refusal::Refusals;
 
 /// The most of one request's head, and of one body that is read ahead.
@@ -38,110 +40,116 @@ const BUFFER: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Accepts until the gateway stops, serving every request with `serve`. What is not let in is told to
-/// `refused`.
-pub(crate) async fn accept<F, R>(
+/// Accepts until the gateway stops, and serves every request with `serve`. A connection over the limits gets
+/// the response that `refuse` returns.
+pub(crate) async fn accept<F, R, B>(
     listener: TcpListener,
     drain: Drain,
-    crowd: Arc<Crowd>,
-    refused: impl Fn(Crowded) + Send + 'static,
+    limits: Arc<ConnectionLimits>,
+    refuse: impl Fn(ConnectionRefusal) -> String + Send + 'static,
     serve: F,
 ) where
-    F: Fn(Request<Incoming>, &Arc<Visit>) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Response<ReplyBody>> + Send + 'static,
+    F: Fn(Request<Incoming>, &Arc<Connection>) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
     let mut refusals = Refusals::default();
-    let mut operators = crowd.is_operators.then(|| Guests::new(crowd.limit));
+    let mut operators = limits
+        .is_operators
+        .then(|| EvictingTasks::new(limits.limit));
+    while let Some((stream, peer)) = next_stream(&listener, &drain).await {
+        if let Some(operators) = &mut operators {
+            operators.make_room().await;
+        }
+        let is_of_reserve = !limits.is_operators && is_of_reserve(&stream);
+        let admitted = match is_of_reserve {
+            true => Err(ConnectionRefusal::Gateway),
+            false => limits.admit(peer.ip()),
+        };
+        match admitted {
+            Ok(connection) => {
+                let address = connection.address;
+                let serving = serve_connection(stream, connection, drain.clone(), serve.clone());
+                let task = drain.connections().spawn(serving);
+                if let Some(operators) = &mut operators {
+                    operators.add(address, task);
+                }
+            }
+            Err(why) if is_of_reserve => refusal::answer_at_once(&stream, &refuse(why)),
+            Err(why) => {
+                let (response, address) = (refuse(why), counted_as(peer.ip()));
+                let tracker = drain.connections();
+                refusals.answer(stream, address, &response, tracker).await;
+            }
+        }
+    }
+}
+
+/// The next connection; `None` when the gateway stops.
+async fn next_stream(listener: &TcpListener, drain: &Drain) -> Option<(TcpStream, SocketAddr)> {
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
-            () = drain.begun() => return,
+            () = drain.begun() => return None,
             accepted = listener.accept() => accepted,
         };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) if is_about_the_peer(&error) => continue,
+        match accepted {
+            Ok(accepted) => return Some(accepted),
+            Err(error) if is_about_the_peer(&error) => {}
             Err(error) => {
                 if pause == ACCEPT_PAUSE {
                     tracing::warn!(%error, "cannot accept connections");
                 }
                 tokio::time::sleep(pause).await;
                 pause = LONGEST_PAUSE.min(pause * 2);
-                continue;
-            }
-        };
-        pause = ACCEPT_PAUSE;
-        if let Some(operators) = &mut operators {
-            operators.make_room().await;
-        }
-        let is_out = !crowd.is_operators && descriptors::is_of_reserve(&stream);
-        let entered = match is_out {
-            true => Err(Crowded::Everywhere),
-            false => crowd.enter(peer.ip()),
-        };
-        match entered {
-            Ok(visit) => {
-                let address = visit.address;
-                let served = connection(stream, visit, drain.clone(), serve.clone());
-                let served = drain.connections().spawn(served);
-                if let Some(operators) = &mut operators {
-                    operators.let_in(address, served);
-                }
-            }
-            Err(why) => {
-                refused(why);
-                match is_out {
-                    true => refusal::tell_in_passing(&stream, why),
-                    false => {
-                        let from = counted_as(peer.ip());
-                        refusals
-                            .tell((stream, from), why, drain.connections())
-                            .await;
-                    }
-                }
             }
         }
     }
 }
 
-async fn connection<F, R>(stream: TcpStream, visit: Arc<Visit>, drain: Drain, serve: F)
-where
-    F: Fn(Request<Incoming>, &Arc<Visit>) -> R + Send + Sync,
-    R: Future<Output = Response<ReplyBody>> + Send,
+async fn serve_connection<F, R, B>(
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    drain: Drain,
+    serve: F,
+) where
+    F: Fn(Request<Incoming>, &Arc<Connection>) -> R + Send + Sync,
+    R: Future<Output = Response<B>> + Send,
+    B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "client left at once");
+        tracing::debug!(%error, "the client left at once");
         return;
     }
-    net::keep_alive(&stream);
-    let patience = Patience::new(Arc::clone(&visit));
-    let (serve, stopping, visit) = (&serve, &drain, &visit);
+    socket::keep_alive(&stream);
+    let timeout = HeadTimeout::new(Arc::clone(&connection));
+    let (serve, stopping, connection) = (&serve, &drain, &connection);
     let service = service_fn(move |request| async move {
-        let mut response = serve(request, visit).await;
+        let mut response = serve(request, connection).await;
         if stopping.has_begun() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
         Ok::<_, Infallible>(response)
     });
-    let connection = http1::Builder::new()
-        .timer(patience.clone())
-        .header_read_timeout(REST)
+    let serving = http1::Builder::new()
+        .timer(timeout.clone())
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(patience.with(stream)), service);
-    let mut connection = std::pin::pin!(connection);
+        .serve_connection(TokioIo::new(timeout.with(stream)), service);
+    let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
-        // In this order: what comes over the connection decides how long it is waited for.
+        // In this order: what comes over the connection decides how long the timeout is.
         biased;
-        ended = connection.as_mut() => ended,
-        () = patience.is_over() => return,
+        ended = serving.as_mut() => ended,
+        () = timeout.elapsed() => return,
         () = drain.closed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            serving.as_mut().graceful_shutdown();
+            serving.await
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "client connection ended");
+        tracing::debug!(%error, "a client connection failed");
     }
 }
 

@@ -1,22 +1,41 @@
-//! Sockets: what every connection of the gateway has set, on both sides.
+//! Hosts, addresses and origins in text: which of them name this machine.
 
-use std::time::Duration;
+use std::net::IpAddr;
 
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+/// Whether `host`, `host:port` or `[address]:port` names this machine and nothing else.
+pub(crate) fn is_loopback(authority: &str) -> bool {
+    host_of(authority).is_some_and(|host| {
+        let address = host.parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback_address)
+    })
+}
 
-/// A peer that died without a word is noticed after about a minute.
-const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TRIES: u32 = 3;
+/// The host in `host`, `host:port` or `[address]:port`, if the text is nothing but that.
+pub(crate) fn host_of(authority: &str) -> Option<&str> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = rest.strip_prefix(':').unwrap_or(rest);
+    port.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(host)
+}
 
-/// Lets the system ask now and then whether the peer is still there.
-pub(crate) fn keep_alive(stream: &TcpStream) {
-    let asking = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE_AFTER)
-        .with_interval(KEEP_ALIVE_EVERY)
-        .with_retries(KEEP_ALIVE_TRIES);
-    if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&asking) {
-        tracing::debug!(%error, "no keep-alive on a connection");
-    }
+/// Also the loopback addresses of IPv4 as IPv6 writes them.
+pub(crate) fn is_loopback_address(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// An origin as browsers write it: without the port that its scheme has anyway.
+pub(crate) fn origin(scheme: &str, authority: &str) -> Box<str> {
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let authority = authority.strip_suffix(port).unwrap_or(authority);
+    format!("{scheme}://{authority}")
+        .to_ascii_lowercase()
+        .into()
 }

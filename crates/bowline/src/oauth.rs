@@ -1,54 +1,57 @@
-//! Bowline as the OAuth client of the servers behind it: what they demand, what a caller was granted
-//! there, where that lies, and how it is kept fresh.
+//! OAuth: for OAuth-protected servers Bowline is the OAuth client.
 //!
-//! A [`challenge`] says what a server demands; [`discovery`] finds who grants it; the [`authority`]
-//! there registers Bowline and hands out tokens, if the operator's [`trust`] allows it. A [`grant`] is
-//! what a sign-in leaves behind; the
-//! [`vault`] is where grants lie; [`grants`] are those that this gateway uses. An [`account`] is one
-//! caller at one server, which a leg asks for a bearer; where there is none, [`sign_ins`] begin a
-//! [`flow`] that a person finishes: how it [begins](beginning), with [what](first_step), who was [`asked`], the
-//! [`delivery`] of what came of it, and what a client [`handed`] over itself have files of their own; so has
-//! [signing out](sign_out). [`crate::sign_in`] does the same without a
-//! gateway.
+//! A [`challenge`] says what a server demands; [`discovery`] finds its authorization server. The
+//! [`auth_server`] registers Bowline and issues tokens, if the operator's [`trust`] allows it; [`auth_servers`]
+//! has the settings of each. A [`grant`] is what a sign-in brings; the [`vault`] stores grants; [`grants`] are
+//! those that this gateway uses and refreshes; a [`bearer`] is the token that a request carries.
+//!
+//! An [`account`] is one caller at one server, which a leg asks for a bearer. If there is none, [`flows`] start
+//! a [`flow`], which a person finishes: how it [begins](begin), as which [client](registration), for which
+//! scopes ([`step_ups`]), with which [`prompts`] and which [start page](start_page). The [`delivery`] of the
+//! authorization server's answer ends it, or what a [client provides itself](client_driven); flows are stored
+//! in the [`flow_store`]. [Signing out](sign_out) ends a grant. [`crate::login`] does the same without a gateway.
 
 mod account;
-mod asked;
-mod authorities;
-mod authority;
+mod auth_server;
+mod auth_servers;
 mod bearer;
-mod beginning;
+mod begin;
 mod challenge;
+mod client_driven;
 mod delivery;
 mod discovery;
-mod first_step;
+mod failures;
 mod flow;
+mod flow_store;
+mod flows;
 mod grant;
 mod grants;
-mod handed;
 mod identity;
-mod pending;
+mod prompts;
+mod registration;
 mod secret;
-mod sign_ins;
 mod sign_out;
+mod start_page;
+mod step_ups;
 mod trust;
 mod vault;
 
-pub(crate) use self::account::{Account, Verdict, Wanted};
-pub(crate) use self::asked::Asking;
-pub(crate) use self::authorities::Authorities;
-pub(crate) use self::authority::{AuthorityError, Probed};
+pub(crate) use self::account::{Account, SignInReason, Verdict};
+pub(crate) use self::auth_server::{AuthServerError, ProbeOutcome};
+pub(crate) use self::auth_servers::AuthServers;
 pub(crate) use self::bearer::Bearer;
 pub(crate) use self::challenge::Challenge;
-pub(crate) use self::delivery::{Delivery, NotDelivered, Via};
-pub(crate) use self::flow::{Asks, Authorization, End, Flow, FlowId};
+pub(crate) use self::client_driven::ClientTokens;
+pub(crate) use self::delivery::{Delivery, DeliveryError, DeliveryRoute};
+pub(crate) use self::flow::{Authorization, AwaitedInput, Flow, FlowId, FlowOutcome};
+pub(crate) use self::flow_store::{FlowStore, FlowStoreError};
+pub(crate) use self::flows::{Flows, SignInError};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::grants::{GrantError, Grants};
-pub(crate) use self::handed::HandedTokens;
-pub(crate) use self::identity::{Identities, identity_of, name_of};
-pub(crate) use self::pending::{Pending, PendingError};
+pub(crate) use self::identity::{CallerIdentities, identity_of, name_of};
+pub(crate) use self::prompts::Prompt;
 pub(crate) use self::secret::Secret;
-pub(crate) use self::sign_ins::{SignInError, SignIns};
-pub(crate) use self::sign_out::Out;
+pub use self::sign_out::SignOutOutcome;
 pub(crate) use self::trust::hosts_elsewhere;
 pub(crate) use self::vault::{
     File as FileVault, Memory as MemoryVault, Shared as SharedVault, Vault,

@@ -71,6 +71,9 @@ pub fn plant(name: &str) -> Result<(), UnknownBug> {
     let bug = Bug::ALL.into_iter().find(named);
     let bug = bug.ok_or_else(|| UnknownBug(name.to_owned()))?;
     PLANTED.get_or_init(|| bug);
+    if has(Bug::FullDiskIsFinal) {
+        bowline_store::planted::keep_disk_errors();
+    }
     Ok(())
 }
 

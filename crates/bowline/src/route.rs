@@ -73,7 +73,7 @@ impl Routes {
         *named = Arc::new(next);
     }
 
-    /// Does what is due for every upstream, and forgets those that are gone.
+    /// Does the regular work of every upstream, and forgets those that are gone.
     pub(crate) fn tend(&self) {
         let all = self.all();
         all.values().for_each(Upstream::tend);

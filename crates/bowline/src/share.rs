@@ -1,12 +1,12 @@
-//! Who may have how many of what is limited.
+//! Fair shares of a limit.
 //!
-//! Half of the places are for whoever comes first. The other half is shared out in advance, evenly:
-//! to each server, and of what a server has half to each of its callers. A place is taken from the
+//! Half of the permits are for whoever comes first. The other half is shared out in advance, evenly:
+//! to each server, and of what a server has half to each of its callers. A permit is taken from the
 //! closest share that has one: the caller's at this server, then the server's, then the common half.
 //! All shares together are the limit, so nobody can take what was shared out to somebody else, however
 //! many others are greedy or hang; and where there is one server and one caller, all is theirs.
 //!
-//! A session knows its share from the beginning: a call takes its place without looking anything up.
+//! A session knows its share from the beginning: a call takes its permit without looking anything up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::session::Caller;
+use crate::caller::Caller;
 
-/// A part of the places, and those above it that it may use as well.
+/// A part of the permits, and the shares above it that it may use as well.
 #[derive(Debug)]
 pub(crate) struct Share {
-    places: Arc<Places>,
+    places: Arc<Pool>,
     level: Level,
     taken: AtomicUsize,
     above: Option<Arc<Self>>,
 }
 
-/// All places of a kind.
+/// All permits of a kind.
 #[derive(Debug)]
-struct Places {
+struct Pool {
     limit: usize,
     /// Never more than the limit, also while a reload moves the shares.
     taken: AtomicUsize,
@@ -45,9 +45,9 @@ enum Level {
     Caller,
 }
 
-/// A place that is taken, until it is dropped.
+/// A permit that is taken, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Share>);
+pub(crate) struct Permit(Arc<Share>);
 
 /// The shares of one server's callers.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ pub(crate) struct ServerShares {
     callers: Mutex<HashMap<Caller, Arc<Share>>>,
 }
 
-/// Whose places are all taken.
+/// Whose share is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum ShareOwner {
     Gateway,
     Server,
     Caller,
@@ -67,9 +67,9 @@ pub(crate) enum Holder {
 // === impl Share ===
 
 impl Share {
-    /// The common half of `limit` places.
+    /// The common half of `limit` permits.
     pub(crate) fn common(limit: usize) -> Arc<Self> {
-        let places = Places {
+        let places = Pool {
             limit,
             taken: AtomicUsize::new(0),
             common: AtomicUsize::new(limit),
@@ -85,7 +85,7 @@ impl Share {
         })
     }
 
-    /// Shares out anew. What is taken stays taken.
+    /// Changes the shares. What is taken stays taken.
     pub(crate) fn share_out(&self, parties: usize, callers: usize) {
         let (parties, callers) = (parties.max(1), callers.max(1));
         let of_party = self.places.limit / 2 / parties;
@@ -114,8 +114,8 @@ impl Share {
         })
     }
 
-    /// Takes a place, from here or above.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+    /// Takes a permit, from here or above.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Permit> {
         if !claim(&self.places.taken, self.places.limit) {
             return None;
         }
@@ -125,10 +125,10 @@ impl Share {
         if from.is_none() {
             self.places.taken.fetch_sub(1, Ordering::AcqRel);
         }
-        from.map(|from| Place(Arc::clone(from)))
+        from.map(|from| Permit(Arc::clone(from)))
     }
 
-    /// Whether less than half of the places that could be taken here are left.
+    /// Whether less than half of the permits that could be taken here are left.
     pub(crate) fn is_scarce(self: &Arc<Self>) -> bool {
         let (mut all, mut free) = (0, 0);
         for share in self.and_above() {
@@ -140,7 +140,7 @@ impl Share {
         free * 2 < all
     }
 
-    /// How many places are taken, here and everywhere else.
+    /// How many permits are taken, here and everywhere else.
     pub(crate) fn taken_by_all(&self) -> usize {
         self.places.taken.load(Ordering::Relaxed)
     }
@@ -170,9 +170,9 @@ fn claim(taken: &AtomicUsize, size: usize) -> bool {
         .is_ok()
 }
 
-// === impl Place ===
+// === impl Permit ===
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::AcqRel);
         self.0.places.taken.fetch_sub(1, Ordering::AcqRel);
@@ -200,11 +200,11 @@ impl ServerShares {
         share
     }
 
-    /// Whose places are all taken, when one of its callers got none.
-    pub(crate) fn exhausted(&self) -> Holder {
+    /// Whose share is used up, when one of its callers got no permit.
+    pub(crate) fn exhausted(&self) -> ShareOwner {
         let places = &self.own.places;
         if self.own.taken_by_all() >= places.limit {
-            return Holder::Gateway;
+            return ShareOwner::Gateway;
         }
         let full = self
             .callers
@@ -212,13 +212,13 @@ impl ServerShares {
             .values()
             .filter(|one| one.is_full())
             .count();
-        // Another caller would find a place.
+        // Another caller would get a permit.
         if full < places.callers.load(Ordering::Relaxed)
             && places.caller.load(Ordering::Relaxed) > 0
         {
-            return Holder::Caller;
+            return ShareOwner::Caller;
         }
-        Holder::Server
+        ShareOwner::Server
     }
 }
 

@@ -4,4 +4,7 @@ mod hash;
 mod metrics;
 
 pub(crate) use hash::SessionHash;
-pub(crate) use metrics::{Answered, Metrics, StoreCounts};
+pub(crate) use metrics::{
+    Description, EndpointSnapshot, Metrics, ServerMetrics, ServerSnapshot, Snapshot, StoreMetrics,
+    StoreSnapshot,
+};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -15,7 +15,10 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::scripted::{Pen, Scroll};
 
 const MAX_BODY: usize = 1024 * 1024;
 
@@ -41,11 +44,22 @@ pub struct Seen {
 }
 
 /// What a rule says to a request.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Said {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
+    /// The body instead, if it has no end yet.
+    scroll: Option<Scroll>,
+    /// What it waits for.
+    gate: Option<Gate>,
+}
+
+/// Where answers wait while it is closed.
+#[derive(Debug, Clone, Default)]
+pub struct Gate {
+    closed: watch::Sender<bool>,
+    waiting: watch::Sender<usize>,
 }
 
 type Rule = dyn Fn(&Seen) -> Said + Send + Sync;
@@ -113,7 +127,7 @@ async fn answer(
     request: Request<Incoming>,
     all: &Mutex<Vec<Seen>>,
     rule: &Rule,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<Either<Full<Bytes>, Scroll>>, Infallible> {
     let (head, body) = request.into_parts();
     #[expect(clippy::disallowed_methods, reason = "bounded")]
     let body = Limited::new(body, MAX_BODY).collect().await;
@@ -127,7 +141,11 @@ async fn answer(
         body: String::from_utf8_lossy(&body).into_owned(),
     };
     all.lock().push(seen.clone());
-    Ok(rule(&seen).response())
+    let said = rule(&seen);
+    if let Some(gate) = &said.gate {
+        gate.pass().await;
+    }
+    Ok(said.response())
 }
 
 // === impl Seen ===
@@ -169,16 +187,27 @@ impl Said {
             status,
             headers: Vec::new(),
             body: String::new(),
+            scroll: None,
+            gate: None,
         }
     }
 
     /// 200 with JSON.
     pub fn json(body: &Value) -> Self {
         Self {
-            status: 200,
-            headers: vec![("content-type".to_owned(), "application/json".to_owned())],
             body: body.to_string(),
+            ..Self::status(200).with("content-type", "application/json")
         }
+    }
+
+    /// 200 with a stream of events that goes on until the pen is dropped.
+    pub fn events() -> (Self, Pen) {
+        let (pen, parts) = mpsc::unbounded_channel();
+        let said = Self {
+            scroll: Some(Scroll::new(parts)),
+            ..Self::status(200).with("content-type", "text/event-stream")
+        };
+        (said, Pen::new(pen))
     }
 
     /// The same with another status.
@@ -203,9 +232,20 @@ impl Said {
         self
     }
 
+    /// The same once this gate is open.
+    #[must_use]
+    pub fn behind(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
     #[expect(clippy::expect_used, reason = "a mistake in the test itself")]
-    fn response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::from(self.body));
+    fn response(self) -> Response<Either<Full<Bytes>, Scroll>> {
+        let body = match self.scroll {
+            Some(scroll) => Either::Right(scroll),
+            None => Either::Left(Full::from(self.body)),
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(self.status).expect("a status");
         for (name, value) in self.headers {
             let name = http::HeaderName::from_bytes(name.as_bytes()).expect("a header name");
@@ -213,6 +253,36 @@ impl Said {
             response.headers_mut().append(name, value);
         }
         response
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// Lets nothing through from now on.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Lets everything through that waits, and whatever comes.
+    pub fn open(&self) {
+        self.closed.send_replace(false);
+    }
+
+    /// How many answers wait, or have waited in vain.
+    pub fn waiting(&self) -> usize {
+        *self.waiting.borrow()
+    }
+
+    async fn pass(&self) {
+        let mut closed = self.closed.subscribe();
+        if !*closed.borrow_and_update() {
+            return;
+        }
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        // It cannot be dropped: this is one of it.
+        _ = closed.wait_for(|closed| !closed).await;
+        self.waiting.send_modify(|waiting| *waiting -= 1);
     }
 }
 

@@ -252,6 +252,11 @@ pub fn initialize_result() -> Value {
 // === impl Pen ===
 
 impl Pen {
+    /// What writes into a body of [`Scroll::new`].
+    pub(crate) fn new(parts: mpsc::UnboundedSender<io::Result<Bytes>>) -> Self {
+        Self(parts)
+    }
+
     /// Sends more of the body.
     pub fn write(&mut self, bytes: impl Into<Bytes>) {
         drop(self.0.send(Ok(bytes.into())));

@@ -86,16 +86,20 @@ impl UpstreamSessionId {
 
     /// Takes the id from the header that an upstream answered `initialize` with.
     pub fn issued(value: &HeaderValue) -> Result<Self, BadUpstreamSessionId> {
-        let bytes = value.as_bytes();
+        Self::parse(value.as_bytes())
+    }
+
+    /// Takes an id that was issued before, as it was kept.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadUpstreamSessionId> {
         if bytes.is_empty() {
             return Err(BadUpstreamSessionId::Empty);
         }
         if bytes.len() > Self::MAX_LEN {
             return Err(BadUpstreamSessionId::TooLong);
         }
-        // Copied: the header is a slice of the connection's read buffer, which would otherwise
+        // Copied: a header is a slice of the connection's read buffer, which would otherwise
         // stay in memory for as long as the session does.
-        match value.to_str() {
+        match std::str::from_utf8(bytes) {
             Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Self(text.into())),
             _ => Err(BadUpstreamSessionId::NotVisibleAscii),
         }

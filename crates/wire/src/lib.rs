@@ -4,6 +4,8 @@
 //! at what passes with these types and hands the same bytes on; it never re-serialises a message.
 
 pub mod batch;
+pub mod compose;
+pub mod header_policy;
 pub mod http1;
 pub mod id;
 pub mod media;

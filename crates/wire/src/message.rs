@@ -77,7 +77,7 @@ enum Method {
 
 #[derive(Deserialize)]
 struct Fields<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     jsonrpc: Cow<'a, str>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
@@ -111,12 +111,23 @@ pub struct Initialized<'a> {
 impl Message {
     /// Peeks at one message. A repeated envelope key is refused: two readers could differ on it.
     pub fn parse(raw: Bytes) -> Result<Self, Malformed> {
+        Self::read(raw, |fields| fields.forget_null())
+    }
+
+    /// The same for a message from a server, read as the most forgiving client would read it: members that
+    /// are `null` are absent, and so is a version of JSON-RPC that is not named. Otherwise a client could take
+    /// for an answer, or for a request, what the gateway takes for neither.
+    pub fn from_server(raw: Bytes) -> Result<Self, Malformed> {
+        Self::read(raw, |fields| fields.forget_all_null())
+    }
+
+    fn read(raw: Bytes, forgive: fn(&mut Fields<'_>)) -> Result<Self, Malformed> {
         if is_batch(&raw) {
             return Err(Malformed::Batch);
         }
         let mut fields: Fields<'_> =
             serde_json::from_slice(&raw).map_err(|error| malformed(&error))?;
-        fields.forget_null();
+        forgive(&mut fields);
         let kind = fields.kind()?;
         let method = fields.method.map(|value| Method::read(&raw, value));
         let span = |value: Option<&RawValue>| value.map(|value| Span::of(&raw, value));
@@ -261,6 +272,19 @@ impl Fields<'_> {
         } else if self.error.is_some() && is_null(self.result) {
             self.result = None;
         }
+    }
+
+    /// Every member that is `null` is absent, but for the result of an answer.
+    fn forget_all_null(&mut self) {
+        let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
+        self.jsonrpc = Cow::Borrowed("2.0");
+        self.method = self.method.filter(|method| !is_null(Some(method)));
+        if self.method.is_some() {
+            self.id = self.id.filter(|id| !is_null(Some(id)));
+            self.result = self.result.filter(|result| !is_null(Some(result)));
+            self.error = self.error.filter(|error| !is_null(Some(error)));
+        }
+        self.forget_null();
     }
 
     fn kind(&self) -> Result<Kind, Malformed> {

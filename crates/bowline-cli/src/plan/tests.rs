@@ -207,7 +207,7 @@ fn an_api_token_that_is_set_and_empty_is_a_mistake() {
     ] {
         let environment = |asked: &str| (asked == name).then(|| value.to_owned());
         let said = complaints(Plan::new(&ConfigArguments::default(), &environment));
-        assert!(said.contains("is set, and empty"), "{said}");
+        assert!(said.contains("is set but empty"), "{said}");
         assert!(said.contains(name), "{said}");
     }
 }
@@ -218,7 +218,7 @@ fn the_api_token_may_lie_in_a_file() {
     let (full, empty) = (folder.path().join("token"), folder.path().join("empty"));
     fs::write(&full, "let-me-in\n").unwrap();
     fs::write(&empty, " \n").unwrap();
-    let planned = |token: Option<&str>, file: &std::path::Path| {
+    let planned = |token: Option<&str>, file: &Path| {
         let environment = |name: &str| match name {
             "BOWLINE_API_TOKEN" => token.map(str::to_owned),
             "BOWLINE_API_TOKEN_FILE" => Some(file.display().to_string()),

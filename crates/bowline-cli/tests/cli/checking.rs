@@ -61,7 +61,7 @@ path = "/home/ada/state/bowline"
 timeout = "2s"
 cache = 10000
 grace = "30s"
-# sealed with a key of its own, beside the sessions
+# encrypted with a generated key, stored beside the sessions
 
 [limits]
 sessions = 100000
@@ -71,7 +71,7 @@ connections_per_address = 500
 proxies = []
 body_bytes = 8388608
 session_idle = "30m"
-# no session_max_age: used sessions may last for ever
+# no session_max_age: sessions in use never expire
 
 [servers.files]
 endpoints = [
@@ -99,7 +99,7 @@ text = "no session"
 [servers."v1.0"]
 url = "https://mcp.example.com/****"
 connect_timeout = "10s"
-# no call_timeout: calls may take for ever
+# no call_timeout: calls never time out
 health = { every = "5s" }
 recovery_budget = "30s"
 on_session_loss = "recover"
@@ -141,7 +141,7 @@ fn a_store_that_is_shared() {
     assert_data_eq!(
         stderr,
         str![[r#"
-error: sessions in Redis are sealed, and there is no key to seal them with
+error: sessions in Redis are encrypted, and no seal key is configured
   help: make one with `bowline keygen` and give it to every gateway, in BOWLINE_SEAL_KEYS or in the file that `seal_keys_file` names
 
 "#]]
@@ -177,7 +177,7 @@ on_unreachable_start = "wait"
 timeout = "2s"
 cache = 10000
 grace = "30s"
-# sealed with the keys in the environment
+# encrypted with the keys in BOWLINE_SEAL_KEYS
 "#]]
     );
 }
@@ -245,8 +245,8 @@ several_origins = false
 flow = "drive"
 redirect_uri = "MyApp://cb?x=y"
 client_metadata_url = "https://gw.example.com/c.json"
-# no scopes: what the server says is asked for
-# no issuer: the server names it
+# no scopes: those that the server asks for are requested
+# no issuer: the server's metadata names it
 endpoints_elsewhere = []
 allow_private = true
 several_origins = false
@@ -278,7 +278,7 @@ fn signing_in_on_an_open_listener_needs_callers() {
     assert_data_eq!(
         stderr,
         str![[r#"
-error: server a: others can reach the gateway and nobody is asked for a key, so anybody could use what somebody else signed in for
+error: server a: others can reach the gateway without a key, so anybody could use the tokens of others
   help: give everybody a key of their own in `[callers.NAME]`, or listen on 127.0.0.1
 
 "#]]
@@ -320,8 +320,8 @@ fn nothing_given_means_the_demo() {
     );
     assert!(
         stdout.ends_with(
-            "\n# no server is named: `bowline serve` runs its built-in demo\n\
-             \n# no callers: nobody is asked for a key\n\nok\n"
+            "\n# no servers: `bowline serve` runs its built-in demo server\n\
+             \n# no callers: no key is required\n\nok\n"
         ),
         "{stdout}"
     );

@@ -13,18 +13,18 @@ fn help() {
         str![[r#"
 A session-keeping gateway for MCP.
 
-Bowline stands between MCP clients and MCP servers and keeps every session tied to its server.
+Bowline sits between MCP clients and MCP servers. A client's session keeps working when its server restarts, moves or forgets it.
 
 Usage: bowline <COMMAND>
 
 Commands:
   serve   Run the gateway
-  check   Check the configuration and print what was understood
+  check   Check the configuration and print it with its defaults
   schema  Print the JSON Schema of the configuration file
   login   Sign in at a server
   logout  Sign out at a server
-  auth    Print who is signed in where, and until when
-  keygen  Print a new key that seals sessions
+  auth    Print who is signed in at which server, and when tokens expire
+  keygen  Print a new seal key
   help    Print this message or the help of the given subcommand(s)
 
 Options:
@@ -40,9 +40,9 @@ Examples:
   bowline serve --server files=http://127.0.0.1:8000/mcp
       Put the gateway in front of one server
   bowline serve --config bowline.toml
-      Run what the file says
+      Run with a configuration file
   bowline check --config bowline.toml
-      Say what is wrong with the file, or how it is understood
+      Check the file, and print the configuration with its defaults
 
 "#]]
     );
@@ -65,7 +65,7 @@ fn help_of_serve() {
         str![[r#"
 Run the gateway
 
-Without servers it runs a small built-in one, the demo, and prints what to try.
+Without servers it runs a small built-in demo server and prints what to try.
 
 Usage: bowline serve [OPTIONS]
 
@@ -77,20 +77,20 @@ Options:
           Serve MCP clients here [default: 127.0.0.1:6270]
 
       --admin <ADDR|off>
-          Serve health, metrics and the API here, or nowhere [default: 127.0.0.1:6271]
+          Serve health, metrics and the API here; `off` serves them nowhere [default: 127.0.0.1:6271]
 
       --server <NAME=URL[,URL...]>
           Add an MCP server, or replace the file's server of that name; may be repeated
           
-          With several URLs, separated by commas, they are replicas of one server: each session stays with one of them.
+          Several URLs, separated by commas, are replicas of one server: each session stays with one of them.
 
       --mcp-oauth-redirect-uri <URI>
-          Sign in at servers for their callers, and have people come back to this URI
+          Sign callers in at servers (OAuth), with this redirect URI
           
-          Whoever is there hands the code that people bring along to Bowline, as the answer to an elicitation or with `POST /api/mcp-oauth/callback`. It is for the servers of `--server`, and for those of the file that have `oauth` and say nothing else there.
+          The program at this URI passes the authorization code on to Bowline, as the answer to an elicitation or with `POST /api/mcp-oauth/callback`. This applies to the servers of `--server`, and to those of the file that have `oauth` without a `redirect_uri` or `flow`.
 
       --log-format <FORMAT>
-          Write logs for people or for programs
+          The format of the logs: text for people, json for programs
 
           Possible values:
           - text: A line of text per event
@@ -103,7 +103,7 @@ Options:
 
 Clients find each server at http://ADDR/mcp/NAME.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
-When the file changes, or on SIGHUP, the configuration is read again; one with errors changes nothing.
+When the file changes, or on SIGHUP, the configuration is reloaded; one with errors is rejected.
 
 Examples:
   bowline serve

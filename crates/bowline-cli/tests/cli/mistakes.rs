@@ -66,7 +66,7 @@ fn a_missing_file() {
         stderr,
         str![[r#"
 error: cannot read the configuration file nowhere/bowline.toml: No such file or directory (os error 2)
-  help: correct the path; it is taken from where `bowline` is run
+  help: correct the path; it is relative to the working directory
 
 "#]]
     );

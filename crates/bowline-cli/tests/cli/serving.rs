@@ -25,12 +25,12 @@ fn the_demo_does_what_it_prints() {
 Bowline [VERSION] is listening on http://[LISTEN]
     demo  http://[LISTEN]/mcp/demo
   health  http://[ADMIN]/health
-sessions  in memory: they end with this process
+sessions  in memory: they are lost when this process ends
 
-No server was named, so this is the built-in demo, in two replicas: its tools remember things for
-as long as the session lasts. A server of your own goes behind Bowline with `--server NAME=URL`.
+No server was given, so this is the built-in demo server, in two replicas. Its tools keep state in
+the session. Put your own server behind Bowline with `--server NAME=URL`.
 
-Open a session; its Mcp-Session-Id is in the answer's headers:
+Open a session; its Mcp-Session-Id is in the response headers:
 
   curl -i 'http://[LISTEN]/mcp/demo' \
     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
@@ -46,7 +46,7 @@ Or let the shell keep the session, and call the tool `count` twice in it:
   mcp -H "Mcp-Session-Id: $session" -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"count"}}'
   mcp -H "Mcp-Session-Id: $session" -d '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"count"}}'
 
-Or give it to an editor, in its MCP configuration:
+Or add it to an editor's MCP configuration:
 
   {"mcpServers": {"demo": {"type": "http", "url": "http://[LISTEN]/mcp/demo"}}}
 
@@ -117,7 +117,7 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(&told, b"HTTP/1.1 100");
 
     gateway.signal("INT");
-    gateway.stderr.read_until("a second signal ends at once");
+    gateway.stderr.read_until("a second signal stops at once");
     gateway.signal("INT");
     assert_eq!(gateway.exit_code(), Some(1));
 }
@@ -125,7 +125,7 @@ fn a_second_signal_ends_it_at_once() {
 #[test]
 fn nobody_has_to_read_what_it_prints() {
     let mut gateway = Running::start_unread(&["--admin", "off"]);
-    gateway.stderr.read_until("nobody reads the greeting");
+    gateway.stderr.read_until("cannot write the greeting");
     // Its next line of log meets a closed pipe as well.
     gateway.stderr = Lines::none();
     gateway.signal("TERM");
@@ -149,7 +149,9 @@ fn a_file_with_the_api_token_that_others_can_read_is_warned_of() {
         gateway.signal("TERM");
         assert_eq!(gateway.exit_code(), Some(0));
         let said = gateway.stderr.read_rest();
-        let warned = said.lines().find(|line| line.contains("use the API"));
+        let warned = said
+            .lines()
+            .find(|line| line.contains("restrict it to its owner"));
         assert_eq!(warned.is_some(), is_warned_of, "{mode:o}: {said}");
         assert!(warned.is_none_or(|line| line.contains(path.to_str().unwrap())));
         assert!(!said.contains("let-me-in"), "{said}");

@@ -72,7 +72,7 @@ fn help_of_login() {
         str![[r#"
 Sign in at a server
 
-Opens the browser, prints the link, and waits until somebody has signed in there. Gateways that keep what people sign in for in the same place use it from then on, without a restart.
+Opens the browser, prints the link, and waits for the sign-in. Gateways with the same store use the new token at once, without a restart.
 
 Usage: bowline login [OPTIONS] <NAME|URL>
 
@@ -114,8 +114,8 @@ error: bowline.toml has no server `fles`
     assert_data_eq!(
         mistake(home.path(), &["login", "files"]),
         str![[r#"
-error: `files` is not a URL, and there is no file that could name it
-  help: write the server's URL in full, or name the file with `-c`
+error: `files` is not a URL, and no configuration file was given
+  help: give the server's full URL, or the file with `-c`
 
 "#]]
     );
@@ -123,7 +123,7 @@ error: `files` is not a URL, and there is no file that could name it
     assert_data_eq!(
         mistake(home.path(), &["login", "web", "-c", "bowline.toml"]),
         str![[r#"
-error: the gateway signs nobody in at web
+error: sign-in is not configured for web
   help: add `[servers.web.oauth]` to the file
 
 "#]]
@@ -154,8 +154,8 @@ fn where_no_gateway_would_find_it_nobody_signs_in() {
         assert_data_eq!(
             mistake(home.path(), words),
             str![[r#"
-error: what people sign in for is only in the memory of the gateway, because `[store]` is of kind `memory`
-  help: sign in by the link that the gateway hands out, or write `kind = "file"`
+error: grants are only in the memory of the gateway, because `[store]` is of kind `memory`
+  help: sign in with the link that the gateway sends, or set `kind = "file"`
 
 "#]]
         );
@@ -167,15 +167,15 @@ error: what people sign in for is only in the memory of the gateway, because `[s
     assert_data_eq!(
         mistake(home.path(), &["login", "files", "-c", "bowline.toml"]),
         str![[r#"
-error: the gateway tells its callers apart by keys, and nobody of them signs in here
-  help: sign in by the link that the gateway hands out to the caller
+error: the gateway has [callers], and callers do not sign in on the command line
+  help: sign in with the link that the gateway sends to the caller
 
 "#]]
     );
     assert_data_eq!(
         mistake(home.path(), &["logout", "files", "-c", "bowline.toml"]),
         str![[r#"
-error: the gateway tells its callers apart by keys, and it is not said whom to sign out
+error: the gateway has [callers], and none of them was named
   help: add `--caller NAME`: there are `ann`
 
 "#]]
@@ -195,7 +195,7 @@ error: the gateway tells its callers apart by keys, and it is not said whom to s
     assert_data_eq!(
         stderr,
         str![[r#"
-error: there is no place to keep what is signed in for: neither XDG_STATE_HOME nor HOME is set
+error: there is no directory to store tokens in: neither XDG_STATE_HOME nor HOME is set
   help: set one of them, or name a directory with `path` in `[store]`
 
 "#]]
@@ -210,7 +210,7 @@ fn a_server_that_needs_no_sign_in() {
     assert_data_eq!(
         stderr.replace(&url, "URL"),
         str![[r#"
-error: URL needs no sign-in: the server lets everybody in, and publishes nothing about signing in
+error: URL needs no sign-in: the server is open to everybody and publishes no OAuth metadata
   help: use it as it is
 
 "#]]
@@ -246,7 +246,7 @@ fn a_server_that_is_not_there() {
     let (code, stdout, stderr) = run(at(home.path()).args(["login", "http://127.0.0.1:9/mcp"]));
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
-        stderr.starts_with("error: the server cannot be asked: "),
+        stderr.starts_with("error: the server is unavailable: "),
         "{stderr}"
     );
 }
@@ -276,7 +276,7 @@ fn nobody_is_signed_in_yet() {
         str![[r#"
 Nobody is signed in anywhere.
 
-Kept in [..]/bowline/grants.sealed, sealed with the key file [..]/bowline/grants.key.
+Stored in [..]/bowline/grants.sealed, sealed with the key file [..]/bowline/grants.key.
 
 "#]]
     );
@@ -292,7 +292,7 @@ SERVER  SIGNED IN
 files   no
 web     not needed
 
-Kept in [..].
+Stored in [..].
 
 "#]]
     );

@@ -87,9 +87,9 @@ fn without_a_home_it_says_that_they_are_in_memory() {
     let config = config_of(&folder);
     let options = ["--config", config.as_str()];
     let mut gateway = Running::start_in(&mut command, "127.0.0.1:0", &options);
-    gateway
-        .stderr
-        .read_until("sessions are only in memory, because neither XDG_STATE_HOME nor HOME is set");
+    gateway.stderr.read_until(
+        "sessions are kept in memory only, because neither XDG_STATE_HOME nor HOME is set",
+    );
     gateway.stdout.read_until("sessions  in memory");
     gateway.signal("TERM");
     assert_eq!(gateway.exit_code(), Some(0));
@@ -103,7 +103,7 @@ fn a_file_in_use() {
     assert_data_eq!(
         refusal(&folder),
         str![[r#"
-error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/sessions.redb is in use by another gateway
+error: cannot store sessions in [FOLDER]/state: [FOLDER]/state/sessions.redb is in use by another gateway
   help: stop the other gateway, or give each its own `path` in `[store]`; only a store of kind `redis` can be shared
 
 "#]]
@@ -118,12 +118,12 @@ fn a_damaged_file_stays_as_it_is() {
     fs::write(&file, "not a database").unwrap();
     let said = refusal(&folder);
     let (error, help) = said.split_once('\n').unwrap();
-    let prefix = "error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/sessions.redb cannot be read: ";
+    let prefix = "error: cannot store sessions in [FOLDER]/state: [FOLDER]/state/sessions.redb cannot be read: ";
     assert!(error.starts_with(prefix), "{said}");
     assert_data_eq!(
         help.to_owned(),
         str![[r#"
-  help: it was left as it is: make it readable or put a copy of it back; or, to start with no sessions, move it away
+  help: the file was not changed: make it readable or restore a backup; or move it away, to start without sessions
 
 "#]]
     );
@@ -141,8 +141,8 @@ fn a_newer_file() {
     assert_data_eq!(
         refusal(&folder),
         str![[r#"
-error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/sessions.redb was written by a newer Bowline (layout 9, and this one knows 1)
-  help: it was left as it is: run the newer Bowline; or, to start with no sessions, move it away
+error: cannot store sessions in [FOLDER]/state: [FOLDER]/state/sessions.redb was written by a newer Bowline (layout 9, and this one knows 1)
+  help: the file was not changed: run the newer Bowline; or move it away, to start without sessions
 
 "#]]
     );
@@ -164,8 +164,8 @@ fn a_lost_key() {
     assert_data_eq!(
         refusal(&folder),
         str![[r#"
-error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/seal.key is missing, and [FOLDER]/state/sessions.redb cannot be read without it
-  help: put the key file back; or, to start with no sessions, move `sessions.redb` away
+error: cannot store sessions in [FOLDER]/state: [FOLDER]/state/seal.key is missing, and [FOLDER]/state/sessions.redb cannot be read without it
+  help: restore the key file; or move `sessions.redb` away, to start without sessions
 
 "#]]
     );
@@ -173,8 +173,8 @@ error: cannot keep sessions in [FOLDER]/state: [FOLDER]/state/seal.key is missin
     assert_data_eq!(
         refusal(&folder),
         str![[r#"
-error: cannot keep sessions in [FOLDER]/state: in the key file [FOLDER]/state/seal.key: seal key number 1 is not 32 bytes in base64
-  help: it must hold what `bowline keygen` prints, and be readable for the user that runs Bowline
+error: cannot store sessions in [FOLDER]/state: in the key file [FOLDER]/state/seal.key: seal key number 1 is not 32 bytes in base64
+  help: it must contain what `bowline keygen` prints, and be readable by the user that runs Bowline
 
 "#]]
     );
@@ -201,8 +201,8 @@ fn a_redis_that_is_not_there() {
     assert_data_eq!(
         refusal(&folder),
         str![[r#"
-error: cannot keep sessions in redis://127.0.0.1:9/: the store cannot be reached: Connection refused (os error 111)
-  help: start it, or correct `[store]`; with `on_unreachable_start = "wait"` Bowline would wait for it
+error: cannot store sessions in redis://127.0.0.1:9/: the store cannot be reached: Connection refused (os error 111)
+  help: start it, or correct `[store]`; with `on_unreachable_start = "wait"` Bowline waits for it
 
 "#]]
     );
@@ -222,7 +222,7 @@ async fn a_redis_that_wants_another_password() {
     assert_data_eq!(
         said,
         str![[r#"
-error: cannot keep sessions in redis://[REDIS]/: the store refused: [..]
+error: cannot store sessions in redis://[REDIS]/: the store refused: [..]
   help: correct `user` and `password` in `[store]`
 
 "#]]

@@ -103,7 +103,7 @@ fn refused(transport: &str) -> Option<(&'static str, &'static str)> {
             "run the server with Streamable HTTP and give its `url` and `\"type\": \"http\"`",
         )),
         _ => Some((
-            "there is no such `type` of server",
+            "unknown `type` of server",
             "write `\"type\": \"http\"`, or leave it out",
         )),
     }

@@ -8,18 +8,18 @@ use http::Uri;
 
 use super::redirect::RedirectUri;
 use super::{Config, ServerName};
-use crate::front::guard::is_loopback_address;
+use crate::net::is_loopback_address;
 
 /// What holds for signing in at every server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuth {
     /// Where people reach this gateway's pages; where it listens when `None`.
     pub public_url: Option<Uri>,
-    /// Where people come back to after signing in, for servers that do not say otherwise.
+    /// The redirect URI of servers that have none of their own.
     pub redirect_uri: Option<RedirectUri>,
     /// How long a sign-in may take.
     pub deadline: Duration,
-    /// How long a request waits for it before its client is told to come back.
+    /// How long a request waits for it before its client is told to retry.
     pub hold: Duration,
     /// What the keys in an elicitation's `_meta` begin with, before the `/`.
     pub meta_prefix: String,
@@ -54,12 +54,12 @@ pub struct ServerOAuth {
 /// Who does what in a sign-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flow {
-    /// Bowline does it all, and people come back to its own page.
+    /// Bowline does the whole sign-in, and the browser returns to its own page.
     #[default]
     Managed,
     /// The client does it all, and hands Bowline the tokens.
     ClientDriven,
-    /// Bowline does it, and people come back to somebody else's page, who hands Bowline the code.
+    /// Bowline does it, and the browser returns to another program's page, which passes the code on.
     Drive,
 }
 
@@ -80,9 +80,9 @@ pub struct ClientSecret(pub(super) String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; {}", self.what(), self.help())]
 pub enum SignInProblem {
-    /// Whoever reaches the gateway would use what others signed in for.
+    /// Anybody who reaches the gateway could use the tokens of others.
     NoCallers,
-    /// People could not come back to a page of a gateway that does not know its own address.
+    /// The browser could not return to a gateway that does not know its own URL.
     NoPublicUrl,
     /// Two servers have one URL, to which a grant belongs, and differ in how to sign in there.
     OneUrl,
@@ -195,15 +195,14 @@ impl SignInProblem {
     pub fn what(self) -> &'static str {
         match self {
             Self::NoCallers => {
-                "others can reach the gateway and nobody is asked for a key, so anybody could use \
-                 what somebody else signed in for"
+                "others can reach the gateway without a key, so anybody could use the tokens of others"
             }
             Self::NoPublicUrl => {
-                "people could not come back from signing in: where they reach the gateway is not known"
+                "the browser could not return from a sign-in: the gateway's public URL is not known"
             }
             Self::OneUrl => {
                 "an earlier server has the same URL and another client, issuer, `headers` or the \
-                 like, and what is granted belongs to the URL"
+                 like, and tokens belong to the URL"
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where people come back to after signing in, when that is not a page of Bowline's.
+//! The redirect URI of a sign-in, where it is not a page of Bowline's.
 //!
 //! Used by [`check`](super::check) for the file and by the command line for its flag. Authorization
 //! servers compare redirect URIs byte for byte, so one stays exactly as it is written. No problem

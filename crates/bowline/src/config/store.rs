@@ -4,20 +4,21 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::SealKeys;
+use bowline_store::sealed::SealKeys;
+use bowline_store::{Password, RedisSettings, StorePlace, StoreSettings};
 
 /// Where sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     /// In what.
     pub kind: StoreKind,
-    /// Whether it is only in memory because nobody said where and the user has no state directory.
+    /// Whether it is in memory only because no path is configured and the user has no state directory.
     pub lacks_state_directory: bool,
     /// How long to wait for it.
     pub timeout: Duration,
-    /// How many sessions are kept at hand.
+    /// How many sessions are kept in the cache.
     pub cache: usize,
-    /// How long sessions that are at hand go on while the store cannot be reached.
+    /// How long sessions in the cache keep working while the store is unavailable.
     pub grace: Duration,
     /// The keys that seal what is stored, if the environment has them; never in a file of
     /// configuration.
@@ -58,15 +59,6 @@ pub struct RedisStore {
     pub on_unreachable_start: OnUnreachable,
 }
 
-/// A password, or where it is. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Password {
-    /// This.
-    Written(String),
-    /// What this file holds, without the line's end.
-    File(PathBuf),
-}
-
 /// What happens if the store is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnreachable {
@@ -85,9 +77,32 @@ impl Store {
             StoreKind::Memory | StoreKind::File { .. } => true,
         }
     }
+
+    /// What it takes to open the store.
+    pub(crate) fn settings(&self) -> StoreSettings {
+        let place = match &self.kind {
+            StoreKind::Memory => StorePlace::Memory,
+            StoreKind::File { path } => StorePlace::File {
+                directory: path.clone(),
+            },
+            StoreKind::Redis(redis) => StorePlace::Redis(RedisSettings {
+                url: redis.url.to_string(),
+                user: redis.user.clone(),
+                password: redis.password.clone(),
+                ca_file: redis.ca_file.clone(),
+                prefix: redis.prefix.clone(),
+            }),
+        };
+        StoreSettings {
+            place,
+            timeout: self.timeout,
+            seal_keys: self.seal_keys.clone(),
+            seal_keys_file: self.seal_keys_file.clone(),
+        }
+    }
 }
 
-/// Where it is, as the operator is told: a directory, or a URL without credentials.
+/// Where it is, for logs: a directory, or a URL without credentials.
 impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -108,15 +123,6 @@ impl Default for Store {
             grace: Duration::from_secs(30),
             seal_keys: None,
             seal_keys_file: None,
-        }
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Written(_) => f.write_str("Password(…)"),
-            Self::File(path) => write!(f, "Password({})", path.display()),
         }
     }
 }

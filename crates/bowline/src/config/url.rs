@@ -5,7 +5,7 @@
 
 use http::Uri;
 
-use crate::front::guard;
+use crate::net;
 
 /// Why a text is not the URL of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +83,7 @@ pub fn shown_url(url: &str) -> String {
 /// Whether a URL is of this machine and no other.
 pub(super) fn is_loopback(url: &Uri) -> bool {
     let authority = url.authority();
-    authority.is_some_and(|authority| guard::is_loopback(authority.as_str()))
+    authority.is_some_and(|authority| net::is_loopback(authority.as_str()))
 }
 
 // === impl UrlProblem ===

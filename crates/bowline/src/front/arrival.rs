@@ -7,26 +7,35 @@ use bowline_wire::{header as mcp, version};
 use http::HeaderMap;
 use http::request::Parts;
 
-use super::exchange::Exchange;
+use crate::caller::Caller;
+use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::gateway::{Ending, Shared};
-use crate::session::{Caller, InUse, Session};
+use crate::hub::Shared;
+use crate::registry::Ending;
+use crate::session::{InUse, Session};
 use crate::upstream::{Carried, MAX_QUERY, Upstream};
 
 /// A client's request, its body aside.
 #[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) shared: Arc<Shared>,
-    pub(super) caller: Caller,
-    pub(super) upstream: Arc<Upstream>,
-    pub(super) headers: HeaderMap,
-    pub(super) carried: Carried,
+pub(crate) struct Arrival {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) caller: Caller,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) carried: Carried,
+}
+
+/// A session that a request named and may use.
+#[derive(Debug)]
+pub(crate) struct FoundSession {
+    pub(crate) id: SessionId,
+    pub(crate) in_use: InUse,
 }
 
 impl Arrival {
     /// Lets a request in that passed the guard, or says why not: who asks first, then for what. A stranger
     /// learns nothing of the servers, not even their names. The headers are taken out of the head.
-    pub(super) fn admit(shared: Arc<Shared>, head: &mut Parts) -> Result<Self, Fault> {
+    pub(crate) fn admit(shared: Arc<Shared>, head: &mut Parts) -> Result<Self, Fault> {
         let path = head.uri.path();
         // Clients look for metadata before they have a key, and there is none to protect.
         if path.starts_with("/.well-known/") {
@@ -38,7 +47,7 @@ impl Arrival {
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });
         }
-        let carried = Carried::of(query, &head.headers, &upstream.server());
+        let carried = Carried::of(query, &head.headers, &upstream.config());
         Ok(Self {
             shared,
             caller,
@@ -50,25 +59,25 @@ impl Arrival {
 
     /// The session that was found, and what its messages are sent with. The rest is let go: headers are
     /// parts of the connection's read buffer, and would keep it as long as the answer takes.
-    pub(super) fn into_exchange(self, (id, in_use): (SessionId, InUse)) -> Exchange {
+    pub(crate) fn into_exchange(self, found: FoundSession) -> Exchange {
         Exchange {
-            shared: self.shared,
-            id,
-            in_use,
+            registry: Arc::clone(&self.shared.registry),
+            id: found.id,
+            in_use: found.in_use,
             carried: self.carried,
         }
     }
 
     /// The session that the request names: its caller's, on the path of its server. Anybody
-    /// else's is told exactly like one that never was.
-    pub(super) async fn find(&self) -> Result<(SessionId, InUse), Fault> {
+    /// else's gets the same refusal as one that never existed.
+    pub(crate) async fn find(&self) -> Result<FoundSession, Fault> {
         let value = self
             .headers
             .get(mcp::SESSION_ID)
             .ok_or(Fault::SessionRequired)?;
         let id = SessionId::from_header(value).ok_or(Fault::UnknownSession)?;
-        let found = self.shared.table.find(&id, &self.upstream).await;
-        let found = found.map_err(|unsure| Fault::unsure(&unsure))?;
+        let found = self.shared.registry.table.find(&id, &self.upstream).await;
+        let found = found.map_err(|error| Fault::store_failed(&error))?;
         let in_use = found
             .filter(|in_use| self.may_use(in_use.session()))
             .ok_or(Fault::UnknownSession)?;
@@ -76,6 +85,7 @@ impl Arrival {
         let max_age = self.shared.limits.session_max_age;
         if max_age.is_some_and(|max_age| session.age() >= max_age) {
             self.shared
+                .registry
                 .end_session(&id, Ending::TooOld, &Carried::default());
             return Err(Fault::UnknownSession);
         }
@@ -86,7 +96,7 @@ impl Arrival {
             }
             Some(_) => return Err(Fault::ProtocolVersion),
         }
-        Ok((id, in_use))
+        Ok(FoundSession { id, in_use })
     }
 
     fn may_use(&self, session: &Session) -> bool {

@@ -1,4 +1,4 @@
-//! The cookie that ties a sign-in to one browser: the one in which somebody went on from the start page.
+//! The cookie that ties a sign-in to one browser: the one that continued from the start page.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const PREFIX: &str = "bowline-sign-in-";
 #[derive(Debug)]
 pub(super) struct BrowserCookie {
     name: String,
-    /// What the browser is told of it besides its value and its age.
+    /// Its attributes besides the age.
     attributes: String,
 }
 
@@ -22,8 +22,9 @@ impl BrowserCookie {
     /// That of a flow whose pages people reach under this URL.
     ///
     /// By https it is a `__Host-` cookie, which no other host can set, be it a sibling of the same domain.
-    /// Such a one has the path `/`, also where the pages are further down: what else is on that host is of
-    /// the same origin, and a path would keep nothing from it. By http it goes to the pages alone.
+    /// Such a one has the path `/`, also where the pages are further down. By http it goes to the pages
+    /// alone. In either case the other ports of the host get it and can set it, although they are of other
+    /// origins: cookies know no ports. So the cookie alone leads nobody to the state.
     pub(super) fn of(public_url: &str, id: &FlowId) -> Self {
         let id = id.as_str();
         if public_url.starts_with("https:") {
@@ -40,7 +41,7 @@ impl BrowserCookie {
         }
     }
 
-    /// What the browser shows of it.
+    /// Its value in a request.
     pub(super) fn shown(&self, headers: &HeaderMap) -> Option<String> {
         let values = headers.get_all(COOKIE).iter();
         let mut pairs = values
@@ -52,7 +53,7 @@ impl BrowserCookie {
             .map(|(_, value)| value.to_owned())
     }
 
-    /// What has the browser keep it for this long.
+    /// The `Set-Cookie` header that has the browser keep it for this long.
     pub(super) fn set(&self, value: &Secret, age: Duration) -> Option<HeaderValue> {
         let (name, attributes) = (&self.name, &self.attributes);
         let age = age.as_secs();

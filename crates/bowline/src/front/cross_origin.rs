@@ -1,5 +1,5 @@
-//! Pages of other origins that the guard lets in: their browsers are told so, and by that let them send
-//! their requests and read the answers. Pages that are not let in are told nothing.
+//! CORS: browsers are told that pages of an allowed origin may send requests and read the responses. Pages
+//! of other origins are told nothing.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -9,7 +9,8 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::reply::{self, ReplyBody};
+use crate::front::response;
+use crate::front::response::ReplyBody;
 
 /// What a page may read of an answer besides its body: every header that means something to a client.
 const READABLE: &str = "Mcp-Session-Id, Bowline-Session, Retry-After, WWW-Authenticate, Allow";
@@ -19,11 +20,11 @@ const MAX_AGE: &str = "600";
 
 /// The origin of a page that is let in.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct AllowedOrigin {
     origin: HeaderValue,
 }
 
-impl Page {
+impl AllowedOrigin {
     /// A page of this origin, which was let in. A copy: the header is a part of the connection's read
     /// buffer.
     pub(super) fn of(origin: &str) -> Option<Self> {
@@ -38,8 +39,8 @@ impl Page {
         if !is_one {
             return None;
         }
-        let mut response = reply::empty(StatusCode::NO_CONTENT);
-        self.may_read(&mut response);
+        let mut response = response::empty(StatusCode::NO_CONTENT);
+        self.allow_reading(&mut response);
         let headers = response.headers_mut();
         let methods = HeaderValue::from_static("GET, POST, DELETE");
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
@@ -52,7 +53,7 @@ impl Page {
     }
 
     /// Lets the page read an answer. Cookies are none of its business.
-    pub(super) fn may_read(&self, response: &mut Response<ReplyBody>) {
+    pub(super) fn allow_reading(&self, response: &mut Response<ReplyBody>) {
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
         let readable = HeaderValue::from_static(READABLE);

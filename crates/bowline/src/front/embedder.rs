@@ -1,5 +1,5 @@
-//! The way in for a program that runs its clients' dialogs itself: it learns a session's hash when the
-//! session opens, and answers what that session was asked. It holds the API token, always.
+//! The API for a program that runs its clients' dialogs itself: it learns a session's hash when the session
+//! opens, and answers the elicitations of that session. It always needs the API token.
 
 use std::net::IpAddr;
 
@@ -9,17 +9,18 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::elicited::{Effect, Elicited};
-use super::oauth::no_store;
-use super::reply::{self, ReplyBody};
+use super::access::require_api_token;
 use super::streamable::whole_body;
-use super::visitor::token_holder;
+use crate::exchange::sign_in::answer::{Effect, Elicited};
 use crate::fault::Fault;
-use crate::gateway::Shared;
-use crate::oauth::{FlowId, NotDelivered};
+use crate::front::html::no_store;
+use crate::front::response;
+use crate::front::response::ReplyBody;
+use crate::hub::Shared;
+use crate::oauth::{DeliveryError, FlowId};
 use crate::telemetry::SessionHash;
 
-/// What asks for a session's hash on `initialize`, with the value `?`, and what tells it.
+/// Asks for a session's hash on `initialize`, with the value `?`, and has it in the response.
 const SESSION: HeaderName = HeaderName::from_static("bowline-session");
 
 /// The largest answer that is read.
@@ -34,30 +35,31 @@ struct Answer {
 }
 
 /// Whether the client of an `initialize` wants to know its session's hash.
-pub(super) fn wants_hash(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_hash(headers: &HeaderMap) -> bool {
     headers.get(&SESSION).is_some_and(|value| value == "?")
 }
 
-/// The header that tells it. The hash opens nothing: it is how operators name a session.
-pub(super) fn told_hash(hash: SessionHash) -> Option<(HeaderName, HeaderValue)> {
+/// The header of the response. The hash is no credential: it is how operators name a session.
+pub(crate) fn hash_header(hash: SessionHash) -> Option<(HeaderName, HeaderValue)> {
     let value = HeaderValue::try_from(hash.to_string()).ok()?;
     Some((SESSION, value))
 }
 
-/// The hash of the session whose question is answered at this path.
-pub(super) fn route(path: &str) -> Option<&str> {
+/// The hash of the session whose elicitation is answered at this path.
+pub(crate) fn route(path: &str) -> Option<&str> {
     let hash = path.strip_prefix("/api/sessions/")?;
     hash.strip_suffix("/elicitation")
 }
 
-/// Answers a question that a session was asked.
-pub(super) async fn answer(
+/// Answers an elicitation of a session.
+pub(crate) async fn answer(
     shared: &Shared,
     head: &Parts,
+    body: Incoming,
     address: IpAddr,
-    (hash, body): (&str, Incoming),
+    hash: &str,
 ) -> Result<Response<ReplyBody>, Fault> {
-    token_holder(shared, &head.headers, address)?;
+    require_api_token(shared, &head.headers, address)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }
@@ -66,7 +68,7 @@ pub(super) async fn answer(
         elicited,
         elicitation_id,
     } = serde_json::from_slice(&body).map_err(|_| Fault::NoAnswer)?;
-    let all = shared.table.all();
+    let all = shared.registry.table.all();
     let session = all.iter().find(|session| session.hash.to_string() == hash);
     let session = session.ok_or(Fault::NoSuchSession)?;
     let account = session.upstream.account(&session.caller);
@@ -74,7 +76,7 @@ pub(super) async fn answer(
     let flow = match &elicitation_id {
         Some(id) => FlowId::parse(id),
         None => {
-            let waiting = account.waiting().await.map_err(Fault::from)?;
+            let waiting = account.current_flow().await.map_err(Fault::from)?;
             waiting.map(|flow| flow.id)
         }
     };
@@ -83,11 +85,11 @@ pub(super) async fn answer(
     let result = match effect {
         Ok(Effect::Ended(end)) => end.name(),
         Ok(Effect::GoesOn) => "waiting",
-        Err(NotDelivered::Unknown) => return Err(Fault::NoSuchQuestion),
-        Err(NotDelivered::Issuer) => return Err(Fault::WrongIssuer),
-        Err(NotDelivered::Pending(error)) => return Err(error.into()),
-        Err(NotDelivered::GivenUp) => return Err(Fault::Stopping),
+        Err(DeliveryError::UnknownFlow) => return Err(Fault::NoSuchQuestion),
+        Err(DeliveryError::IssuerMismatch) => return Err(Fault::WrongIssuer),
+        Err(DeliveryError::Store(error)) => return Err(error.into()),
+        Err(DeliveryError::Aborted) => return Err(Fault::Stopping),
     };
-    let told = json!({"result": result}).to_string();
-    Ok(no_store(reply::json(StatusCode::OK, told)))
+    let body = json!({"result": result}).to_string();
+    Ok(no_store(response::json(StatusCode::OK, body)))
 }

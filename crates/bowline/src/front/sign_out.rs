@@ -1,4 +1,4 @@
-//! Signing a caller out for it: for whoever holds the API token, when a person leaves or a key is lost.
+//! Signing a caller out through the API, with its token: when a person leaves or a key is lost.
 
 use std::net::IpAddr;
 
@@ -6,15 +6,17 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde_json::json;
 
-use super::oauth::{Query, no_store};
-use super::reply::{self, ReplyBody};
-use super::visitor::token_holder;
+use super::access::require_api_token;
+use crate::caller::Caller;
 use crate::fault::Fault;
-use crate::gateway::Shared;
-use crate::oauth::Out;
-use crate::session::Caller;
+use crate::front::html::no_store;
+use crate::front::query::Query;
+use crate::front::response;
+use crate::front::response::ReplyBody;
+use crate::hub::Shared;
+use crate::oauth::SignOutOutcome;
 
-/// Where.
+/// The path of the route.
 pub(super) const PATH: &str = "/api/mcp-oauth/sign-out";
 
 /// Signs the caller `caller` out at the server `server`; without `caller`, the local one.
@@ -23,7 +25,7 @@ pub(super) async fn serve(
     head: &Parts,
     address: IpAddr,
 ) -> Result<Response<ReplyBody>, Fault> {
-    token_holder(shared, &head.headers, address)?;
+    require_api_token(shared, &head.headers, address)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }
@@ -34,27 +36,29 @@ pub(super) async fn serve(
     let (_, upstream) = upstream.ok_or(Fault::NoSuchServer)?;
     // One that is no longer configured may still be signed in.
     let caller = match query.get("caller") {
-        None if shared.callers.are_asked_for_keys() => return Err(Fault::NoSuchCaller),
+        None if shared.callers.have_keys() => return Err(Fault::NoSuchCaller),
         None => Caller::Local,
         Some(name) => {
             let name = name.parse().map_err(|_| Fault::NoSuchCaller)?;
-            shared.sign_ins.identities.named(name)
+            shared.flows.identities.named(name)
         }
     };
-    let server = upstream.server();
-    let url = server.way.urls().first().map(ToString::to_string);
+    let config = upstream.config();
+    let url = config.way.urls().first().map(ToString::to_string);
     let url = url.unwrap_or_default();
-    let out = shared.sign_ins.sign_out(&caller, &url).await;
+    let out = shared.flows.sign_out(&caller, server, &url).await;
     let out = out.map_err(|error| Fault::Store(error.to_string().into()))?;
     shared.end_streams_of_signed_out();
     tracing::info!(
         server = %upstream.name, caller = caller.name().unwrap_or_default(),
-        "signed out by the holder of the API token"
+        "caller signed out through the API"
     );
-    let told = match out {
-        Out::Already => json!({"result": "not_signed_in"}),
-        Out::Revoked => json!({"result": "signed_out", "revoked": true}),
-        Out::NotOffered | Out::Failed(_) => json!({"result": "signed_out", "revoked": false}),
+    let body = match out {
+        SignOutOutcome::NotSignedIn => json!({"result": "not_signed_in"}),
+        SignOutOutcome::Revoked => json!({"result": "signed_out", "revoked": true}),
+        SignOutOutcome::NotOffered | SignOutOutcome::Failed(_) => {
+            json!({"result": "signed_out", "revoked": false})
+        }
     };
-    Ok(no_store(reply::json(StatusCode::OK, told.to_string())))
+    Ok(no_store(response::json(StatusCode::OK, body.to_string())))
 }

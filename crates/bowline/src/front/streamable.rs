@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_egress::{ReadError, read_limited};
 use bowline_wire::batch::is_batch;
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Malformed, Message};
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, EXPECT};
@@ -15,23 +16,20 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::Instant;
 
-use super::arrival::Arrival;
-use super::batch;
-use super::bodies::Unread;
-use super::cross_origin::Page;
-use super::embedder;
-use super::exchange::{failed, stream_place};
-use super::oauth;
-use super::opening::initialize;
-use super::reply::{self, ReplyBody, StreamBody, refuse};
-use super::sign_out;
-use crate::body::{ReadError, read_limited};
+use super::arrival::{Arrival, FoundSession};
+use super::cross_origin::AllowedOrigin;
+use super::response::{self, ReplyBody};
+use super::{embedder, pages, sign_out};
 use crate::config::ServerName;
+use crate::exchange::open::Opening;
 use crate::fault::Fault;
-use crate::gateway::Shared;
-use crate::leg::{self, Rescue};
-use crate::listener::Visit;
-use crate::session::{Born, LiveStream, MAX_OPENING, Session, Source};
+use crate::hub::Shared;
+use crate::listener::bodies::BodyReadError;
+use crate::listener::{Connection, ConnectionRefusal};
+use crate::session::MAX_OPENING;
+
+/// The methods of MCP, as `Allow` lists them.
+const METHODS: &str = "GET, POST, DELETE";
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,27 +42,37 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bodies up to this are copied rather than held where they were read to.
 const SMALL_BODY: usize = 4 * 1024;
 
-/// A fault, and the id (JSON text) of the request that met it.
-type Refused = (Fault, Option<Box<str>>);
+/// A fault, and the request that met it.
+struct Refused {
+    fault: Fault,
+    /// The id of the request (JSON text), if it is known and is to be echoed.
+    id: Option<Box<str>>,
+}
 
-/// Serves one request of a client at this address. `stranger`: its connection, if none was let in on
-/// it so far.
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self { fault, id: None }
+    }
+}
+
+/// Serves one request of a client at this address. `anonymous`: its connection, if none of its requests
+/// was let in so far.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     request: Request<Incoming>,
     address: IpAddr,
-    stranger: Option<Arc<Visit>>,
+    anonymous: Option<Arc<Connection>>,
 ) -> Response<ReplyBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path();
-    if oauth::is_page(path) {
-        return Box::pin(oauth::serve(&shared, &head, address)).await;
+    if pages::is_page(path) {
+        return Box::pin(pages::serve(&shared, &head, address)).await;
     }
-    let page = match shared.guard.check(&head.uri, &head.headers) {
-        Ok(origin) => origin.and_then(Page::of),
-        Err(fault) => return refused(&shared, None, &no_id(fault)),
+    let origin = match shared.guard.check(&head.uri, &head.headers) {
+        Ok(origin) => origin.and_then(AllowedOrigin::of),
+        Err(fault) => return refused(&shared, None, &fault.into()),
     };
-    if let Some(preflight) = page.as_ref().and_then(|page| page.preflight(&head)) {
+    if let Some(preflight) = origin.as_ref().and_then(|it| it.preflight(&head)) {
         return preflight;
     }
     // One function, because each that is awaited within another copies the request once more.
@@ -75,43 +83,43 @@ pub(crate) async fn serve(
         let (method, started) = (head.method.clone(), Instant::now());
         let arrival = match Arrival::admit(Arc::clone(&shared), &mut head) {
             Ok(arrival) => arrival,
-            Err(fault) => break 'answered refused(&shared, None, &no_id(fault)),
+            Err(fault) => break 'answered refused(&shared, None, &fault.into()),
         };
-        if let Some(visit) = stranger
-            && let Err(crowded) = visit.welcome(&arrival.caller)
+        if let Some(connection) = anonymous
+            && let Err(why) = connection.assign_to(&arrival.caller)
         {
-            let why = no_id(crowded.fault());
-            let mut response = refused(&shared, Some(&arrival.upstream.name), &why);
-            // Else it would be held all the same.
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
-            break 'answered response;
+            break 'answered over_limits(&shared, &arrival, why);
         }
         let upstream = Arc::clone(&arrival.upstream);
         let served = match method {
             Method::POST => post(arrival, body).await,
             // Boxed, so that every connection's task is not as large as its rarest request.
-            Method::GET => Box::pin(get(arrival)).await.map_err(no_id),
-            Method::DELETE => Box::pin(delete(arrival)).await.map_err(no_id),
-            _ => {
-                let allow = "GET, POST, DELETE";
-                Err(no_id(Fault::Method { allow }))
-            }
+            Method::GET => Box::pin(get(arrival)).await.map_err(Refused::from),
+            Method::DELETE => Box::pin(delete(arrival)).await.map_err(Refused::from),
+            _ => Err(Fault::Method { allow: METHODS }.into()),
         };
         let response = served.unwrap_or_else(|why| refused(&shared, Some(&upstream.name), &why));
-        let status = response.status();
-        shared
-            .metrics
-            .answered(&upstream, &method, status, started.elapsed());
+        let (status, after) = (response.status(), started.elapsed());
+        let metrics = &shared.metrics;
+        metrics.answered(&upstream.answered, &upstream.name, &method, status, after);
         response
     };
-    if let Some(page) = page {
-        page.may_read(&mut response);
+    if let Some(origin) = origin {
+        origin.allow_reading(&mut response);
     }
     response
 }
 
-/// Serves what is for hosts.
+/// Refuses a request whose caller has too many connections, and closes this one.
+fn over_limits(shared: &Shared, arrival: &Arrival, why: ConnectionRefusal) -> Response<ReplyBody> {
+    let server = &arrival.upstream.name;
+    let mut response = refused(shared, Some(server), &why.fault().into());
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+/// Serves the API for programs that run their clients' dialogs.
 async fn api(
     shared: &Arc<Shared>,
     head: &Parts,
@@ -121,39 +129,26 @@ async fn api(
     let path = head.uri.path();
     let answered = match embedder::route(path) {
         _ if path == sign_out::PATH => sign_out::serve(shared, head, address).await,
-        Some(session) => embedder::answer(shared, head, address, (session, body)).await,
-        None if oauth::is_route(path) => return oauth::serve(shared, head, address).await,
+        Some(session) => embedder::answer(shared, head, body, address, session).await,
+        None if pages::is_route(path) => return pages::serve(shared, head, address).await,
         None => Err(Fault::NoSuchPath),
     };
-    answered.unwrap_or_else(|fault| refused(shared, None, &no_id(fault)))
+    answered.unwrap_or_else(|fault| refused(shared, None, &fault.into()))
 }
 
-/// A refusal, told to the client and to the operator.
+/// A refusal, for the client and for the log.
 fn refused(shared: &Shared, server: Option<&ServerName>, why: &Refused) -> Response<ReplyBody> {
-    let (fault, id) = why;
-    let (telling, server) = (fault.telling(), server.map(tracing::field::display));
-    shared.metrics.refused(telling.reason);
-    tracing::info!(
-        reason = telling.reason,
-        status = telling.status_for(id.as_deref()).as_u16(),
-        server,
-        "refused"
-    );
-    refuse(fault, id.as_deref())
-}
-
-fn no_id(fault: Fault) -> Refused {
-    (fault, None)
+    response::refuse_counted(&shared.metrics, server, &why.fault, why.id.as_deref())
 }
 
 // === POST ===
 
 async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refused> {
-    let body = read_body(&arrival, body).await.map_err(no_id)?;
+    let body = read_body(&arrival, body).await?;
     if is_batch(&body) {
-        return Box::pin(batch::serve(arrival, body)).await.map_err(no_id);
+        return Ok(Box::pin(batch(arrival, body)).await?);
     }
-    let message = Message::parse(body).map_err(|malformed| no_id(malformed.into()))?;
+    let message = Message::parse(body).map_err(Fault::from)?;
     let echo: Option<Box<str>> = match message.kind() {
         Kind::Request => message.id().map(Into::into),
         Kind::Notification | Kind::Response => None,
@@ -162,11 +157,58 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
         Box::pin(initialize(arrival, message)).await
     } else {
         match arrival.find().await {
-            Ok(found) => arrival.into_exchange(found).serve(message).await,
+            Ok(found) => {
+                let exchange = arrival.into_exchange(found);
+                exchange.handle(message).await.map(response::respond)
+            }
             Err(fault) => Err(fault),
         }
     };
-    answered.map_err(|fault| (fault, echo))
+    answered.map_err(|fault| Refused { fault, id: echo })
+}
+
+async fn batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fault> {
+    if !arrival.headers.contains_key(mcp::SESSION_ID) {
+        // Not even an `initialize` in it could be served.
+        return Err(Malformed::Batch.into());
+    }
+    let found = arrival.find().await?;
+    let reply = arrival.into_exchange(found).handle_batch(&array).await?;
+    Ok(response::respond(reply))
+}
+
+/// `initialize`: opens a session, whose id the response carries.
+async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
+    let shared = Arc::clone(&arrival.shared);
+    if shared.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    if arrival.upstream.is_retired() {
+        return Err(Fault::NoSuchServer);
+    }
+    if shared.pseudonym.is_in(&arrival.headers) {
+        let server = arrival.upstream.name.clone();
+        return Err(Fault::Loop { server });
+    }
+    arrival.carried.way = shared.pseudonym.after(&arrival.headers);
+    let wants_hash = embedder::wants_hash(&arrival.headers);
+    let opening = Opening {
+        registry: Arc::clone(&shared.registry),
+        upstream: arrival.upstream,
+        caller: arrival.caller,
+        carried: arrival.carried,
+        message,
+    };
+    let (reply, newborn) = opening.open().await?;
+    let mut response = response::respond(reply);
+    if let Some(newborn) = newborn {
+        let headers = response.headers_mut();
+        if wants_hash {
+            headers.extend(embedder::hash_header(newborn.session.hash));
+        }
+        headers.insert(mcp::SESSION_ID, newborn.announce().to_header());
+    }
+    Ok(response)
 }
 
 async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
@@ -190,19 +232,19 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
 /// session is looked for first.
 async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, Fault> {
     let mut limit = arrival.shared.limits.body_bytes;
-    let mut stranger = None;
+    let mut unknown = None;
     if limit > MAX_OPENING {
-        stranger = arrival.find().await.err();
+        unknown = arrival.find().await.err();
     }
-    if stranger.is_some() {
+    if unknown.is_some() {
         limit = MAX_OPENING;
     }
-    let too_large = |limit| match stranger {
+    let too_large = |limit| match unknown {
         Some(Fault::SessionRequired) => Fault::InitializeTooLarge { limit },
         Some(fault) => fault,
         None => Fault::BodyTooLarge { limit },
     };
-    // Its client holds it back until it is told to go on, which reading would do.
+    // The client waits for `100 Continue`, which reading would send.
     if body.size_hint().lower() > limit as u64 && arrival.headers.contains_key(EXPECT) {
         return Err(too_large(limit));
     }
@@ -211,16 +253,16 @@ async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, 
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     let fault = match read.map_err(|_| Fault::BodyTimeout)? {
         Ok(body) => return Ok(body),
-        Err(Unread::Broken) => return Err(Fault::BodyBroken),
-        Err(Unread::TooLarge) => too_large(limit),
-        Err(Unread::NoRoom) => Fault::TooManyBodies,
+        Err(BodyReadError::Broken) => return Err(Fault::BodyBroken),
+        Err(BodyReadError::TooLarge) => too_large(limit),
+        Err(BodyReadError::NoRoom) => Fault::TooManyBodies,
     };
     discard(body).await;
     Err(fault)
 }
 
 /// A body of at most `limit` bytes, if it comes in time.
-pub(super) async fn whole_body(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
+pub(crate) async fn whole_body(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(&mut body, limit)).await;
     let body = match read.map_err(|_| Fault::BodyTimeout)? {
         Ok(body) => body,
@@ -257,100 +299,34 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
         return Err(Fault::AcceptForGet);
     }
-    let (id, in_use) = arrival.find().await?;
-    let shared = &arrival.shared;
-    if shared.drain.has_begun() {
+    let found = arrival.find().await?;
+    if arrival.shared.drain.has_begun() {
         return Err(Fault::Stopping);
     }
-    let session = in_use.session();
-    let permit = stream_place(&session.upstream, &session.share)?;
-    let mark = arrival
-        .headers
-        .get(mcp::LAST_EVENT_ID)
-        .filter(|id| !id.is_empty());
-    let (born, source) = match mark.map(|mark| resumed(session, mark)) {
-        None => {
-            let opening = leg::listen(
-                Arc::clone(session),
-                Born::Standalone,
-                None,
-                arrival.carried.clone(),
-            );
-            (Born::Standalone, Source::opening(opening))
-        }
-        Some(None) => return Err(Fault::LastEventId),
-        Some(Some(Resumed::At(born, last))) => {
-            let opening = leg::listen(
-                Arc::clone(session),
-                born.clone(),
-                last,
-                arrival.carried.clone(),
-            );
-            (born, Source::opening(opening))
-        }
-        Some(Some(Resumed::Lost(id))) => {
-            let told = leg::lost(&session.leg(), &id);
-            (Born::Request(id), told)
-        }
-    };
-    let rescue =
-        (born == Born::Standalone).then(|| Box::new(Rescue::standalone(session, arrival.carried)));
-    // The older stream is closed before the newer is asked for, so that the server sees one.
-    let stream = Arc::new(LiveStream::new(source, rescue));
-    let is_attached = match born {
-        Born::Standalone => session.attach_listener(&stream).await,
-        Born::Request(_) => session.attach(born, Arc::clone(&stream)),
-    };
-    if !is_attached {
-        return Err(Fault::UnknownSession);
-    }
-    let abandoned = shared.abandoned(session);
-    let body =
-        StreamBody::new(Arc::clone(&stream), in_use, abandoned, Some(permit)).with_heartbeat();
-    // Long enough to tell the client of a lost session by a status, short enough for servers that
-    // answer with their first event.
-    let grace = leg::moment(&body.session().upstream.server());
-    if let Ok(Err(error)) = tokio::time::timeout(grace, stream.opened()).await {
-        return Err(failed(shared, &id, body.session(), error));
-    }
-    let content_type = HeaderValue::from_static(media::EVENT_STREAM);
-    Ok(reply::stream(StatusCode::OK, Some(content_type), body))
-}
-
-/// What a client's `Last-Event-ID` leads to.
-enum Resumed {
-    /// A stream, after one of the server's own event ids.
-    At(Born, Option<HeaderValue>),
-    /// The answer to this request (JSON text) went with the generation that it was asked of.
-    Lost(Box<str>),
-}
-
-fn resumed(session: &Session, mark: &HeaderValue) -> Option<Resumed> {
-    let mark = session.seal.open_event(mark.as_bytes())?;
-    if mark.leg == session.leg().at {
-        let last = HeaderValue::from_bytes(&mark.id).ok()?;
-        return Some(Resumed::At(mark.born, Some(last)));
-    }
-    Some(match mark.born {
-        Born::Standalone => Resumed::At(Born::Standalone, None),
-        Born::Request(id) => Resumed::Lost(id),
-    })
+    let mark = arrival.headers.get(mcp::LAST_EVENT_ID).cloned();
+    let mark = mark.filter(|id| !id.is_empty());
+    let exchange = arrival.into_exchange(found);
+    let outlet = exchange
+        .listen(mark.as_ref().map(HeaderValue::as_bytes))
+        .await?;
+    Ok(response::stream(outlet))
 }
 
 // === DELETE ===
 
 async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
-    let (id, in_use) = arrival.find().await?;
+    let FoundSession { id, in_use } = arrival.find().await?;
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::DeletedLivesOn) {
-        return Ok(reply::empty(StatusCode::NO_CONTENT));
+        return Ok(response::empty(StatusCode::NO_CONTENT));
     }
     let ended = arrival
         .shared
+        .registry
         .delete_session(&id, in_use.session(), &arrival.carried)
         .await;
-    if !ended.map_err(|unsure| Fault::unsure(&unsure))? {
+    if !ended.map_err(|error| Fault::store_failed(&error))? {
         return Err(Fault::UnknownSession);
     }
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -7,12 +7,13 @@ use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Message, is_answer_to};
 use bytes::Bytes;
 
-use super::relay::StreamError;
-use super::rewrite::{MAX_BATCH, Rewrite};
+use super::rewrite::Rewrite;
+use crate::upstream::MAX_BATCH;
+use crate::upstream::StreamError;
 use crate::upstream::UpstreamError;
 
 /// Whether a body is an array with the answer to the request of this id (JSON text) in it.
-pub(super) fn has_answer_to(body: &Bytes, id: &str) -> bool {
+pub(crate) fn has_answer_to(body: &Bytes, id: &str) -> bool {
     let members = match batch::is_batch(body) {
         true => batch::split(body, MAX_BATCH).unwrap_or_default(),
         false => Vec::new(),
@@ -21,11 +22,11 @@ pub(super) fn has_answer_to(body: &Bytes, id: &str) -> bool {
 }
 
 /// An array with marks and without answers to other requests, or the same bytes.
-pub(super) fn marked(whole: Bytes, rewrite: &Rewrite) -> Result<Bytes, UpstreamError> {
+pub(crate) fn marked(whole: Bytes, rewrite: &Rewrite) -> Result<Bytes, UpstreamError> {
     match batch::split(&whole, MAX_BATCH) {
         Ok(members) => {
             let is_anothers = |raw: &Bytes| {
-                let message = Message::parse(raw.clone());
+                let message = Message::from_server(raw.clone());
                 message.is_ok_and(|message| rewrite.is_anothers(&message))
             };
             let own = members.iter().filter(|raw| !is_anothers(raw)).cloned();

@@ -10,17 +10,15 @@ use bowline_wire::message::{Kind, Message, Span};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
-use super::LegRef;
-use super::renamed::{given_back, original};
-use super::reserved::Reserved;
-use crate::session::{Born, EventMark, Seal};
-
-/// The most messages of one batch of a server's.
-pub(super) const MAX_BATCH: usize = 10_000;
+use super::Generation;
+use crate::leg::marks::{Born, EventMark, Seal};
+use crate::leg::repeat_id::{given_back, original};
+use crate::upstream::MAX_BATCH;
+use crate::upstream::reserved::Reserved;
 
 /// What an event's data holds.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     Message(Message),
     /// The members of a batch; at least one.
     Batch(Vec<Bytes>),
@@ -32,13 +30,13 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(crate) struct Rewrite {
     seal: Seal,
-    leg: LegRef,
+    leg: Generation,
     born: Born,
     reserved: Reserved,
 }
 
 impl Rewrite {
-    pub(crate) fn new(seal: Seal, leg: LegRef, born: Born, reserved: Reserved) -> Self {
+    pub(crate) fn new(seal: Seal, leg: Generation, born: Born, reserved: Reserved) -> Self {
         Self {
             seal,
             leg,
@@ -48,7 +46,7 @@ impl Rewrite {
     }
 
     /// What of an event's content may be shown; `None` if nothing may.
-    pub(super) fn admitted(&self, event: &Event, content: Content) -> Option<Content> {
+    pub(crate) fn admitted(&self, event: &Event, content: Content) -> Option<Content> {
         match content {
             Content::Message(message) => self.reserved.cleared(message).map(Content::Message),
             Content::Batch(members) => {
@@ -64,13 +62,13 @@ impl Rewrite {
     }
 
     /// The members of a batch as the client may see them.
-    pub(super) fn members(&self, members: Vec<Bytes>) -> Option<Vec<Bytes>> {
+    pub(crate) fn members(&self, members: Vec<Bytes>) -> Option<Vec<Bytes>> {
         let members = self.reserved.cleared_batch(members);
         members.iter().map(|raw| self.member(raw)).collect()
     }
 
     /// Whether a message is the answer that the stream was opened for.
-    pub(super) fn is_answer(&self, message: &Message) -> bool {
+    pub(crate) fn is_answer(&self, message: &Message) -> bool {
         let Born::Request(id) = &self.born else {
             return false;
         };
@@ -80,13 +78,13 @@ impl Rewrite {
     }
 
     /// Whether a message answers another request than the one that the stream was opened for, if any.
-    pub(super) fn is_anothers(&self, message: &Message) -> bool {
+    pub(crate) fn is_anothers(&self, message: &Message) -> bool {
         let is_addressed = message.kind() == Kind::Response && message.id().is_some();
         is_addressed && !self.is_answer(message)
     }
 
     /// The generation that the stream is read from.
-    pub(super) fn leg(&self) -> LegRef {
+    pub(crate) fn leg(&self) -> Generation {
         self.leg
     }
 
@@ -96,7 +94,7 @@ impl Rewrite {
     }
 
     /// The event as the client may see it; `None` if it cannot be shown.
-    pub(super) fn event(&self, event: &Event, content: &Content) -> Option<Bytes> {
+    pub(crate) fn event(&self, event: &Event, content: &Content) -> Option<Bytes> {
         let id = event.id().filter(|id| !id.is_empty());
         let id = match id {
             Some(id) => Some(self.seal.event(&EventMark {
@@ -122,7 +120,7 @@ impl Rewrite {
 
     /// A member of a batch as the client may see it.
     fn member(&self, raw: &Bytes) -> Option<Bytes> {
-        match Message::parse(raw.clone()) {
+        match Message::from_server(raw.clone()) {
             Ok(message) => Some(self.message(&message)?.unwrap_or_else(|| raw.clone())),
             Err(_) => Some(raw.clone()),
         }
@@ -141,7 +139,7 @@ impl Rewrite {
     }
 
     /// The mark (JSON text) that a message carries when it is shown.
-    pub(super) fn mark(&self, message: &Message) -> Option<String> {
+    pub(crate) fn mark(&self, message: &Message) -> Option<String> {
         self.seal
             .request(self.leg, message.text(marked_id(message)?))
     }
@@ -161,9 +159,9 @@ fn marked_id(message: &Message) -> Option<Span> {
 impl Content {
     /// Looks into an event's data. What cannot be read is not refused: it may be the client's to
     /// know. A batch that is too large to look into is.
-    pub(super) fn of(data: Bytes) -> Result<Self, BadBatch> {
+    pub(crate) fn of(data: Bytes) -> Result<Self, BadBatch> {
         if !batch::is_batch(&data) {
-            return Ok(Message::parse(data.clone()).map_or(Self::Other(data), Self::Message));
+            return Ok(Message::from_server(data.clone()).map_or(Self::Other(data), Self::Message));
         }
         match batch::split(&data, MAX_BATCH) {
             Ok(members) if !members.is_empty() => Ok(Self::Batch(members)),
@@ -173,14 +171,14 @@ impl Content {
     }
 
     /// Whether this says that a request goes on.
-    pub(super) fn is_progress(&self) -> bool {
+    pub(crate) fn is_progress(&self) -> bool {
         let says_so = |message: &Message| message.method() == Some("notifications/progress");
         match self {
             Self::Message(message) => says_so(message),
             Self::Batch(members) => {
                 let mut messages = members
                     .iter()
-                    .filter_map(|raw| Message::parse(raw.clone()).ok());
+                    .filter_map(|raw| Message::from_server(raw.clone()).ok());
                 messages.any(|message| says_so(&message))
             }
             Self::Other(_) => false,
@@ -188,7 +186,7 @@ impl Content {
     }
 
     /// How far a request says that it has got.
-    pub(super) fn progress(&self) -> Option<f64> {
+    pub(crate) fn progress(&self) -> Option<f64> {
         let Self::Message(message) = self else {
             return None;
         };
@@ -198,13 +196,13 @@ impl Content {
     }
 
     /// The message that passes the test, alone or among others.
-    pub(super) fn find(self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
+    pub(crate) fn find(self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
         match self {
             Self::Message(message) => Some(message).filter(is_it),
             Self::Batch(members) => {
                 let mut messages = members
                     .into_iter()
-                    .filter_map(|raw| Message::parse(raw).ok());
+                    .filter_map(|raw| Message::from_server(raw).ok());
                 messages.find(is_it)
             }
             Self::Other(_) => None,
@@ -216,8 +214,8 @@ impl Content {
 mod tests {
     use bowline_wire::sse::Decoder;
 
-    use super::super::renamed::renamed;
     use super::*;
+    use crate::leg::repeat_id::renamed;
 
     fn show(rewrite: &Rewrite, text: &str) -> String {
         let mut decoder = Decoder::new(1 << 20);
@@ -231,7 +229,7 @@ mod tests {
 
     fn rewrite_of(born: Born) -> Rewrite {
         let reserved = Reserved::new("bowline");
-        Rewrite::new(Seal::generate().unwrap(), LegRef::FIRST, born, reserved)
+        Rewrite::new(Seal::generate().unwrap(), Generation::FIRST, born, reserved)
     }
 
     fn rewrite() -> Rewrite {
@@ -278,7 +276,7 @@ mod tests {
     #[test]
     fn a_servers_request_and_its_cancellation_carry_one_mark() {
         let rewrite = rewrite();
-        let mark = rewrite.seal.request(LegRef::FIRST, "42").unwrap();
+        let mark = rewrite.seal.request(Generation::FIRST, "42").unwrap();
         let asked = show(
             &rewrite,
             "data: {\"jsonrpc\":\"2.0\",\"id\":42,\"method\":\"roots/list\"}\n\n",
@@ -300,7 +298,7 @@ mod tests {
     #[test]
     fn a_batch_becomes_single_messages_each_with_its_mark() {
         let rewrite = rewrite();
-        let mark = rewrite.seal.request(LegRef::FIRST, "42").unwrap();
+        let mark = rewrite.seal.request(Generation::FIRST, "42").unwrap();
         let shown = show(
             &rewrite,
             "event: message\nid: 7\ndata: [{\"jsonrpc\":\"2.0\", \"id\":42,\"method\":\"roots/list\"} , 1.0,{\"jsonrpc\":\"2.0\",\"id\":42,\"result\":{}}]\n\n",

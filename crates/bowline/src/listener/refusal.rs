@@ -1,9 +1,9 @@
-//! Telling a client that there is no room for its connection.
+//! The response to a client whose connection is over the limits.
 //!
-//! Everybody is told: the answer is small, and is the system's to deliver as soon as it is written. What
-//! takes time is to read on for a moment, because a connection that closes on unread bytes takes its answer
-//! with it. Only so many are read on at once, and who comes then cuts that short for the oldest, whose
-//! request has mostly been read by then.
+//! Every such client gets one: it is small, and the system delivers it as soon as it is written. What takes
+//! time is to read on for a moment, because a connection that closes on unread bytes loses its response.
+//! Only so many are read on at once; one more cuts the oldest short, whose request has mostly been read
+//! by then.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,75 +15,61 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
-use super::crowd::Crowded;
-use super::guests::Guests;
+use super::evicting::EvictingTasks;
+use crate::descriptors::REFUSED_AT_ONCE;
 
-/// How many are read on from at the same time. They are open files beyond the limit of connections.
-pub(crate) const AT_ONCE: usize = 64;
-
-/// How long a client has to hear it, and how much of its request is read meanwhile.
+/// How long a client has to read the response, and how much of its request is read meanwhile.
 const TIME: Duration = Duration::from_secs(1);
 const READ: u64 = 256 * 1024;
 
 /// The most that is read where there is no time.
-const READ_IN_PASSING: usize = 16 * 1024;
+const READ_AT_ONCE: usize = 16 * 1024;
 
-/// The clients that are being told.
+/// The connections that are refused and read on.
 #[derive(Debug)]
-pub(super) struct Refusals(Guests);
+pub(super) struct Refusals(EvictingTasks);
 
 impl Default for Refusals {
     fn default() -> Self {
-        Self(Guests::new(AT_ONCE))
+        Self(EvictingTasks::new(REFUSED_AT_ONCE))
     }
 }
 
 impl Refusals {
-    /// Tells a client at this address.
-    pub(super) async fn tell(
+    /// Answers a client at this address, and closes the connection.
+    pub(super) async fn answer(
         &mut self,
-        (stream, from): (TcpStream, IpAddr),
-        why: Crowded,
+        stream: TcpStream,
+        address: IpAddr,
+        response: &str,
         tracker: &TaskTracker,
     ) {
-        if say(&stream, why).is_err() {
+        if write(&stream, response).is_err() {
             return;
         }
         self.0.make_room().await;
         let reading_on = async move {
             let (mut rest, mut nowhere) = (stream.take(READ), tokio::io::sink());
             let reading = tokio::io::copy(&mut rest, &mut nowhere);
-            // Whoever does not listen is not told.
+            // A client that does not read misses the response.
             drop(tokio::time::timeout(TIME, reading).await);
         };
-        self.0.let_in(from, tracker.spawn(reading_on));
+        self.0.add(address, tracker.spawn(reading_on));
     }
 }
 
-/// Tells a client whose very descriptor is one too many: what of its request has come is read, and no
+/// Answers a client whose very descriptor is of the reserve: what of its request has come is read, and no
 /// more is waited for.
-pub(super) fn tell_in_passing(stream: &TcpStream, why: Crowded) {
-    let mut unread = [MaybeUninit::uninit(); READ_IN_PASSING];
-    // Whoever does not listen is not told.
+pub(super) fn answer_at_once(stream: &TcpStream, response: &str) {
+    let mut unread = [MaybeUninit::uninit(); READ_AT_ONCE];
+    // A client that does not read misses the response.
     drop(SockRef::from(stream).recv(&mut unread));
-    drop(say(stream, why));
+    drop(write(stream, response));
 }
 
-/// Writes the answer and ends our side. Both are the system's at once: a new connection has room for it.
-fn say(stream: &TcpStream, why: Crowded) -> io::Result<()> {
+/// Writes the response and ends our side. Neither waits: a new connection has room for it.
+fn write(stream: &TcpStream, response: &str) -> io::Result<()> {
     let socket = SockRef::from(stream);
-    socket.send(response(why).as_bytes())?;
+    socket.send(response.as_bytes())?;
     socket.shutdown(Shutdown::Write)
-}
-
-fn response(why: Crowded) -> String {
-    let fault = why.fault();
-    let (telling, body) = (fault.telling(), fault.body(None));
-    format!(
-        "HTTP/1.1 {}\r\ncontent-type: application/json\r\nretry-after: {}\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n{body}",
-        telling.status,
-        telling.retry_after.unwrap_or_default(),
-        body.len(),
-    )
 }

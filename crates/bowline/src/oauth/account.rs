@@ -1,5 +1,5 @@
-//! One caller at one server that wants its callers signed in: what a leg asks for a bearer, and tells
-//! what the server thought of it.
+//! One caller at one OAuth-protected server: where a leg gets its bearer token, and reports the server's
+//! answer to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,102 +10,117 @@ use http::StatusCode;
 use super::bearer::Bearer;
 use super::challenge::{Challenge, TokenError};
 use super::flow::Flow;
-use super::grants::{AtHand, GrantError};
+use super::flow_store::FlowStoreError;
+use super::flows::Flows;
+use super::grants::{CachedBearer, GrantError};
 use super::identity::identity_of;
-use super::pending::PendingError;
-use super::sign_ins::SignIns;
-use crate::session::Caller;
+use crate::caller::Caller;
 
-/// The largest answer to `initialize` that is remembered.
+/// The largest result of `initialize` that is cached.
 const MAX_REMEMBERED: usize = 64 * 1024;
 
 /// One caller at one server.
 #[derive(Debug)]
 pub(crate) struct Account {
-    pub(crate) sign_ins: Arc<SignIns>,
+    pub(crate) flows: Arc<Flows>,
     /// The server's name, for people.
     pub(super) server: Box<str>,
-    /// The caller's identity.
-    caller: Box<str>,
-    server_url: Box<str>,
+    key: AccountKey,
     /// The number of the sign-in whose token was sent last; 0 for none.
     sent: AtomicU64,
 }
 
-/// Whose a grant or a flow is: a caller's, at the server with a URL.
-pub(super) type Whose = (Box<str>, Box<str>);
+/// Which account a grant or a flow belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct AccountKey {
+    /// The caller's identity.
+    pub(super) caller: Box<str>,
+    pub(super) server_url: Box<str>,
+}
 
 /// Why a caller has to sign in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// What the server said, if it said anything.
+pub(crate) struct SignInReason {
+    /// The server's challenge, if it sent one.
     pub(crate) challenge: Option<Challenge>,
     /// The caller is signed in, and needs more scopes.
     pub(crate) is_step_up: bool,
 }
 
-/// What a 401 or 403 of a server means.
+/// What a server's 401 or 403 means.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Nothing ran; the request may go again, with this.
-    Again(Arc<Bearer>),
-    SignIn(Arc<Wanted>),
-    /// It is the server's last word, and not about signing in.
+    /// The server did not process the request; retry it with this token.
+    Retry(Arc<Bearer>),
+    SignIn(Arc<SignInReason>),
+    /// A sign-in would not help: the answer goes to the client.
     Refused,
 }
 
 impl Account {
     pub(crate) fn new(
-        sign_ins: &Arc<SignIns>,
+        flows: &Arc<Flows>,
         caller: &Caller,
         server: &str,
         server_url: &http::Uri,
     ) -> Self {
         Self {
-            sign_ins: Arc::clone(sign_ins),
+            flows: Arc::clone(flows),
             server: server.into(),
-            caller: identity_of(caller),
-            server_url: server_url.to_string().into(),
+            key: AccountKey {
+                caller: identity_of(caller),
+                server_url: server_url.to_string().into(),
+            },
             sent: AtomicU64::new(0),
         }
     }
 
-    /// What grants and flows of it are kept under.
-    pub(super) fn key(&self) -> Whose {
-        (self.caller.clone(), self.server_url.clone())
+    /// What its grants and flows are stored under.
+    pub(super) fn key(&self) -> &AccountKey {
+        &self.key
     }
 
-    /// What a request carries; `None` if the caller is not signed in.
+    /// The token for a request; `None` if the caller is not signed in.
     pub(crate) async fn bearer(&self) -> Result<Option<Arc<Bearer>>, GrantError> {
-        let grants = &self.sign_ins.grants;
-        let bearer = match grants.at_hand(&self.caller, &self.server_url) {
-            AtHand::Bearer(bearer) => Some(bearer),
-            AtHand::SignedOut => None,
+        let grants = &self.flows.grants;
+        let bearer = match grants.cached_bearer(&self.key.caller, &self.key.server_url) {
+            CachedBearer::Bearer(bearer) => Some(bearer),
+            CachedBearer::SignedOut => None,
             // Boxed, because it is rare and large.
-            AtHand::Unknown => Box::pin(grants.bearer(&self.caller, &self.server_url)).await?,
+            CachedBearer::Unknown => {
+                Box::pin(grants.bearer(&self.key.caller, &self.key.server_url)).await?
+            }
         };
         self.note(bearer.as_deref());
         Ok(bearer)
     }
 
-    /// Remembers what the server said of itself in answer to this caller's `initialize`.
+    /// Caches the server's result of this caller's `initialize`.
     pub(crate) fn remember_initialized(&self, result: &str) {
         if result.len() <= MAX_REMEMBERED {
-            let mut last = self.sign_ins.initialized.lock();
-            last.insert(self.key(), result.into());
+            let mut last = self.flows.initialized.lock();
+            last.insert(self.key.clone(), (self.sent(), result.into()));
         }
     }
 
-    /// What it said last, if that was of this revision.
+    /// The last such result, if it was for this protocol revision, and for the person who signed in last: it may
+    /// say something about them.
     pub(crate) fn last_initialized(&self, version: &str) -> Option<String> {
-        let last = self.sign_ins.initialized.lock().get(&self.key()).cloned()?;
+        let (sign_in, last) = self.flows.initialized.lock().get(&self.key).cloned()?;
+        let is_anothers = self.is_signed_out() || self.is_another_than(sign_in);
+        if sign_in != 0 && is_anothers {
+            self.flows.initialized.lock().remove(&self.key);
+            return None;
+        }
         let said: Initialized<'_> = serde_json::from_str(&last).ok()?;
         (said.version == version).then(|| last.to_string())
     }
 
-    /// The flow that waits for the caller, if one does.
-    pub(crate) async fn waiting(&self) -> Result<Option<Flow>, PendingError> {
-        self.sign_ins.waiting(&self.caller, &self.server_url).await
+    /// The flow that is under way for this account, if any.
+    pub(crate) async fn current_flow(&self) -> Result<Option<Flow>, FlowStoreError> {
+        self.flows
+            .current_flow(&self.key.caller, &self.key.server_url)
+            .await
     }
 
     fn note(&self, bearer: Option<&Bearer>) {
@@ -118,33 +133,38 @@ impl Account {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody signed the caller out, as far as it is known.
-    pub(crate) fn is_out(&self) -> bool {
-        self.sign_ins.grants.is_out(&self.caller, &self.server_url)
+    /// Whether the caller was signed out, as far as this gateway knows.
+    pub(crate) fn is_signed_out(&self) -> bool {
+        self.flows
+            .grants
+            .is_signed_out(&self.key.caller, &self.key.server_url)
     }
 
-    /// Has it looked whether somebody did, if that was not done lately.
-    pub(crate) fn look_if_out(&self) {
-        let grants = &self.sign_ins.grants;
-        grants.look_if_out(&self.caller, &self.server_url);
+    /// Starts a check for a sign-out, unless one ran recently.
+    pub(crate) fn check_sign_out(&self) {
+        let grants = &self.flows.grants;
+        grants.check_sign_out(&self.key.caller, &self.key.server_url);
     }
 
-    /// Whether the caller has signed in anew since the sign-in with this number, maybe as somebody
-    /// else.
+    /// Whether the caller has signed in again since the sign-in with this number, maybe as somebody else.
     pub(crate) fn is_another_than(&self, sign_in: u64) -> bool {
-        match self.sign_ins.grants.at_hand(&self.caller, &self.server_url) {
-            AtHand::Bearer(bearer) => bearer.sign_in != sign_in,
-            AtHand::SignedOut | AtHand::Unknown => false,
+        match self
+            .flows
+            .grants
+            .cached_bearer(&self.key.caller, &self.key.server_url)
+        {
+            CachedBearer::Bearer(bearer) => bearer.sign_in != sign_in,
+            CachedBearer::SignedOut | CachedBearer::Unknown => false,
         }
     }
 
-    /// What the server's refusal of a request that carried `sent` means.
+    /// Decides what to do after the server refused a request that carried `sent`.
     pub(crate) async fn judge(
         &self,
         status: StatusCode,
         challenge: Option<Challenge>,
         sent: Option<&Arc<Bearer>>,
-        may_go_again: bool,
+        may_retry: bool,
     ) -> Result<Verdict, GrantError> {
         let error = challenge.as_ref().and_then(|challenge| challenge.error);
         let is_step_up = match (status, error) {
@@ -152,29 +172,31 @@ impl Account {
             (_, Some(TokenError::InsufficientScope)) => true,
             _ => return Ok(Verdict::Refused),
         };
-        // A server that says nothing of a token says nothing about it.
+        // A 401 without a challenge says nothing about the token.
         if !is_step_up && sent.is_some() && challenge.is_none() {
             return Ok(Verdict::Refused);
         }
-        if !is_step_up && may_go_again {
-            let grants = &self.sign_ins.grants;
-            let other = grants.refused(&self.caller, &self.server_url, sent).await?;
+        if !is_step_up && may_retry {
+            let grants = &self.flows.grants;
+            let other = grants
+                .refused(&self.key.caller, &self.key.server_url, sent)
+                .await?;
             if let Some(other) = other {
                 self.note(Some(&other));
-                return Ok(Verdict::Again(other));
+                return Ok(Verdict::Retry(other));
             }
         }
-        Ok(Verdict::SignIn(Arc::new(Wanted {
+        Ok(Verdict::SignIn(Arc::new(SignInReason {
             challenge,
             is_step_up,
         })))
     }
 }
 
-// === impl Wanted ===
+// === impl SignInReason ===
 
-impl Wanted {
-    /// Whether a flow that asks for these scopes would bring what is wanted.
+impl SignInReason {
+    /// Whether a flow that asks for these scopes would satisfy the challenge.
     pub(super) fn is_covered_by(&self, scopes: &[String]) -> bool {
         let mut wanted = self
             .challenge

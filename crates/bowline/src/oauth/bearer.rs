@@ -1,20 +1,20 @@
-//! An access token as requests carry it, and until when it is good for what.
+//! An access token as requests carry it, and when it is due for a refresh, about to expire, and expired.
 
 use std::time::Duration;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bowline_system::jitter::random_fraction;
 use http::HeaderValue;
 
 use super::grant::Grant;
-use crate::upstream::random_fraction;
 
-/// A token is renewed after this part of its life, and up to as much again later: gateways that
-/// share a grant should not all think of it at once.
+/// A token is refreshed after this part of its life, plus a random part of `SPREAD`: gateways that share a
+/// grant must not all refresh it at once.
 const RENEWED_AFTER: f64 = 0.8;
 const SPREAD: f64 = 0.1;
-/// So long before its end a token is not sent any more if there is a way to renew it: it has yet to
-/// travel, and clocks differ. Half its life, if it is short.
+/// This long before it expires, a token is not sent any more if it can be refreshed: the request takes time,
+/// and clocks differ. Half the token's life, if that is shorter.
 const MARGIN_MILLIS: u64 = 30_000;
 
 /// An access token as requests carry it. `Debug` does not show it.
@@ -22,28 +22,28 @@ const MARGIN_MILLIS: u64 = 30_000;
 pub(crate) struct Bearer {
     /// Marked as sensitive.
     header: HeaderValue,
-    /// The number of the sign-in that it came from: another one may be another account's.
+    /// The number of the sign-in that it came from: another sign-in may be for another account.
     pub(crate) sign_in: u64,
-    /// In milliseconds since 1970: from when on it is to be renewed, from when on a request rather
-    /// waits for that, and from when on it is worth nothing.
+    /// In milliseconds since 1970: when it is due for a refresh, when a request rather waits for the refresh,
+    /// and when it has expired.
     pub(super) due: u64,
     pub(super) stale: u64,
     pub(super) expired: u64,
-    /// Whether the server ever took it.
+    /// Whether the server ever accepted it.
     accepted: AtomicBool,
 }
 
-/// An access token cannot be what no header can hold.
+/// The access token cannot be sent in a header.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the access token has characters that a header cannot have")]
-pub(crate) struct NotAHeader;
+#[error("the access token has characters that an HTTP header cannot carry")]
+pub(crate) struct InvalidBearer;
 
 // === impl Bearer ===
 
 impl Bearer {
-    pub(super) fn of(grant: &Grant) -> Result<Self, NotAHeader> {
+    pub(super) fn of(grant: &Grant) -> Result<Self, InvalidBearer> {
         let text = format!("Bearer {}", grant.access_token.expose());
-        let mut header = HeaderValue::try_from(text).map_err(|_| NotAHeader)?;
+        let mut header = HeaderValue::try_from(text).map_err(|_| InvalidBearer)?;
         header.set_sensitive(true);
         let bearer = Self {
             header,
@@ -80,14 +80,14 @@ impl Bearer {
         })
     }
 
-    /// What goes into `Authorization`.
+    /// The value of the `Authorization` header.
     pub(crate) fn header(&self) -> &HeaderValue {
         &self.header
     }
 
-    /// The server has taken it.
+    /// Notes that the server accepted it.
     pub(crate) fn note_accepted(&self) {
-        // Read first: every request comes here, and all but the first have nothing to say.
+        // Read first: every request comes here, and only the first one writes.
         if !self.was_accepted() {
             self.accepted.store(true, Ordering::Relaxed);
         }
@@ -110,11 +110,11 @@ fn millis(seconds: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oauth::grant::tests::{found, tokens};
+    use crate::oauth::grant::tests::{credentials, tokens};
 
     fn bearer(refresh: Option<&str>, life: Option<u64>) -> Bearer {
         let tokens = tokens("access-secret", refresh, life);
-        Bearer::of(&Grant::new("alice", found(), tokens, 3, 1000)).unwrap()
+        Bearer::of(&Grant::new("alice", credentials(tokens), 3, 1000)).unwrap()
     }
 
     #[test]
@@ -164,6 +164,6 @@ mod tests {
         assert!(bearer.header().is_sensitive());
         assert!(!format!("{bearer:?}").contains("access-secret"));
         let tokens = tokens("two\nlines", None, None);
-        Bearer::of(&Grant::new("alice", found(), tokens, 3, 1000)).unwrap_err();
+        Bearer::of(&Grant::new("alice", credentials(tokens), 3, 1000)).unwrap_err();
     }
 }

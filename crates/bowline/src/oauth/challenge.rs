@@ -1,18 +1,18 @@
-//! What a server demands in `WWW-Authenticate`.
+//! The challenge in a server's `WWW-Authenticate` header.
 //!
-//! A header can hold several challenges, and there can be several headers; a comma separates
-//! challenges as well as the parameters of one (RFC 9110, 11.6.1). So this is a parser, and never a
-//! search for a name, which would find what stands inside somebody's quotes.
+//! A header can hold several challenges, and there can be several headers; a comma separates challenges as
+//! well as the parameters of one (RFC 9110, 11.6.1). So this is a parser, and not a search for a name, which
+//! would also match inside quotes.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
 const SPACE: [char; 2] = [' ', '\t'];
 
-/// What a server said about the bearer token that it wants, or was given.
+/// A server's challenge for a bearer token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// Where the server describes itself (RFC 9728, 5.1).
+    /// The URL of the protected resource metadata (RFC 9728, 5.1).
     pub(crate) resource_metadata: Option<String>,
     /// The scopes that the request needs; each once, in the server's order.
     pub(crate) scopes: Vec<String>,
@@ -25,14 +25,14 @@ pub(crate) struct Challenge {
 pub(crate) enum TokenError {
     /// It has expired, was revoked, or is not a token of this server.
     Invalid,
-    /// It is good, and does not allow this.
+    /// It is valid, but lacks a scope for this request.
     InsufficientScope,
     /// Anything else.
     Other,
 }
 
 /// One challenge of any scheme.
-struct Any<'a> {
+struct RawChallenge<'a> {
     scheme: &'a str,
     parameters: Vec<(&'a str, String)>,
 }
@@ -40,8 +40,8 @@ struct Any<'a> {
 // === impl Challenge ===
 
 impl Challenge {
-    /// The challenge for a bearer token, if the answer has one: of several, the first that says
-    /// where the server describes itself.
+    /// The challenge for a bearer token, if the response has one. Of several, the first that names the
+    /// resource metadata.
     pub(crate) fn in_headers(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
         let mut bearers: Vec<Self> = values
@@ -60,12 +60,12 @@ impl Challenge {
     }
 }
 
-impl From<&Any<'_>> for Challenge {
-    fn from(any: &Any<'_>) -> Self {
+impl From<&RawChallenge<'_>> for Challenge {
+    fn from(raw: &RawChallenge<'_>) -> Self {
         Self {
-            resource_metadata: any.get("resource_metadata").map(str::to_owned),
-            scopes: split_scopes(any.get("scope").unwrap_or_default()),
-            error: any.get("error").map(|code| match code {
+            resource_metadata: raw.get("resource_metadata").map(str::to_owned),
+            scopes: split_scopes(raw.get("scope").unwrap_or_default()),
+            error: raw.get("error").map(|code| match code {
                 "invalid_token" => TokenError::Invalid,
                 "insufficient_scope" => TokenError::InsufficientScope,
                 _ => TokenError::Other,
@@ -85,9 +85,9 @@ pub(super) fn split_scopes(list: &str) -> Vec<String> {
     scopes
 }
 
-// === impl Any ===
+// === impl RawChallenge ===
 
-impl Any<'_> {
+impl RawChallenge<'_> {
     /// A parameter, the first of its name.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self
@@ -98,9 +98,9 @@ impl Any<'_> {
     }
 }
 
-/// All challenges of one header, up to where it stops making sense.
-fn parse(header: &str) -> Vec<Any<'_>> {
-    let mut challenges: Vec<Any<'_>> = Vec::new();
+/// All challenges of one header, up to the first syntax error.
+fn parse(header: &str) -> Vec<RawChallenge<'_>> {
+    let mut challenges: Vec<RawChallenge<'_>> = Vec::new();
     let mut rest = header;
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
@@ -108,7 +108,7 @@ fn parse(header: &str) -> Vec<Any<'_>> {
             return challenges;
         };
         let Some(value) = after.trim_start_matches(SPACE).strip_prefix('=') else {
-            challenges.push(Any {
+            challenges.push(RawChallenge {
                 scheme: name,
                 parameters: Vec::new(),
             });
@@ -118,7 +118,7 @@ fn parse(header: &str) -> Vec<Any<'_>> {
         let Some((value, after)) = take_value(value.trim_start_matches(SPACE)) else {
             return challenges;
         };
-        // Without a challenge before it, it is a parameter of nobody.
+        // Without a challenge before it, the parameter is ignored.
         if let Some(challenge) = challenges.last_mut() {
             challenge.parameters.push((name, value));
         }
@@ -133,7 +133,7 @@ fn take_token(text: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| text.split_at(end))
 }
 
-/// A parameter's value. URLs are not tokens, and yet they are found without quotes.
+/// A parameter's value. URLs are not tokens, but some servers send them without quotes.
 fn take_value(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         return take_quoted(quoted);
@@ -152,11 +152,11 @@ fn take_quoted(text: &str) -> Option<(String, &str)> {
             _ => value.push(character),
         }
     }
-    // The quote never ends: nobody can tell what belongs to it.
+    // The quote never ends: the rest cannot be parsed.
     None
 }
 
-/// The rest after a scheme's credentials that are one lump (`Negotiate abc==`), if they are.
+/// The rest after a scheme's token68 (`Negotiate abc==`), if there is one.
 fn skip_token68(text: &str) -> &str {
     let lump = text.trim_start_matches(SPACE);
     let is_of_lump = |c: char| c.is_ascii_alphanumeric() || "-._~+/".contains(c);

@@ -1,35 +1,36 @@
-//! How a sign-in ends: an answer comes, by whichever way and at whichever gateway, and what it brings
-//! is kept.
+//! How a sign-in ends: the authorization server's answer reaches any gateway by any route, and its tokens are
+//! stored.
 //!
-//! An answer counts for the flow that is under way between its caller and its server, and once: a flow
-//! in whose place another one was begun is dead, also while its code is being exchanged.
+//! An answer counts once, and only for the flow that is under way for its account: a flow that was replaced
+//! is dead, even while its code is being exchanged.
+
+mod refusal;
+mod save;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use bowline_system::clock;
 use thiserror::Error;
 
-use super::authority::{AuthorityError, check_issuer};
-use super::flow::{Authorization, End, Flow, FlowId};
-use super::grant::{ClientIdentity, Grant, Tokens};
-use super::pending::PendingError;
+use self::refusal::refusal;
+use self::save::Backoff;
+use super::auth_server::{AuthServerError, check_issuer};
+use super::flow::{Authorization, Flow, FlowId, FlowOutcome};
+use super::flow_store::FlowStoreError;
+use super::flows::{Flows, SignInError};
+use super::registration::Doubt;
 use super::secret::Secret;
-use super::sign_ins::{SignInError, SignIns};
-use crate::clock;
 
-/// How long a caller who said no is not asked again.
+/// How long a caller that declined is not asked again, in seconds.
 const DECLINE_REMEMBERED: i64 = 10 * 60;
-/// The most characters of an error's description that are shown.
-const MAX_SAID: usize = 300;
-
-/// What came back from an authorization server, by whichever way.
+/// An authorization server's answer.
 #[derive(Debug)]
 pub(crate) enum Delivery {
     Code {
         code: Secret,
         iss: Option<String>,
     },
-    /// An error's code, and what is said of it for people.
+    /// An error code, and its description for people.
     Error {
         error: String,
         description: Option<String>,
@@ -37,373 +38,229 @@ pub(crate) enum Delivery {
     },
 }
 
-/// By which way an answer came.
+/// The route by which an answer came.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Via<'a> {
-    /// This gateway's own page, with what the browser has of the start page.
+pub(crate) enum DeliveryRoute<'a> {
+    /// This gateway's own page, with the secret that the browser got from the start page.
     Browser(Option<&'a str>),
-    /// Whoever was trusted to pass it on, and who may not know of `iss`.
-    Courier,
-    /// The browser of whoever began the flow, which came back to a listener of that flow's own.
+    /// A host or a client that forwards the answer and may not know about `iss`.
+    Forwarded,
+    /// The flow's own listener on the loopback interface.
     Loopback,
 }
 
-/// Why an answer was not taken. The flow, if there is one, goes on.
+/// Why an answer was refused. The flow, if there is one, continues.
 #[derive(Debug, Error)]
-pub(crate) enum NotDelivered {
-    /// No such state, or not any more; or not for this browser.
-    #[error("no sign-in waits for this answer")]
-    Unknown,
-    #[error("the answer is not from the authorization server that was asked")]
-    Issuer,
+pub(crate) enum DeliveryError {
+    /// The state is unknown, used or expired, or belongs to another browser.
+    #[error("no sign-in is waiting for this answer")]
+    UnknownFlow,
+    #[error("the answer is from another authorization server (iss)")]
+    IssuerMismatch,
     #[error(transparent)]
-    Pending(#[from] PendingError),
-    #[error("the sign-in was given up")]
-    GivenUp,
+    Store(#[from] FlowStoreError),
+    #[error("the sign-in was aborted")]
+    Aborted,
 }
 
-/// A few tries at something that may be away for a moment.
-struct Tries {
-    pause: Duration,
-}
+// === impl Flows ===
 
-// === impl SignIns ===
-
-impl SignIns {
-    /// Takes an authorization server's answer. The state that came with it is what is verified; an
-    /// answer that is not taken changes nothing. How the sign-in then ended is returned, and told to
-    /// everybody who waits.
+impl Flows {
+    /// Takes an authorization server's answer. Its state is verified; an answer that is refused changes
+    /// nothing. Returns how the sign-in ended, and notifies every wait.
     pub(crate) async fn deliver(
         self: &Arc<Self>,
         state: &str,
         delivery: Delivery,
-        via: Via<'_>,
-    ) -> Result<End, NotDelivered> {
+        route: DeliveryRoute<'_>,
+    ) -> Result<FlowOutcome, DeliveryError> {
         let id = FlowId::of(state);
-        let flow = self.pending.flow(&id).await?.ok_or(NotDelivered::Unknown)?;
-        let way = flow.authorization().ok_or(NotDelivered::Unknown)?;
-        let may_deliver = match via {
-            Via::Loopback => true,
-            // What comes back to a page of ours comes by the browser that left from there, and nothing
-            // else comes by any browser: where there is an API token, a host shows that.
-            Via::Courier => !flow.is_managed(),
-            Via::Browser(shown) => match (&way.browser, shown) {
+        let flow = self
+            .flow_store
+            .flow(&id)
+            .await?
+            .ok_or(DeliveryError::UnknownFlow)?;
+        let authorization = flow.authorization().ok_or(DeliveryError::UnknownFlow)?;
+        let may_deliver = match route {
+            DeliveryRoute::Loopback => true,
+            // A managed flow takes its answer only from the browser that left from its start page. Other
+            // flows take none from a browser: a host authenticates with the API token, if one is set.
+            DeliveryRoute::Forwarded => !flow.is_managed(),
+            DeliveryRoute::Browser(shown) => match (&authorization.browser, shown) {
                 (Some(secret), Some(shown)) => flow.is_managed() && secret.is(shown),
                 _ => false,
             },
         };
-        if !way.begun.state.is(state) || !flow.is_open(clock::unix_seconds()) || !may_deliver {
-            return Err(NotDelivered::Unknown);
+        if !authorization.request.state.is(state)
+            || !flow.is_open(clock::unix_seconds())
+            || !may_deliver
+        {
+            return Err(DeliveryError::UnknownFlow);
         }
         let (Delivery::Code { iss, .. } | Delivery::Error { iss, .. }) = &delivery;
-        let iss = match (iss, via) {
-            // It passed on what it was given, and knows of no more.
-            (None, Via::Courier) => Some(flow.found.issuer.clone()),
+        let iss = match (iss, route) {
+            // The host forwarded what it knows, which may not include `iss`.
+            (None, DeliveryRoute::Forwarded) => Some(flow.discovery.issuer.clone()),
             (iss, _) => iss.clone(),
         };
-        check_issuer(&flow.found, iss.as_deref()).map_err(|_| NotDelivered::Issuer)?;
-        // A flow that was taken is finished even if whoever brought the answer leaves: a code is good
-        // once.
-        let sign_ins = Arc::clone(self);
-        let finishing = async move { sign_ins.finish(&id, delivery, iss.as_deref()).await };
+        check_issuer(&flow.discovery, iss.as_deref()).map_err(|_| DeliveryError::IssuerMismatch)?;
+        // A flow that was taken is finished even if the request that brought the answer is dropped: a code
+        // can be exchanged only once.
+        let flows = Arc::clone(self);
+        let finishing = async move { flows.finish(&id, delivery, iss.as_deref()).await };
         match self.grants.tracker().spawn(finishing).await {
             Ok(finished) => finished,
-            Err(_) => Err(NotDelivered::GivenUp),
+            Err(_) => Err(DeliveryError::Aborted),
         }
     }
 
-    /// Takes a flow, for one answer alone, and ends it.
+    /// Takes a flow for one answer, and ends it.
     async fn finish(
         &self,
         id: &FlowId,
         delivery: Delivery,
         iss: Option<&str>,
-    ) -> Result<End, NotDelivered> {
+    ) -> Result<FlowOutcome, DeliveryError> {
         let flow = self.take(id).await?;
-        let end = match delivery {
+        let outcome = match delivery {
             Delivery::Code { code, .. } => match flow.authorization() {
-                Some(way) => self.exchange(&flow, way, (&code, iss)).await,
-                None => return Err(NotDelivered::Unknown),
+                Some(authorization) => self.exchange(&flow, authorization, &code, iss).await,
+                None => return Err(DeliveryError::UnknownFlow),
             },
             Delivery::Error {
                 error, description, ..
             } => refusal(&error, description.as_deref()),
         };
-        self.end(&flow, end.clone()).await;
-        Ok(end)
+        self.end(&flow, outcome.clone()).await;
+        Ok(outcome)
     }
 
-    /// Takes a flow for whoever brings its answer first, if it is the one that is under way. From then
-    /// on requests wait for what comes of it, and begin no other.
-    pub(super) async fn take(&self, id: &FlowId) -> Result<Flow, NotDelivered> {
-        let flow = self.pending.flow(id).await?.ok_or(NotDelivered::Unknown)?;
+    /// Takes a flow for its first answer, if it is the one under way. From then on requests wait for its
+    /// outcome and start no other flow.
+    pub(super) async fn take(&self, id: &FlowId) -> Result<Flow, DeliveryError> {
+        let flow = self
+            .flow_store
+            .flow(id)
+            .await?
+            .ok_or(DeliveryError::UnknownFlow)?;
         if !self.is_under_way(&flow).await? {
-            return Err(NotDelivered::Unknown);
+            return Err(DeliveryError::UnknownFlow);
         }
-        // One that is replaced from here on is found out when it ends, or when its tokens are kept.
+        // If it is replaced from here on, that is noticed when it ends or when its tokens are stored.
         let now = clock::unix_seconds();
-        let taken = self.pending.change(id, |flow| flow.take(now)).await?;
-        taken.ok_or(NotDelivered::Unknown)
+        let taken = self.flow_store.change(id, |flow| flow.take(now)).await?;
+        taken.ok_or(DeliveryError::UnknownFlow)
     }
 
-    /// Whether no other flow was begun in the place of this one, and its caller is there.
-    pub(super) async fn is_under_way(&self, flow: &Flow) -> Result<bool, PendingError> {
+    /// Whether no other flow replaced this one, and its caller is still configured.
+    pub(super) async fn is_under_way(&self, flow: &Flow) -> Result<bool, FlowStoreError> {
         if !self.identities.knows_identity(&flow.caller) {
             return Ok(false);
         }
-        let signing = self.pending.signing(&flow.caller, &flow.server_url).await?;
+        let signing = self
+            .flow_store
+            .signing(&flow.caller, &flow.server_url)
+            .await?;
         Ok(signing.flow.as_ref() == Some(&flow.id))
     }
 
     async fn exchange(
         &self,
         flow: &Flow,
-        way: &Authorization,
-        (code, iss): (&Secret, Option<&str>),
-    ) -> End {
+        authorization: &Authorization,
+        code: &Secret,
+        iss: Option<&str>,
+    ) -> FlowOutcome {
         let exchanged = async {
-            let authority = self.authorities.of(&flow.server_url)?;
-            let tokens = authority
-                .exchange(&flow.found, &way.client, &way.begun, code.expose(), iss)
+            let auth_server = self.auth_servers.of(&flow.server_url)?;
+            let tokens = auth_server
+                .exchange(
+                    &flow.discovery,
+                    &authorization.client,
+                    &authorization.request,
+                    code.expose(),
+                    iss,
+                )
                 .await?;
-            self.keep(flow, way.client.clone(), tokens).await?;
-            if way.is_client_named {
-                // Only now: a client that somebody mistyped would be in everybody's way.
-                let kept =
-                    self.vault
-                        .put_named_client(&flow.caller, &flow.found.issuer, &way.client);
+            self.keep(flow, authorization.client.clone(), tokens)
+                .await?;
+            if authorization.is_client_named {
+                // Only now: a mistyped client id must not be stored.
+                let kept = self.vault.put_named_client(
+                    &flow.caller,
+                    &flow.discovery.issuer,
+                    &authorization.client,
+                );
                 kept.await?;
             }
             Ok(())
         };
         let exchanged = exchanged.await;
-        if let Err(SignInError::Authority(AuthorityError::ClientRefused(_))) = &exchanged {
-            self.forget_client(flow, &way.client).await;
+        if let Err(SignInError::AuthServer(AuthServerError::ClientRefused(_))) = &exchanged {
+            self.forget_client(flow, &authorization.client, Doubt::Refused)
+                .await;
         }
-        ended_as(flow, exchanged)
+        outcome_of(flow, exchanged)
     }
 
-    /// Keeps what a sign-in brought; a vault that is away for a moment is waited for, because nobody
-    /// can bring it twice.
-    pub(super) async fn keep(
-        &self,
-        flow: &Flow,
-        client: ClientIdentity,
-        tokens: Tokens,
-    ) -> Result<(), SignInError> {
-        let mut tries = Tries::new();
-        loop {
-            match self.keep_now(flow, client.clone(), tokens.clone()).await {
-                Ok(()) => return Ok(()),
-                Err(SignInError::Replaced) => return Err(SignInError::Replaced),
-                Err(SignInError::SignedOut) => {
-                    self.give_back(flow, client, tokens).await;
-                    return Err(SignInError::SignedOut);
-                }
-                Err(_) if tries.again().await => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn keep_now(
-        &self,
-        flow: &Flow,
-        client: ClientIdentity,
-        tokens: Tokens,
-    ) -> Result<(), SignInError> {
-        if !self.identities.knows_identity(&flow.caller) {
-            return Err(SignInError::SignedOut);
-        }
-        // An exchange may take long, and its caller may have signed in by another link meanwhile.
-        if !self.is_under_way(flow).await? {
-            let outs = self.grants.outs(&flow.caller, &flow.server_url).await?;
-            return Err(match outs > flow.outs {
-                true => SignInError::SignedOut,
-                false => SignInError::Replaced,
-            });
-        }
-        let found = (flow.found.clone(), client);
-        self.grants
-            .sign_in((&flow.caller, &flow.server_url), flow.outs, found, tokens)
-            .await?;
-        Ok(())
-    }
-
-    /// Nobody is there any more to have these tokens.
-    async fn give_back(&self, flow: &Flow, client: ClientIdentity, tokens: Tokens) {
-        let found = (flow.found.clone(), client);
-        let grant = Grant::new(&flow.caller, found, tokens, 0, clock::unix_seconds());
-        if let Err(error) = self.revoke(&flow.server_url, &grant).await {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, server = %flow.server, "tokens that nobody may use are not taken back");
-        }
-    }
-
-    /// The person, or whoever asked the person, said no.
-    pub(crate) async fn decline(&self, id: &FlowId) -> Result<End, NotDelivered> {
+    /// Ends a flow because the person or the client declined.
+    pub(crate) async fn decline(&self, id: &FlowId) -> Result<FlowOutcome, DeliveryError> {
         let flow = self.take(id).await?;
-        let end = End::Declined { said: None };
-        self.end(&flow, end.clone()).await;
-        Ok(end)
+        let outcome = FlowOutcome::Declined { said: None };
+        self.end(&flow, outcome.clone()).await;
+        Ok(outcome)
     }
 
-    /// Tells everybody who waits how a flow ended.
-    pub(super) async fn end(&self, flow: &Flow, end: End) {
-        let mut tries = Tries::new();
-        while let Err(error) = self.note_end(flow, &end).await {
-            if !tries.again().await {
-                tracing::warn!(%error, server = %flow.server, "nobody is told how a sign-in ended");
+    /// Ends a flow, and notifies every wait of its outcome.
+    pub(super) async fn end(&self, flow: &Flow, outcome: FlowOutcome) {
+        let mut backoff = Backoff::new();
+        while let Err(error) = self.note_end(flow, &outcome).await {
+            if !backoff.wait().await {
+                tracing::warn!(%error, server = %flow.server, "sign-in outcome not saved");
                 break;
             }
         }
         self.forget(&flow.id).await;
-        self.ended.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    async fn note_end(&self, flow: &Flow, end: &End) -> Result<(), PendingError> {
+    async fn note_end(&self, flow: &Flow, outcome: &FlowOutcome) -> Result<(), FlowStoreError> {
         let (id, now) = (&flow.id, clock::unix_seconds());
-        tracing::info!(server = %flow.server, flow = ?id, end = end.name(), "sign-in ended");
-        self.pending
+        tracing::info!(server = %flow.server, flow = ?id, end = outcome.name(), "sign-in ended");
+        self.flow_store
             .change_signing(&flow.caller, &flow.server_url, |signing| {
-                // A dead one has nothing to say of the one in its place.
+                // A replaced flow must not end the one that replaced it.
                 if signing.flow.as_ref() != Some(id) {
                     return false;
                 }
                 signing.flow = None;
-                if matches!(end, End::Declined { .. }) {
+                if matches!(outcome, FlowOutcome::Declined { .. }) {
                     signing.declined_until = now + DECLINE_REMEMBERED;
                 }
-                signing.last = Some((id.clone(), end.clone()));
+                signing.last = Some((id.clone(), outcome.clone()));
                 true
             })
             .await?;
         Ok(())
     }
 
-    /// Takes out a flow that nobody needs any more. One that stays is dead all the same: it was taken,
-    /// or is not the one under way.
+    /// Removes a flow that is not needed any more. If that fails, the flow is dead all the same: it was
+    /// taken, or is not the one under way.
     pub(super) async fn forget(&self, id: &FlowId) {
-        if let Err(error) = self.pending.remove(id).await {
-            tracing::debug!(%error, flow = ?id, "a sign-in's record stays until it expires");
+        if let Err(error) = self.flow_store.remove(id).await {
+            tracing::debug!(%error, flow = ?id, "sign-in record not removed");
         }
     }
 }
 
-// === impl Tries ===
-
-impl Tries {
-    const FIRST_PAUSE: Duration = Duration::from_millis(100);
-    const LAST_PAUSE: Duration = Duration::from_secs(10);
-
-    fn new() -> Self {
-        Self {
-            pause: Self::FIRST_PAUSE,
-        }
-    }
-
-    /// Waits for the next try. `false`: there were enough.
-    async fn again(&mut self) -> bool {
-        if self.pause > Self::LAST_PAUSE {
-            return false;
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause *= 2;
-        true
-    }
-}
-
-/// How a flow ended that its last step could still break.
-pub(super) fn ended_as(flow: &Flow, done: Result<(), SignInError>) -> End {
+/// The outcome of a flow whose last step succeeded or failed.
+pub(super) fn outcome_of(flow: &Flow, done: Result<(), SignInError>) -> FlowOutcome {
     match done {
-        Ok(()) => End::SignedIn,
+        Ok(()) => FlowOutcome::SignedIn,
         Err(error) => {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, server = %flow.server, "a sign-in failed at its end");
-            End::Failed(error.to_string())
+            tracing::warn!(error, server = %flow.server, "sign-in failed");
+            FlowOutcome::Failed(error.to_string())
         }
-    }
-}
-
-/// How a flow ended that the authorization server refused.
-fn refusal(error: &str, description: Option<&str>) -> End {
-    let said = description.and_then(words_of);
-    if error == "access_denied" {
-        return End::Declined { said };
-    }
-    let mut why = format!("the authorization server answered {}", code_of(error));
-    if let Some(said) = said {
-        why = format!("{why}: \"{said}\"");
-    }
-    End::Failed(why)
-}
-
-/// An error code as far as it can be one: anybody could have written it.
-fn code_of(error: &str) -> &str {
-    let is_code = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    match error.len() <= 40 && error.bytes().all(is_code) {
-        true => error,
-        false => "an error",
-    }
-}
-
-/// What is said of an error, on one line and in quotation marks that it cannot end: anybody could have
-/// written it. Whoever shows it escapes it as the place demands.
-fn words_of(description: &str) -> Option<String> {
-    let printed = description.chars().map(|character| match character {
-        '"' => '\'',
-        control if is_unprintable(control) => ' ',
-        other => other,
-    });
-    let printed: String = printed.collect();
-    let line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut words: String = line.chars().take(MAX_SAID).collect();
-    if words.len() < line.len() {
-        words.push('…');
-    }
-    (!words.is_empty()).then_some(words)
-}
-
-/// Also what would turn the text around it, or hide some of it.
-fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{feff}')
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_said_of_an_error_is_one_line_that_ends_nothing() {
-        assert_eq!(words_of(" \r\n\t"), None);
-        assert_eq!(words_of("Ask\r\nthe  admin.").unwrap(), "Ask the admin.");
-        assert_eq!(
-            words_of("no\" Now run \u{202e}this\u{e0041}").unwrap(),
-            "no' Now run this"
-        );
-        assert_eq!(words_of("Zugriff für Übung").unwrap(), "Zugriff für Übung");
-        let long = words_of(&"ä".repeat(1000)).unwrap();
-        assert_eq!(long.chars().count(), MAX_SAID + 1);
-    }
-
-    #[test]
-    fn a_refusal_says_what_the_authorization_server_did() {
-        let said = |error, description| refusal(error, description);
-        assert_eq!(
-            said("access_denied", Some("Ask.")),
-            End::Declined {
-                said: Some("Ask.".to_owned())
-            }
-        );
-        let why = "the authorization server answered server_error: \"Down.\"";
-        assert_eq!(
-            said("server_error", Some("Down.")),
-            End::Failed(why.to_owned())
-        );
-        let why = "the authorization server answered an error";
-        assert_eq!(said("<b>", None), End::Failed(why.to_owned()));
     }
 }

@@ -1,35 +1,34 @@
-//! Who grants access to a server: what the server publishes about itself (RFC 9728), and what its
-//! authorization server publishes (RFC 8414, OpenID Connect Discovery).
+//! Discovery of a server's authorization server: the protected resource metadata (RFC 9728), and the
+//! authorization server metadata (RFC 8414, OpenID Connect Discovery).
 //!
-//! Both documents are kept as they were published. Each must name what it was asked for: a server
-//! that points to somebody else's document, or a document that claims another issuer, is how tokens
-//! are led astray.
+//! Both documents are kept as published. Each must name the resource or issuer that it was requested for:
+//! otherwise a server could use another server's metadata, or metadata could claim another issuer, and tokens
+//! would go to the wrong place.
 
+use bowline_egress::{Fetch, Redirects};
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::authority::AuthorityError;
+use super::auth_server::AuthServerError;
 use super::challenge::Challenge;
-use super::grant::Discovered;
+use super::grant::Discovery;
 use super::trust::Trust;
 use crate::config::shown_url;
-use crate::egress::{Fetch, Redirects};
 
 type Document = Map<String, Value>;
 
-/// How many of the authorization servers that a server names are tried: whoever writes that list has
-/// the gateway knock at each.
+/// How many of the authorization servers in a server's metadata are tried: the gateway connects to each.
 const MAX_ISSUERS: usize = 4;
 
-/// Finds who grants access to the server.
+/// Discovers the authorization server of a server.
 pub(super) async fn discover(
     server: &Url,
     fetch: &Fetch,
     trust: &Trust,
     challenge: Option<&Challenge>,
-) -> Result<Discovered, AuthorityError> {
+) -> Result<Discovery, AuthServerError> {
     let search = Search { server, fetch };
     let resource_metadata = search.resource_metadata(challenge).await?;
     let issuers = match &resource_metadata {
@@ -39,14 +38,14 @@ pub(super) async fn discover(
     let own = origin(server);
     let metadata = match (trust.issuer(), issuers.is_empty()) {
         (Some(pinned), false) if !issuers.iter().any(|it| is_same_issuer(it, pinned)) => {
-            return Err(AuthorityError::AnotherIssuer);
+            return Err(AuthServerError::AnotherIssuer);
         }
         (Some(pinned), is_unsaid) if !is_unsaid || !is_same_issuer(pinned, &own) => {
             let metadata = search.metadata(pinned).await?;
-            metadata.ok_or(AuthorityError::NoSupport)?
+            metadata.ok_or(AuthServerError::NoSupport)?
         }
         (_, false) => search.first_of(&issuers).await?,
-        // Before there were documents about servers, a server granted access to itself.
+        // Before RFC 9728, a server was its own authorization server.
         (_, true) => match search.metadata(&own).await? {
             Some(document) => document,
             None => search.legacy(challenge, resource_metadata.is_some())?,
@@ -59,19 +58,19 @@ pub(super) async fn discover(
     let published = resource_metadata
         .as_ref()
         .and_then(|it| text(it, "resource"));
-    let found = Discovered {
+    let discovery = Discovery {
         resource: published.map_or_else(|| shown_url(server.as_str()), str::to_owned),
         issuer: text(&metadata, "issuer").map_or(own, str::to_owned),
         scopes: scopes(challenge, resource_metadata.as_ref(), &metadata),
         metadata,
         resource_metadata,
     };
-    trust.check(&found)?;
-    Ok(found)
+    trust.check(&discovery)?;
+    Ok(discovery)
 }
 
-/// What is asked for: what the challenge says, else what the server publishes. Asked for anything at
-/// all, an authorization server that knows how is also asked for a token to refresh with.
+/// The scopes to ask for: those of the challenge, else those that the server publishes. If there are any and
+/// the authorization server supports `offline_access`, that one is added, to get a refresh token.
 fn scopes(
     challenge: Option<&Challenge>,
     resource_metadata: Option<&Document>,
@@ -89,22 +88,22 @@ fn scopes(
     scopes
 }
 
-/// A server and the way to it.
+/// A server, and how to fetch its metadata.
 struct Search<'a> {
     server: &'a Url,
     fetch: &'a Fetch,
 }
 
 impl Search<'_> {
-    /// What the server publishes about itself: where its challenge says, else where it is usual.
+    /// The protected resource metadata: at the URL in the challenge, else at the well-known URLs.
     async fn resource_metadata(
         &self,
         challenge: Option<&Challenge>,
-    ) -> Result<Option<Document>, AuthorityError> {
+    ) -> Result<Option<Document>, AuthServerError> {
         let mut places = Vec::new();
         if let Some(named) = challenge.and_then(|it| it.resource_metadata.as_deref()) {
             let named = self.server.join(named);
-            places.push(named.map_err(|_| AuthorityError::Malformed("resource_metadata"))?);
+            places.push(named.map_err(|_| AuthServerError::Malformed("resource_metadata"))?);
         }
         for place in well_known(self.server, "oauth-protected-resource") {
             if !places.contains(&place) {
@@ -113,15 +112,15 @@ impl Search<'_> {
         }
         let describes_server = |document: &Document| match text(document, "resource") {
             Some(resource) if is_within(self.server, resource) => Ok(true),
-            Some(_) => Err(AuthorityError::ResourceMismatch),
-            // Something else that happens to be there.
+            Some(_) => Err(AuthServerError::ResourceMismatch),
+            // Some other document.
             None => Ok(false),
         };
         self.first_at(&places, describes_server).await
     }
 
-    /// The document of the first of these authorization servers that has a good one.
-    async fn first_of(&self, issuers: &[String]) -> Result<Document, AuthorityError> {
+    /// The metadata of the first of these authorization servers that has a valid document.
+    async fn first_of(&self, issuers: &[String]) -> Result<Document, AuthServerError> {
         let mut failed = None;
         for issuer in issuers.iter().take(MAX_ISSUERS) {
             match self.metadata(issuer).await {
@@ -130,35 +129,34 @@ impl Search<'_> {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Err(failed.unwrap_or(AuthorityError::NoSupport))
+        Err(failed.unwrap_or(AuthServerError::NoSupport))
     }
 
-    /// What an authorization server publishes.
-    async fn metadata(&self, issuer: &str) -> Result<Option<Document>, AuthorityError> {
+    /// The metadata of an authorization server.
+    async fn metadata(&self, issuer: &str) -> Result<Option<Document>, AuthServerError> {
         let url = match Url::parse(issuer) {
             Ok(url) if url.query().is_none() && url.fragment().is_none() => url,
-            _ => return Err(AuthorityError::Malformed("issuer")),
+            _ => return Err(AuthServerError::Malformed("issuer")),
         };
         let claims_issuer = |document: &Document| match text(document, "issuer") {
             Some(claimed) if is_same_issuer(claimed, issuer) => Ok(true),
-            _ => Err(AuthorityError::IssuerMismatch),
+            _ => Err(AuthServerError::IssuerMismatch),
         };
         self.first_at(&metadata_places(&url), claims_issuer).await
     }
 
-    /// The first good document at any of these places. If there is none, because of what was wrong
-    /// with the first that there was, that is why.
+    /// The first valid document at any of these URLs. If all are invalid, the error is that of the first.
     async fn first_at(
         &self,
         places: &[Url],
-        is_good: impl Fn(&Document) -> Result<bool, AuthorityError>,
-    ) -> Result<Option<Document>, AuthorityError> {
+        is_good: impl Fn(&Document) -> Result<bool, AuthServerError>,
+    ) -> Result<Option<Document>, AuthServerError> {
         let mut failed = None;
         for place in places {
             let judged = match self.document(place).await {
                 Ok(None) => continue,
                 Ok(Some(document)) => is_good(&document).map(|is_good| (document, is_good)),
-                Err(trouble @ AuthorityError::Unavailable(_)) => Err(trouble),
+                Err(trouble @ AuthServerError::Unavailable(_)) => Err(trouble),
                 Err(error) => return Err(error),
             };
             match judged {
@@ -170,15 +168,16 @@ impl Search<'_> {
         failed.map_or(Ok(None), Err)
     }
 
-    /// The endpoints of 2025-03-26, for a server that wants a bearer token and publishes nothing.
+    /// The default endpoints of MCP 2025-03-26, for a server that wants a bearer token and publishes no
+    /// metadata.
     fn legacy(
         &self,
         challenge: Option<&Challenge>,
         has_metadata: bool,
-    ) -> Result<Document, AuthorityError> {
+    ) -> Result<Document, AuthServerError> {
         let wants_bearer = challenge.is_some_and(|it| it.resource_metadata.is_none());
         if has_metadata || !wants_bearer {
-            return Err(AuthorityError::NoSupport);
+            return Err(AuthServerError::NoSupport);
         }
         let origin = origin(self.server);
         let endpoints = [
@@ -190,18 +189,17 @@ impl Search<'_> {
             .into_iter()
             .map(|(name, path)| (name.to_owned(), format!("{origin}/{path}").into()))
             .collect();
-        // That revision demands it of every server.
+        // That revision requires PKCE of every server.
         document.insert(METHODS.to_owned(), Value::from(vec![S256]));
         Ok(document)
     }
 
-    /// A JSON object at this place. `None` where nothing of the kind is published; a server that is
-    /// in trouble has not said that.
-    async fn document(&self, place: &Url) -> Result<Option<Document>, AuthorityError> {
+    /// The JSON object at this URL. `None` if there is none; a temporary error is an error.
+    async fn document(&self, place: &Url) -> Result<Option<Document>, AuthServerError> {
         let uri: Uri = place
             .as_str()
             .parse()
-            .map_err(|_| AuthorityError::Malformed("metadata URL"))?;
+            .map_err(|_| AuthServerError::Malformed("metadata URL"))?;
         let mut request = Request::new(Vec::new());
         *request.uri_mut() = uri;
         let json = HeaderValue::from_static("application/json");
@@ -209,7 +207,7 @@ impl Search<'_> {
         let answer = self.fetch.send(request, Redirects::Follow).await?;
         match answer.status() {
             StatusCode::OK => Ok(serde_json::from_slice(answer.body()).ok()),
-            status if is_trouble(status) => Err(AuthorityError::Unavailable(status)),
+            status if is_trouble(status) => Err(AuthServerError::Unavailable(status)),
             _ => Ok(None),
         }
     }
@@ -218,15 +216,15 @@ impl Search<'_> {
         &self,
         document: &Document,
         name: &'static str,
-    ) -> Result<(), AuthorityError> {
+    ) -> Result<(), AuthServerError> {
         let url = text(document, name).filter(|url| !url.contains('#'));
         let url = url.and_then(|url| url.parse().ok());
-        let url: Uri = url.ok_or(AuthorityError::Malformed(name))?;
+        let url: Uri = url.ok_or(AuthServerError::Malformed(name))?;
         Ok(self.fetch.check(&url)?)
     }
 }
 
-/// Whether a status tells of a passing trouble rather than of what was asked.
+/// Whether a status means a temporary error.
 pub(super) fn is_trouble(status: StatusCode) -> bool {
     let passing = [
         StatusCode::REQUEST_TIMEOUT,
@@ -240,20 +238,20 @@ const METHODS: &str = "code_challenge_methods_supported";
 const S256: &str = "S256";
 const RESPONSES: &str = "response_types_supported";
 
-/// Whether the authorization server does what every sign-in needs: codes, and PKCE with S256. The
-/// latter has to be said (RFC 8414 leaves it open, MCP does not).
-fn check_offers(metadata: &Document) -> Result<(), AuthorityError> {
+/// Checks that the authorization server supports the code flow and PKCE with S256. The metadata has to name
+/// the latter: RFC 8414 leaves that open, MCP does not.
+fn check_offers(metadata: &Document) -> Result<(), AuthServerError> {
     let offers = |name, what| strings(metadata, name).iter().any(|it| it == what);
     if metadata.contains_key(RESPONSES) && !offers(RESPONSES, "code") {
-        return Err(AuthorityError::Malformed(RESPONSES));
+        return Err(AuthServerError::Malformed(RESPONSES));
     }
     match offers(METHODS, S256) {
         true => Ok(()),
-        false => Err(AuthorityError::NoS256),
+        false => Err(AuthServerError::NoS256),
     }
 }
 
-/// Where a document about a URL is published: its path behind the well-known one, and the root.
+/// The well-known URLs of a document: with the path of the URL appended, and at the root.
 fn well_known(url: &Url, name: &str) -> Vec<Url> {
     let path = url.path().trim_matches('/');
     let mut places = Vec::new();
@@ -264,7 +262,7 @@ fn well_known(url: &Url, name: &str) -> Vec<Url> {
     places
 }
 
-/// Where an authorization server's document is published, in the order of the specification.
+/// The well-known URLs of an authorization server's metadata, in the order of the specification.
 fn metadata_places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_matches('/');
     let (oauth, oidc) = (
@@ -281,7 +279,7 @@ fn metadata_places(issuer: &Url) -> Vec<Url> {
     }
 }
 
-/// Another path of the same origin.
+/// The URL of another path at the same origin.
 fn at(url: &Url, path: &str) -> Url {
     let mut place = url.clone();
     place.set_query(None);
@@ -312,8 +310,7 @@ fn is_within(server: &Url, resource: &str) -> bool {
     is_plain && resource.origin() == server.origin() && same_path
 }
 
-/// Whether two issuers are the same. A slash after a host alone makes no difference, as nobody can
-/// say whether it belongs there.
+/// Whether two issuers are the same. A slash after the host alone makes no difference.
 pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
     let bare = |issuer: &str| {
         let bare = issuer.strip_suffix('/').unwrap_or(issuer);

@@ -1,22 +1,23 @@
-//! A sign-in that is under way, as it is written down: what any gateway needs to finish it, and how
-//! the last one of a caller at a server ended.
+//! A flow, a sign-in under way, as it is stored: what any gateway needs to finish it, and how the last flow
+//! of an account ended.
 
 use std::fmt;
 
 use aws_lc_rs::digest;
+use bowline_store::sealed::NoRandomness;
 use serde::{Deserialize, Serialize};
 
-use super::account::Whose;
-use super::authority::Begun;
-use super::grant::{ClientIdentity, Discovered};
+use super::account::AccountKey;
+use super::auth_server::AuthorizationRequest;
+use super::grant::{ClientIdentity, Discovery};
 use super::identity::name_of;
 use super::secret::Secret;
-use crate::store::sealed::NoRandomness;
+use super::vault::Registrar;
 
-/// How long it takes at most until an answer is exchanged and what it brought is kept, in seconds.
+/// How long the exchange of a code and the saving of its tokens may take, in seconds.
 const FINISHED_WITHIN: i64 = 60;
 
-/// A sign-in that waits for a person.
+/// A sign-in under way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Flow {
     pub(crate) id: FlowId,
@@ -25,36 +26,39 @@ pub(crate) struct Flow {
     /// The server, by its name in the configuration and by its URL.
     pub(crate) server: String,
     pub(crate) server_url: String,
-    pub(crate) found: Discovered,
-    pub(crate) kind: Kind,
-    pub(crate) asks: Asks,
-    /// When it is over, in seconds since 1970.
+    #[serde(rename = "found")]
+    pub(crate) discovery: Discovery,
+    pub(crate) kind: FlowKind,
+    #[serde(rename = "asks")]
+    pub(crate) awaited: AwaitedInput,
+    /// When it expires, in seconds since 1970.
     pub(crate) ends: i64,
-    /// How often the caller had been signed out at this server when it was begun: once more, and it
-    /// brings nothing.
-    #[serde(default)]
-    pub(crate) outs: u64,
-    /// When it was answered, in seconds since 1970, if it was: then nobody else answers it.
+    /// How often the caller had been signed out at this server when the flow started. If that number rises,
+    /// the flow brings no grant.
+    #[serde(default, rename = "outs")]
+    pub(crate) sign_outs: u64,
+    /// When it was answered, in seconds since 1970, if it was: a flow takes one answer.
     pub(crate) taken: Option<i64>,
 }
 
-/// Who brings an authorization server's answer. It is written down with the flow, because the gateway
-/// that meets it may be configured otherwise than the one that began it.
+/// How the authorization server's answer reaches Bowline. It is stored with the flow, because the gateway
+/// that gets the answer may be configured differently from the one that started the flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
-    /// The browser that went on from the start page; the pages of its gateway are at this URL, which has
+pub(crate) enum FlowKind {
+    /// Through the browser that continued from the start page; the gateway's pages are at this URL, which has
     /// no slash at its end.
     Managed { pages: String },
-    /// A host, at this URI, to which people come back.
+    /// Through the application at this redirect URI, which forwards the authorization code to Bowline.
     Drive { redirect_uri: String },
-    /// Nobody: a client gets tokens by itself.
+    /// Not at all: the client gets tokens by itself.
     ClientDriven,
 }
 
 /// What a flow waits for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Asks {
-    /// Who Bowline is at an authorization server that registers nobody; then another flow goes on.
+pub(crate) enum AwaitedInput {
+    /// A client id, because the authorization server registers no clients; then another flow replaces this
+    /// one.
     Client {
         redirect_uri: String,
         scopes: Vec<String>,
@@ -65,55 +69,56 @@ pub(crate) enum Asks {
     Authorization(Box<Authorization>),
 }
 
-/// A person's way to an authorization server and back.
+/// A person's authorization at the authorization server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Authorization {
     pub(crate) client: ClientIdentity,
-    /// Whether the caller named that client, and nobody knows yet whether it is one.
+    /// Whether the caller named that client, which is not verified yet.
     pub(crate) is_client_named: bool,
-    pub(crate) begun: Begun,
-    /// What the one browser has that opened the start page; nobody has opened it yet if `None`.
+    #[serde(rename = "begun")]
+    pub(crate) request: AuthorizationRequest,
+    /// The secret of the browser that continued from the start page; `None` until one does.
     pub(crate) browser: Option<Secret>,
 }
 
-/// How it stands with a flow.
+/// The progress of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum FlowProgress {
     UnderWay,
-    Ended(End),
-    /// Another one goes on in its place.
+    Ended(FlowOutcome),
+    /// Another flow replaced it.
     Replaced,
 }
 
-/// What a flow is called where its state must not be seen: in links, in elicitations, in the store.
-/// Whoever has the state can tell it; the other way round is as hard as SHA-256. One without a state
-/// has a random one.
+/// A flow's id where its state must not be seen: in links, in elicitations, in the store. It is a hash of the
+/// state, so the state cannot be computed from it. A flow without a state has a random id.
 ///
-/// Whoever has it can go on from the start page, so it is as secret as the link: `Debug` shows a hash.
+/// The id is enough to continue from the start page, so it is as secret as the link: `Debug` shows a hash of
+/// it.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct FlowId(Box<str>);
 
-/// The sign-ins of one caller at one server: which one is under way, and how the last one ended.
+/// The flows of one account: which one is under way, and how the last one ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Signing {
+pub(crate) struct FlowState {
     pub(crate) flow: Option<FlowId>,
-    /// When that one is over, in seconds since 1970.
+    /// When that flow expires, in seconds since 1970.
     pub(crate) ends: i64,
-    pub(crate) last: Option<(FlowId, End)>,
+    pub(crate) last: Option<(FlowId, FlowOutcome)>,
     /// Until when the caller is not asked again, in seconds since 1970.
     pub(crate) declined_until: i64,
 }
 
 /// How a flow ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum End {
+pub(crate) enum FlowOutcome {
     SignedIn,
-    /// The person, or whoever asked the person, said no; and what the authorization server said of it.
+    /// The person or the client declined; with the authorization server's own words, if any.
     Declined {
         said: Option<String>,
     },
-    /// For this reason, which holds nothing secret.
+    /// With this reason, which contains nothing secret.
     Failed(String),
 }
 
@@ -122,27 +127,30 @@ pub(crate) enum End {
 impl Flow {
     /// A flow of this caller at this server, which waits until `ends`.
     pub(super) fn new(
-        (caller, server_url): &Whose,
+        key: &AccountKey,
         server: &str,
-        found: Discovered,
-        kind: Kind,
-        asks: Asks,
-        (ends, outs): (i64, u64),
+        discovery: Discovery,
+        kind: FlowKind,
+        awaited: AwaitedInput,
+        ends: i64,
+        sign_outs: u64,
     ) -> Result<Self, NoRandomness> {
-        let id = match &asks {
-            Asks::Authorization(way) => FlowId::of(way.begun.state.expose()),
-            Asks::Client { .. } | Asks::Tokens { .. } => FlowId::random()?,
+        let id = match &awaited {
+            AwaitedInput::Authorization(authorization) => {
+                FlowId::of(authorization.request.state.expose())
+            }
+            AwaitedInput::Client { .. } | AwaitedInput::Tokens { .. } => FlowId::random()?,
         };
         Ok(Self {
             id,
-            caller: caller.to_string(),
+            caller: key.caller.to_string(),
             server: server.to_string(),
-            server_url: server_url.to_string(),
-            found,
+            server_url: key.server_url.to_string(),
+            discovery,
             kind,
-            asks,
+            awaited,
             ends,
-            outs,
+            sign_outs,
             taken: None,
         })
     }
@@ -153,37 +161,47 @@ impl Flow {
     }
 
     /// Whether it is this caller's, at this server.
-    pub(super) fn is_of(&self, (caller, server_url): &Whose) -> bool {
-        (self.caller.as_str(), self.server_url.as_str()) == (caller, server_url)
+    pub(super) fn is_of(&self, key: &AccountKey) -> bool {
+        *self.caller == *key.caller && *self.server_url == *key.server_url
     }
 
-    /// What it asks for at the authorization server.
+    /// Where its client is registered.
+    pub(super) fn registrar(&self) -> Registrar<'_> {
+        Registrar {
+            server_url: &self.server_url,
+            issuer: &self.discovery.issuer,
+        }
+    }
+
+    /// The scopes that it asks for.
     pub(crate) fn scopes(&self) -> &[String] {
-        match &self.asks {
-            Asks::Client { scopes, .. } | Asks::Tokens { scopes } => scopes,
-            Asks::Authorization(way) => &way.begun.scopes,
+        match &self.awaited {
+            AwaitedInput::Client { scopes, .. } | AwaitedInput::Tokens { scopes } => scopes,
+            AwaitedInput::Authorization(authorization) => &authorization.request.scopes,
         }
     }
 
-    /// The person's way, if it is one that a person goes.
+    /// The authorization, if the flow waits for one.
     pub(crate) fn authorization(&self) -> Option<&Authorization> {
-        match &self.asks {
-            Asks::Authorization(way) => Some(way),
-            Asks::Client { .. } | Asks::Tokens { .. } => None,
+        match &self.awaited {
+            AwaitedInput::Authorization(authorization) => Some(authorization),
+            AwaitedInput::Client { .. } | AwaitedInput::Tokens { .. } => None,
         }
     }
 
-    /// Whether people come back to a gateway's own page.
+    /// Whether the browser returns to a gateway's own page.
     pub(crate) fn is_managed(&self) -> bool {
-        matches!(self.kind, Kind::Managed { .. })
+        matches!(self.kind, FlowKind::Managed { .. })
     }
 
-    /// Where a person goes to sign in, if that is what it waits for.
+    /// The link where a person signs in, if the flow waits for that.
     pub(crate) fn link(&self) -> Option<String> {
-        let way = self.authorization()?;
+        let authorization = self.authorization()?;
         Some(match &self.kind {
-            Kind::Managed { pages } => format!("{pages}/oauth/start?flow={}", self.id.as_str()),
-            Kind::Drive { .. } | Kind::ClientDriven => way.begun.authorize_url.clone(),
+            FlowKind::Managed { pages } => format!("{pages}/oauth/start?flow={}", self.id.as_str()),
+            FlowKind::Drive { .. } | FlowKind::ClientDriven => {
+                authorization.request.authorize_url.clone()
+            }
         })
     }
 
@@ -196,13 +214,13 @@ impl Flow {
         self.taken.is_none() && !self.is_over(now)
     }
 
-    /// Whether its answer is being worked on. A gateway that died over it has no more than a while.
+    /// Whether its answer is being processed. If the gateway dies meanwhile, this ends after a while.
     pub(super) fn is_finishing(&self, now: i64) -> bool {
         self.taken
             .is_some_and(|taken| now < taken + FINISHED_WITHIN)
     }
 
-    /// Takes it for one answer. `false`: another one has it.
+    /// Takes it for one answer. `false`: it was answered before, or has expired.
     pub(super) fn take(&mut self, now: i64) -> bool {
         let is_open = self.is_open(now);
         if is_open {
@@ -216,7 +234,7 @@ impl Flow {
 
 impl FlowId {
     const BYTES: usize = 16;
-    /// How much of its hash logs show.
+    /// How many bytes of its hash the logs show.
     const SHOWN: usize = 8;
     /// The length of one as text.
     pub(crate) const LENGTH: usize = 2 * Self::BYTES;
@@ -234,7 +252,7 @@ impl FlowId {
         Ok(Self::of(random.expose()))
     }
 
-    /// The flow that somebody names, if that can be one's id.
+    /// Parses an id.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_one = text.len() == Self::LENGTH
             && text
@@ -243,13 +261,13 @@ impl FlowId {
         is_one.then(|| Self(text.into()))
     }
 
-    /// The id, for whoever the link is meant for.
+    /// The id, for the person or the host that the link is meant for.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// How logs name a flow: nobody gets from there to its link.
+/// How logs name a flow: its link cannot be computed from it.
 impl fmt::Debug for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hash = digest::digest(&digest::SHA256, self.0.as_bytes());
@@ -258,35 +276,103 @@ impl fmt::Debug for FlowId {
     }
 }
 
-// === impl Signing ===
+// === impl FlowState ===
 
-impl Signing {
+impl FlowState {
     /// The flow that is under way now.
     pub(crate) fn current(&self, now: i64) -> Option<&FlowId> {
         self.flow.as_ref().filter(|_| now < self.ends)
     }
 
-    /// How it stands with a flow of theirs.
-    pub(crate) fn of(&self, flow: &Flow, now: i64) -> Standing {
+    /// The progress of a flow of this account.
+    pub(crate) fn of(&self, flow: &Flow, now: i64) -> FlowProgress {
         if self.current(now) == Some(&flow.id) {
-            return Standing::UnderWay;
+            return FlowProgress::UnderWay;
         }
         match &self.last {
-            Some((last, end)) if *last == flow.id => Standing::Ended(end.clone()),
-            _ if !flow.is_over(now) => Standing::Replaced,
-            _ => Standing::Ended(End::Failed("nobody signed in in time".to_owned())),
+            Some((last, outcome)) if *last == flow.id => FlowProgress::Ended(outcome.clone()),
+            _ if !flow.is_over(now) => FlowProgress::Replaced,
+            _ => FlowProgress::Ended(FlowOutcome::Failed("the sign-in expired".to_owned())),
         }
     }
 }
 
-// === impl End ===
+// === impl FlowOutcome ===
 
-impl End {
+impl FlowOutcome {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::SignedIn => "signed_in",
             Self::Declined { .. } => "declined",
             Self::Failed(_) => "failed",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::oauth::grant::tests::{credentials, tokens};
+
+    /// Gateways of several versions share a store: its field names outlive those in the code.
+    #[test]
+    fn what_is_stored_keeps_its_names() {
+        let credentials = credentials(tokens("", None, None));
+        let authorization = Authorization {
+            client: credentials.client,
+            is_client_named: false,
+            request: AuthorizationRequest {
+                authorize_url: "https://login.example/authorize".to_owned(),
+                state: Secret::new("state"),
+                verifier: Secret::new("verifier"),
+                scopes: Vec::new(),
+            },
+            browser: None,
+        };
+        let key = AccountKey {
+            caller: "ann".into(),
+            server_url: "https://mcp.example/mcp".into(),
+        };
+        let kind = FlowKind::Managed {
+            pages: "http://gateway".to_owned(),
+        };
+        let awaited = AwaitedInput::Authorization(Box::new(authorization));
+        let flow = Flow::new(&key, "files", credentials.discovery, kind, awaited, 60, 2);
+        let flow = serde_json::to_value(flow.unwrap()).unwrap();
+        let names = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(
+            names(&flow),
+            [
+                "asks",
+                "caller",
+                "ends",
+                "found",
+                "id",
+                "kind",
+                "outs",
+                "server",
+                "server_url",
+                "taken"
+            ]
+        );
+        assert_eq!(
+            flow["kind"],
+            json!({"Managed": {"pages": "http://gateway"}})
+        );
+        assert_eq!(
+            names(&flow["asks"]["Authorization"]),
+            ["begun", "browser", "client", "is_client_named"]
+        );
+        let state = FlowState {
+            last: Some((FlowId::of(""), FlowOutcome::Declined { said: None })),
+            ..FlowState::default()
+        };
+        let state = serde_json::to_value(state).unwrap();
+        assert_eq!(names(&state), ["declined_until", "ends", "flow", "last"]);
+        assert_eq!(state["last"][1], json!({"Declined": {"said": null}}));
     }
 }

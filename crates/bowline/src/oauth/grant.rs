@@ -1,4 +1,4 @@
-//! What a sign-in leaves behind: who was granted what, by whom, and the tokens that say so.
+//! A grant: what a caller was granted at a server, by which authorization server, and its tokens.
 
 use std::time::Duration;
 
@@ -6,103 +6,130 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
 
-/// What an authorization server publishes, and for which resource it was found.
+/// The longest lifetime of an access token that is believed: some thirty years. What is beyond is no date that
+/// can be shown.
+pub(super) const MAX_LIFE: Duration = Duration::from_secs(1_000_000_000);
+
+/// What discovery found: an authorization server, its metadata, and the resource it protects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Discovered {
-    /// What the access token is for (RFC 8707).
+pub(crate) struct Discovery {
+    /// The resource that the access token is for (RFC 8707).
     pub(crate) resource: String,
     pub(crate) issuer: String,
-    /// The authorization server's document, as published.
+    /// The authorization server's metadata, as published.
     pub(crate) metadata: serde_json::Map<String, serde_json::Value>,
-    /// The resource's own document (RFC 9728), if it has one.
+    /// The protected resource's metadata (RFC 9728), if it publishes any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resource_metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// What the challenge asked for, else what the resource's document names.
+    /// The scopes that the challenge asked for, else those in the resource's metadata.
     pub(crate) scopes: Vec<String>,
 }
 
-/// Who Bowline is at an authorization server.
+/// The client that Bowline is at an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClientIdentity {
     pub(crate) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<Secret>,
-    /// How it shows its secret, where that was agreed on; else what the authorization server
-    /// publishes decides.
+    /// How the client authenticates, if the registration says so; else the authorization server's metadata
+    /// decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) authentication: Option<Authentication>,
     pub(crate) redirect_uri: String,
 }
 
-/// How a client shows who it is at the token endpoint (RFC 7591, 2).
+/// How a client authenticates at the token endpoint (RFC 7591, 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Authentication {
     ClientSecretBasic,
     ClientSecretPost,
-    /// Not at all: a public client.
+    /// A public client, without authentication.
     None,
 }
 
-/// What a token endpoint answered.
+/// A token endpoint's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tokens {
     pub(crate) access_token: Secret,
     pub(crate) refresh_token: Option<Secret>,
     pub(crate) expires_in: Option<Duration>,
-    /// What was granted; empty where the answer does not say.
+    /// The granted scopes; empty if the response does not name them.
     pub(crate) scopes: Vec<String>,
 }
 
-/// What a grant is kept under.
+/// What a sign-in brought: tokens, who issued them, and to which client.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    pub(crate) discovery: Discovery,
+    pub(crate) client: ClientIdentity,
+    pub(crate) tokens: Tokens,
+}
+
+/// What a grant is stored under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct GrantKey {
-    /// The caller's name; empty for the local one, which no configured caller can be called.
+    /// The caller's identity; empty for the local caller, because no configured caller has an empty name.
     pub(crate) caller: String,
     pub(crate) issuer: String,
     pub(crate) resource: String,
     pub(crate) client_id: String,
 }
 
-/// What a caller was granted at a resource.
+/// What a caller was granted at a resource, with the tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grant {
     pub(crate) caller: String,
-    pub(crate) found: Discovered,
+    #[serde(rename = "found")]
+    pub(crate) discovery: Discovery,
     pub(crate) client: ClientIdentity,
     pub(crate) access_token: Secret,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refresh_token: Option<Secret>,
-    /// What was granted, as far as it is known.
+    /// The granted scopes, as far as they are known.
     pub(crate) scopes: Vec<String>,
-    /// When the access token came and when it ends, in seconds since 1970. By the clock of the
-    /// gateway that got it: where another's is wrong, the server refuses and the token is renewed.
+    /// When the access token was issued and when it expires, in seconds since 1970, by the clock of the
+    /// gateway that got it. If another gateway's clock is wrong, the server refuses the token and it is
+    /// refreshed.
     pub(crate) obtained: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires: Option<i64>,
-    /// Raised by a new sign-in, which may be another account's, and not by a refresh. Not below the
-    /// date, so that it rises even where the last one was forgotten.
+    /// The number of the sign-in. A new sign-in raises it, because it may be for another account; a refresh
+    /// does not. It is at least the Unix time, so that it rises even if the last number was lost.
     pub(crate) sign_in: u64,
-    /// How often it was refreshed since.
+    /// How often the tokens were refreshed since that sign-in.
     pub(crate) refreshes: u64,
+}
+
+// === impl ClientIdentity ===
+
+impl ClientIdentity {
+    /// A client that authenticates in the way that the authorization server publishes.
+    pub(crate) fn new(id: &str, secret: Option<Secret>, redirect_uri: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            secret,
+            authentication: None,
+            redirect_uri: redirect_uri.to_owned(),
+        }
+    }
 }
 
 // === impl Grant ===
 
 impl Grant {
     /// The grant of a new sign-in, made at `now`.
-    pub(crate) fn new(
-        caller: &str,
-        (found, client): (Discovered, ClientIdentity),
-        tokens: Tokens,
-        sign_in: u64,
-        now: i64,
-    ) -> Self {
+    pub(crate) fn new(caller: &str, credentials: Credentials, sign_in: u64, now: i64) -> Self {
+        let Credentials {
+            discovery,
+            client,
+            tokens,
+        } = credentials;
         Self {
             caller: caller.to_owned(),
-            found,
+            discovery,
             client,
-            expires: end(&tokens, now),
+            expires: expiry(&tokens, now),
             access_token: tokens.access_token,
             refresh_token: tokens.refresh_token,
             scopes: tokens.scopes,
@@ -112,14 +139,14 @@ impl Grant {
         }
     }
 
-    /// The same grant after a refresh at `now`. What the answer does not mention stays.
+    /// The same grant after a refresh at `now`. What the response does not mention stays.
     pub(crate) fn renewed(&self, tokens: Tokens, now: i64) -> Self {
         let scopes = match tokens.scopes.is_empty() {
             true => self.scopes.clone(),
             false => tokens.scopes.clone(),
         };
         Self {
-            expires: end(&tokens, now),
+            expires: expiry(&tokens, now),
             access_token: tokens.access_token,
             refresh_token: tokens.refresh_token.or_else(|| self.refresh_token.clone()),
             scopes,
@@ -129,8 +156,8 @@ impl Grant {
         }
     }
 
-    /// Whether it came before another of the same key. A vault may be put back to what it was; a
-    /// grant is not.
+    /// Whether this grant is older than another of the same key. A vault may be restored from a backup; a
+    /// grant must not go back.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
         (self.sign_in, self.refreshes) < (other.sign_in, other.refreshes)
     }
@@ -138,15 +165,15 @@ impl Grant {
     pub(crate) fn key(&self) -> GrantKey {
         GrantKey {
             caller: self.caller.clone(),
-            issuer: self.found.issuer.clone(),
-            resource: self.found.resource.clone(),
+            issuer: self.discovery.issuer.clone(),
+            resource: self.discovery.resource.clone(),
             client_id: self.client.id.clone(),
         }
     }
 }
 
-fn end(tokens: &Tokens, now: i64) -> Option<i64> {
-    let life = tokens.expires_in?.as_secs();
+fn expiry(tokens: &Tokens, now: i64) -> Option<i64> {
+    let life = tokens.expires_in?.min(MAX_LIFE).as_secs();
     Some(now.saturating_add(i64::try_from(life).unwrap_or(i64::MAX)))
 }
 
@@ -154,8 +181,8 @@ fn end(tokens: &Tokens, now: i64) -> Option<i64> {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::oauth) fn found() -> (Discovered, ClientIdentity) {
-        let found = Discovered {
+    pub(in crate::oauth) fn credentials(tokens: Tokens) -> Credentials {
+        let discovery = Discovery {
             resource: "https://mcp.example/mcp".to_owned(),
             issuer: "https://login.example".to_owned(),
             metadata: serde_json::Map::new(),
@@ -168,7 +195,11 @@ pub(super) mod tests {
             authentication: None,
             redirect_uri: "http://127.0.0.1/callback".to_owned(),
         };
-        (found, client)
+        Credentials {
+            discovery,
+            client,
+            tokens,
+        }
     }
 
     pub(in crate::oauth) fn tokens(
@@ -187,8 +218,7 @@ pub(super) mod tests {
     pub(in crate::oauth) fn grant(access: &str, refresh: Option<&str>) -> Grant {
         Grant::new(
             "alice",
-            found(),
-            tokens(access, refresh, Some(3600)),
+            credentials(tokens(access, refresh, Some(3600))),
             1,
             1000,
         )
@@ -212,7 +242,7 @@ pub(super) mod tests {
         answer.scopes = vec!["files".to_owned(), "mail".to_owned()];
         let third = second.renewed(answer, 3000);
         assert_eq!(third.refresh_token, Some(Secret::new("refresh-three")));
-        assert_eq!(third.expires, Some(i64::MAX));
+        assert_eq!(third.expires, Some(3000 + 1_000_000_000));
         assert_eq!(third.scopes, ["files", "mail"]);
         assert_eq!((third.sign_in, third.key()), (1, first.key()));
     }
@@ -232,5 +262,27 @@ pub(super) mod tests {
             let written = serde_json::to_vec(&grant).unwrap();
             assert_eq!(serde_json::from_slice::<Grant>(&written).unwrap(), grant);
         }
+    }
+
+    /// A vault outlives the names in the code.
+    #[test]
+    fn what_is_stored_keeps_its_names() {
+        let written = serde_json::to_value(grant("one", Some("refresh"))).unwrap();
+        let names: Vec<_> = written.as_object().unwrap().keys().collect();
+        assert_eq!(
+            names,
+            [
+                "access_token",
+                "caller",
+                "client",
+                "expires",
+                "found",
+                "obtained",
+                "refresh_token",
+                "refreshes",
+                "scopes",
+                "sign_in"
+            ]
+        );
     }
 }

@@ -1,18 +1,18 @@
-//! The grants that this gateway uses: at hand for every request, and kept fresh.
+//! The grants that this gateway uses: cached for every request, and refreshed before they expire.
 //!
-//! What a request needs is one look-up away ([`Grants::at_hand`]); only what is unknown, over or
-//! refused is waited for. A token is renewed ahead of its end when somebody uses it, by one task per
-//! grant in this gateway and, by the vault's turn, by one gateway at a time. What another gateway did
-//! is found in the vault when the token at hand is near its end or was refused, every half a minute
-//! while it is used and, in a file, soon after it was written ([`Grants::notice`]).
+//! A request needs one look-up ([`Grants::cached_bearer`]). It waits only if the token is unknown, expired or
+//! refused. A token in use is refreshed before it expires, by one task per grant in this gateway and, through
+//! the vault's refresh claim, by one gateway at a time. What another gateway wrote is read from the vault
+//! when the cached token is about to expire or was refused, every half a minute while it is used and, in a
+//! file, soon after the write ([`Grants::notice`]).
 //!
-//! Nothing that was granted is lost on the way: a refresh that was begun goes on when whoever asked
-//! for it leaves; its answer is used at once and written until the vault takes it; a refresh that
-//! fails changes nothing. Only an authorization server's word that the grant is worth nothing, or a
-//! sign-out, ends it.
+//! No grant is lost. A refresh continues when the request that started it is dropped. Its tokens are used at
+//! once, and the write is retried until the vault accepts them. A refresh that fails changes nothing. Only an
+//! authorization server that rejects the grant, or a sign-out, ends it.
 
-mod live;
+mod cached;
 mod refresh;
+mod sign_in;
 #[cfg(test)]
 mod tests;
 
@@ -22,87 +22,85 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_system::clock;
 use parking_lot::RwLock;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 use tokio_util::task::TaskTracker;
 
-use self::live::{Holding, Live, Want};
-use super::bearer::{Bearer, NotAHeader};
-use super::grant::{ClientIdentity, Discovered, Grant, Tokens};
-use super::vault::{SignIn, Vault, VaultError};
-use crate::clock;
-
-/// How often a sign-in is tried that meets another.
-const MAX_CONFLICTS: usize = 16;
+use self::cached::{BearerNeed, CachedGrant};
+use self::refresh::Improvement;
+use super::bearer::{Bearer, InvalidBearer};
+use super::grant::{Grant, Tokens};
+use super::vault::{Vault, VaultError};
 
 /// The grants of one gateway.
 pub(crate) struct Grants {
     vault: Arc<Vault>,
-    authority: Arc<dyn Renew>,
+    refresher: Arc<dyn TokenRefresher>,
     tracker: TaskTracker,
     /// By the server's URL.
-    live: RwLock<HashMap<Box<str>, ByCaller>>,
-    /// Told when it is known that a caller has signed out.
-    outs: Arc<Notify>,
+    cached: RwLock<HashMap<Box<str>, ByCaller>>,
+    /// Notified when this gateway learns that a caller has signed out.
+    sign_outs: Arc<Notify>,
 }
 
-type ByCaller = HashMap<Box<str>, Arc<Live>>;
+type ByCaller = HashMap<Box<str>, Arc<CachedGrant>>;
 
-/// Whoever can use a refresh token.
-pub(crate) trait Renew: Send + Sync {
-    /// Asks the grant's authorization server for new tokens. Must end by itself in reasonable time:
-    /// nobody else may ask meanwhile.
-    fn renew<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> Renewing<'a>;
+/// Exchanges refresh tokens for new tokens.
+pub(crate) trait TokenRefresher: Send + Sync {
+    /// Asks the grant's authorization server for new tokens. It must end by itself in reasonable time: nobody
+    /// else may refresh the grant meanwhile.
+    fn refresh<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> RefreshFuture<'a>;
 }
 
-/// New tokens, in a while.
-pub(crate) type Renewing<'a> =
-    Pin<Box<dyn Future<Output = Result<Tokens, RenewError>> + Send + 'a>>;
+/// Resolves to new tokens.
+pub(crate) type RefreshFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Tokens, RefreshError>> + Send + 'a>>;
 
-/// Why there are no new tokens.
+/// Why a refresh brought no new tokens.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RenewError {
-    /// The authorization server says `invalid_grant`: the refresh token is worth nothing.
-    #[error("the authorization server no longer accepts the grant")]
+pub(crate) enum RefreshError {
+    /// The authorization server says `invalid_grant`: the refresh token is expired or revoked.
+    #[error("the authorization server rejected the refresh token (invalid_grant)")]
     Rejected,
-    /// It says `invalid_client` or `unauthorized_client`: nobody can use the refresh token any more.
-    #[error("the authorization server does not know the client that the grant was made to")]
+    /// It says `invalid_client` or `unauthorized_client`: no client can use the refresh token any more.
+    #[error("the authorization server does not know the client any more")]
     UnknownClient,
     /// The operator does not trust the grant's authorization server any more.
-    #[error("the grant's authorization server is not one that is trusted now")]
+    #[error("the configuration does not trust this authorization server any more")]
     Untrusted,
-    /// Anything else. The refresh token may be as good as before.
-    #[error("the grant could not be renewed")]
+    /// Anything else. The refresh token may still be valid.
+    #[error("the token refresh failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What is known without waiting.
+/// What is known about a caller's token without waiting.
 #[derive(Debug)]
-pub(crate) enum AtHand {
-    /// This goes with the request.
+pub(crate) enum CachedBearer {
+    /// The request carries this token.
     Bearer(Arc<Bearer>),
-    /// The caller is not signed in, when it was last looked.
+    /// The caller was not signed in when the vault was last read.
     SignedOut,
     /// Ask [`Grants::bearer`].
     Unknown,
 }
 
-/// Why it is not known whether a caller is signed in, or with what.
+/// Why there is no answer to whether a caller is signed in, or no token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantError {
     #[error(transparent)]
     Vault(#[from] VaultError),
-    /// The last refresh failed, and it is too early for another.
+    /// The last refresh failed, and it is too early for a retry.
     #[error(
-        "the grant could not be renewed; it is tried again in {}",
+        "the token refresh failed; retry in {}",
         humantime::format_duration(Duration::from_secs(.0.as_secs()))
     )]
     NotNow(Duration),
     #[error(transparent)]
-    NotAHeader(#[from] NotAHeader),
-    #[error("the caller was signed out meanwhile")]
+    InvalidBearer(#[from] InvalidBearer),
+    #[error("the caller signed out during the sign-in")]
     SignedOut,
-    #[error("the gateway stops")]
+    #[error("the gateway is stopping")]
     Stopped,
 }
 
@@ -111,285 +109,179 @@ pub(crate) enum GrantError {
 impl Grants {
     pub(crate) fn new(
         vault: Arc<Vault>,
-        authority: Arc<dyn Renew>,
+        refresher: Arc<dyn TokenRefresher>,
         tracker: TaskTracker,
     ) -> Arc<Self> {
         Arc::new(Self {
             vault,
-            authority,
+            refresher,
             tracker,
-            live: RwLock::default(),
-            outs: Arc::default(),
+            cached: RwLock::default(),
+            sign_outs: Arc::default(),
         })
     }
 
-    /// Where they are kept.
+    /// Where the grants are stored.
     pub(crate) fn vault(&self) -> &Vault {
         &self.vault
     }
 
-    /// Where work goes on when whoever asked for it leaves.
+    /// Runs work that continues when the request that started it is dropped.
     pub(crate) fn tracker(&self) -> &TaskTracker {
         &self.tracker
     }
 
-    /// Looks after what is at hand if another process wrote to the vault since this was called last:
+    /// Reads the vault again for every cached grant if another process wrote to it since the last call:
     /// somebody may have signed out, or in as somebody else, on the command line.
     pub(crate) async fn notice(self: &Arc<Self>) {
-        if !self.vault.was_written_to().await {
+        if !self.vault.take_change().await {
             return;
         }
-        let live: Vec<_> = self
-            .live
+        let cached: Vec<_> = self
+            .cached
             .read()
             .values()
             .flat_map(HashMap::values)
             .cloned()
             .collect();
-        for live in live.iter().filter(|live| live.holding().is_some()) {
-            // Whoever improves on it right now looks into the vault anyway.
-            if let Ok(flight) = live.flight.clone().try_lock_owned() {
-                drop(self.improve(live, Want::Ahead, flight));
+        for cached in cached.iter().filter(|cached| cached.held().is_some()) {
+            // A task that improves it right now reads the vault anyway.
+            if let Ok(flight) = cached.flight.clone().try_lock_owned() {
+                drop(self.improve(cached, BearerNeed::Ahead, flight));
             }
         }
     }
 
-    /// Waits until it is known of a caller that it has signed out.
-    pub(crate) async fn somebody_is_out(&self) {
-        self.outs.notified().await;
+    /// Waits until this gateway learns that a caller has signed out.
+    pub(crate) async fn signed_out(&self) {
+        self.sign_outs.notified().await;
     }
 
-    /// Whether this caller has signed out at this server, as far as it is known.
-    pub(crate) fn is_out(&self, caller: &str, server_url: &str) -> bool {
-        let live = self.known(caller, server_url);
-        live.is_some_and(|live| live.is_said_to_be_out())
+    /// Whether this caller has signed out at this server, as far as this gateway knows.
+    pub(crate) fn is_signed_out(&self, caller: &str, server_url: &str) -> bool {
+        let cached = self.known(caller, server_url);
+        cached.is_some_and(|cached| cached.is_signed_out())
     }
 
-    /// Has it looked whether this caller has signed out at this server, if that was not done lately.
-    pub(crate) fn look_if_out(self: &Arc<Self>, caller: &str, server_url: &str) {
-        let live = self.known(caller, server_url);
-        if let Some(live) = live.filter(|live| live.may_be_out(clock::unix_millis()))
-            && let Ok(flight) = live.flight.clone().try_lock_owned()
+    /// Starts a check whether this caller has signed out at this server, unless one ran recently.
+    pub(crate) fn check_sign_out(self: &Arc<Self>, caller: &str, server_url: &str) {
+        let cached = self.known(caller, server_url);
+        if let Some(cached) =
+            cached.filter(|cached| cached.should_check_sign_out(clock::unix_millis()))
+            && let Ok(flight) = cached.flight.clone().try_lock_owned()
         {
-            drop(self.improve(&live, Want::Known, flight));
+            drop(self.improve(&cached, BearerNeed::Known, flight));
         }
     }
 
-    fn known(&self, caller: &str, server_url: &str) -> Option<Arc<Live>> {
-        let all = self.live.read();
+    fn known(&self, caller: &str, server_url: &str) -> Option<Arc<CachedGrant>> {
+        let all = self.cached.read();
         all.get(server_url)?.get(caller).cloned()
     }
 
-    /// What a request of this caller to this server carries, as far as it is known.
-    pub(crate) fn at_hand(self: &Arc<Self>, caller: &str, server_url: &str) -> AtHand {
-        let Some(live) = self.known(caller, server_url) else {
-            return AtHand::Unknown;
+    /// The token for a request of this caller to this server, as far as it is cached.
+    pub(crate) fn cached_bearer(self: &Arc<Self>, caller: &str, server_url: &str) -> CachedBearer {
+        let Some(cached) = self.known(caller, server_url) else {
+            return CachedBearer::Unknown;
         };
-        let bearer = match live.at_hand() {
-            AtHand::Bearer(bearer) => bearer,
+        let bearer = match cached.cached_bearer() {
+            CachedBearer::Bearer(bearer) => bearer,
             nothing => return nothing,
         };
         let now = clock::unix_millis();
-        if live.needs_attention(now)
-            && let Ok(flight) = live.flight.clone().try_lock_owned()
+        if cached.needs_attention(now)
+            && let Ok(flight) = cached.flight.clone().try_lock_owned()
         {
-            drop(self.improve(&live, Want::Ahead, flight));
+            drop(self.improve(&cached, BearerNeed::Ahead, flight));
         }
-        if now < bearer.stale || (now < bearer.expired && live.waits(now).is_some()) {
-            return AtHand::Bearer(bearer);
+        if now < bearer.stale || (now < bearer.expired && cached.backoff_left(now).is_some()) {
+            return CachedBearer::Bearer(bearer);
         }
-        AtHand::Unknown
+        CachedBearer::Unknown
     }
 
-    /// What a request of this caller to this server carries. `None`: the caller has to sign in, if
-    /// the server wants anything at all.
+    /// The token for a request of this caller to this server. `None`: the caller has to sign in, if the
+    /// server wants a token at all.
     pub(crate) async fn bearer(
         self: &Arc<Self>,
         caller: &str,
         server_url: &str,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        match self.at_hand(caller, server_url) {
-            AtHand::Bearer(bearer) => Ok(Some(bearer)),
-            AtHand::SignedOut => Ok(None),
-            AtHand::Unknown => self.better(caller, server_url, Want::Fresh).await,
+        match self.cached_bearer(caller, server_url) {
+            CachedBearer::Bearer(bearer) => Ok(Some(bearer)),
+            CachedBearer::SignedOut => Ok(None),
+            CachedBearer::Unknown => self.better(caller, server_url, BearerNeed::Fresh).await,
         }
     }
 
-    /// What to send instead, after the server wanted a credential and `sent` was none, or one that it
-    /// says is invalid. `None`: the caller has to sign in.
+    /// The token to send instead, after the server refused a request with `sent`, or without a token. `None`:
+    /// the caller has to sign in.
     pub(crate) async fn refused(
         self: &Arc<Self>,
         caller: &str,
         server_url: &str,
         sent: Option<&Arc<Bearer>>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        let want = match sent {
-            None => Want::Fresh,
-            Some(sent) => Want::Other(Arc::clone(sent)),
+        let need = match sent {
+            None => BearerNeed::Fresh,
+            Some(sent) => BearerNeed::Other(Arc::clone(sent)),
         };
-        self.better(caller, server_url, want).await
+        self.better(caller, server_url, need).await
     }
 
-    /// How often somebody signed this caller out at this server.
-    pub(crate) async fn outs(&self, caller: &str, server_url: &str) -> Result<u64, VaultError> {
-        let sign_in = self.vault.signed_in(caller, server_url).await?.value;
-        Ok(sign_in.map_or(0, |sign_in| sign_in.outs))
-    }
-
-    /// Keeps what a sign-in brought; from now on it is what the caller's requests carry, unless it was
-    /// signed out more often than when the sign-in was begun. Another error
-    /// means that it may not be kept: whoever has the tokens tries again with them.
-    pub(crate) async fn sign_in(
-        self: &Arc<Self>,
-        (caller, server_url): (&str, &str),
-        outs: u64,
-        found: (Discovered, ClientIdentity),
-        tokens: Tokens,
-    ) -> Result<Arc<Bearer>, GrantError> {
-        let live = self.live(caller, server_url);
-        let mut grant = Grant::new(caller, found, tokens, 0, clock::unix_seconds());
-        let key = grant.key();
-        for _ in 0..MAX_CONFLICTS {
-            let before = self.vault.signed_in(caller, server_url).await?;
-            let outs_by_now = before.value.as_ref().map_or(0, |before| before.outs);
-            if outs_by_now > outs {
-                return Err(GrantError::SignedOut);
-            }
-            let stored = self.vault.grant(&key).await?;
-            let numbers = [
-                before.value.as_ref().map_or(0, |before| before.number),
-                stored.value.map_or(0, |stored| stored.sign_in),
-                live.sign_in(),
-                grant.sign_in,
-            ];
-            let last = numbers.into_iter().max().unwrap_or(0);
-            let date = u64::try_from(grant.obtained).unwrap_or(0);
-            grant.sign_in = date.max(last + 1);
-            let holding = Holding::new(grant.clone(), stored.version.next(), true)?;
-            let written = self.vault.put_grant(&grant, stored.version).await?;
-            let sign_in = SignIn {
-                caller: caller.to_owned(),
-                server_url: server_url.to_owned(),
-                grant: Some(key.clone()),
-                number: grant.sign_in,
-                outs: outs_by_now,
-            };
-            if written.is_none() || !self.vault.put_signed_in(&sign_in, before.version).await? {
-                continue;
-            }
-            if let Some(replaced) = before.value.and_then(|before| before.grant)
-                && replaced != key
-            {
-                self.throw_away(&replaced).await;
-            }
-            let bearer = holding.bearer();
-            live.hold(holding);
-            return Ok(bearer);
-        }
-        Err(VaultError::Contended.into())
-    }
-
-    /// Ends what a caller was granted here. Returns it, so that it can be revoked; `None`: the caller
-    /// was not signed in.
-    pub(crate) async fn sign_out(
-        self: &Arc<Self>,
-        caller: &str,
-        server_url: &str,
-    ) -> Result<Option<Grant>, GrantError> {
-        let live = self.live(caller, server_url);
-        // What is being renewed is waited for: the new tokens are to be revoked, not the old ones.
-        let _flight = live.flight.clone().lock_owned().await;
-        let mut taken_out = None;
-        for _ in 0..MAX_CONFLICTS {
-            let before = self.vault.signed_in(caller, server_url).await?;
-            let sign_in = before.value.unwrap_or_else(|| SignIn {
-                caller: caller.to_owned(),
-                server_url: server_url.to_owned(),
-                grant: None,
-                number: 0,
-                outs: 0,
-            });
-            let _turn = match &sign_in.grant {
-                None => None,
-                Some(key) => {
-                    let turn = self.vault.turn(key).await?;
-                    let stored = self.vault.grant(key).await?;
-                    if stored.value.is_some() {
-                        if !self.vault.remove_grant(key, stored.version).await? {
-                            continue;
-                        }
-                        taken_out = stored.value;
-                    }
-                    Some(turn)
-                }
-            };
-            // Also where there was nothing: a sign-in that is under way brings nothing, then.
-            let after = SignIn {
-                grant: None,
-                outs: sign_in.outs.saturating_add(1),
-                ..sign_in
-            };
-            if self.vault.put_signed_in(&after, before.version).await? {
-                live.has_signed_out(live.holding().as_ref());
-                return Ok(taken_out);
-            }
-        }
-        Err(VaultError::Contended.into())
-    }
-
-    /// Waits for something better than what is at hand.
+    /// Waits for a better token than the cached one.
     async fn better(
         self: &Arc<Self>,
         caller: &str,
         server_url: &str,
-        want: Want,
+        need: BearerNeed,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        let live = self.live(caller, server_url);
-        if let Some(bearer) = live.good(&want) {
+        let cached = self.cached(caller, server_url);
+        if let Some(bearer) = cached.if_meets(&need) {
             return Ok(Some(bearer));
         }
-        let flight = live.flight.clone().lock_owned().await;
-        // Whoever had it before may have got it.
-        if let Some(bearer) = live.good(&want) {
+        let flight = cached.flight.clone().lock_owned().await;
+        // The task before may have got it.
+        if let Some(bearer) = cached.if_meets(&need) {
             return Ok(Some(bearer));
         }
-        let improved = self.improve(&live, want, flight).await;
+        let improved = self.improve(&cached, need, flight).await;
         improved.unwrap_or(Err(GrantError::Stopped))
     }
 
-    /// Improves what is at hand, whether or not anybody waits for it.
+    /// Improves the cached grant in the background, whether or not a request waits for it.
     fn improve(
         self: &Arc<Self>,
-        live: &Arc<Live>,
-        want: Want,
+        cached: &Arc<CachedGrant>,
+        need: BearerNeed,
         flight: OwnedMutexGuard<()>,
     ) -> oneshot::Receiver<Result<Option<Arc<Bearer>>, GrantError>> {
         let (tell, told) = oneshot::channel();
-        let (grants, live) = (Arc::clone(self), Arc::clone(live));
+        let (grants, cached) = (Arc::clone(self), Arc::clone(cached));
         self.tracker.spawn(async move {
-            let (improved, unsaved) = grants.improved(&live, &want).await;
-            if let Err(error) = &improved {
+            let Improvement { bearer, unsaved } = grants.improved(&cached, &need).await;
+            if let Err(error) = &bearer {
                 let error: &dyn std::error::Error = error;
-                tracing::debug!(error, "a grant is not at hand");
+                tracing::debug!(error, "no token available");
             }
-            live.attended();
-            // That nobody waits for it is no failure.
-            tell.send(improved).ok();
-            if let Some(turn) = unsaved {
-                grants.save_at_last(&live, turn).await;
+            cached.schedule_attention();
+            // It is no failure if no request waits for it any more.
+            tell.send(bearer).ok();
+            if let Some(claim) = unsaved {
+                grants.save_at_last(&cached, claim).await;
             }
             drop(flight);
         });
         told
     }
 
-    fn live(&self, caller: &str, server_url: &str) -> Arc<Live> {
-        let mut all = self.live.write();
+    fn cached(&self, caller: &str, server_url: &str) -> Arc<CachedGrant> {
+        let mut all = self.cached.write();
         let callers = all.entry(server_url.into()).or_default();
-        let live = callers
+        let cached = callers
             .entry(caller.into())
-            .or_insert_with(|| Arc::new(Live::new(caller, server_url, &self.outs)));
-        Arc::clone(live)
+            .or_insert_with(|| Arc::new(CachedGrant::new(caller, server_url, &self.sign_outs)));
+        Arc::clone(cached)
     }
 }
 

@@ -1,22 +1,22 @@
-//! Under what the grants and flows of a caller are kept: its name, and a fingerprint of its key. Whoever
-//! is given the name later, with another key, is somebody else, and finds nothing of it.
+//! A caller's identity, under which its grants and flows are stored: its name and a fingerprint of its key.
+//! If the name is later given to another key, that is another caller, which finds nothing of the old one.
 
 use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::RwLock;
 
+use crate::caller::{Caller, KeyPrint};
 use crate::config::{self, CallerName};
-use crate::session::{Caller, KeyPrint};
 
-/// Between name and fingerprint: in neither of them.
+/// Separates name and fingerprint; it occurs in neither.
 const BETWEEN: char = '#';
 
-/// The configured callers: their keys' fingerprints, by their names.
+/// The configured callers: the fingerprint of each key, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Identities(RwLock<HashMap<CallerName, KeyPrint>>);
+pub(crate) struct CallerIdentities(RwLock<HashMap<CallerName, KeyPrint>>);
 
-impl Identities {
-    /// Knows these callers, and no others, from now on.
+impl CallerIdentities {
+    /// Replaces the known callers by these.
     pub(crate) fn know(&self, callers: &BTreeMap<CallerName, config::Caller>) {
         let known = callers
             .iter()
@@ -24,13 +24,13 @@ impl Identities {
         *self.0.write() = known.collect();
     }
 
-    /// Who has this name now; if nobody has, one that speaks for nobody.
+    /// The caller with this name; if none is configured, one without a key.
     pub(crate) fn named(&self, name: CallerName) -> Caller {
         let key = self.0.read().get(&name).copied();
         Caller::Named(name, key)
     }
 
-    /// Whether this is a caller of the configuration, with the key that it has there.
+    /// Whether this caller is configured, with this key.
     pub(crate) fn knows(&self, caller: &Caller) -> bool {
         let known = self.0.read();
         match caller {
@@ -39,7 +39,7 @@ impl Identities {
         }
     }
 
-    /// The same for a caller that is known by its identity.
+    /// The same for a caller's identity.
     pub(crate) fn knows_identity(&self, identity: &str) -> bool {
         match name_of(identity).parse() {
             Ok(name) => {
@@ -51,7 +51,7 @@ impl Identities {
     }
 }
 
-/// Empty for the local caller.
+/// A caller's identity; empty for the local caller.
 pub(crate) fn identity_of(caller: &Caller) -> Box<str> {
     match caller {
         Caller::Local => "".into(),
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_name_with_another_key_is_somebody_else() {
-        let identities = Identities::default();
+        let identities = CallerIdentities::default();
         assert!(identities.knows(&Caller::Local) && identities.knows_identity(""));
         let name = || "bob".parse().unwrap();
         let with = |key: &[u8]| {

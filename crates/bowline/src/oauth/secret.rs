@@ -1,4 +1,4 @@
-//! Text that must not be seen.
+//! Text that must not appear in logs.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// An access token, a code, a verifier: neither `Debug` nor `Display` says anything of it. It
-/// serialises as the text that it is, so only ever into bytes that are sealed.
+/// An access token, a code, a verifier: neither `Debug` nor `Display` shows it. It serialises as plain text,
+/// so only ever into bytes that are sealed.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(Box<str>);
@@ -25,12 +25,12 @@ impl Secret {
         Ok(Self::new(URL_SAFE_NO_PAD.encode(random)))
     }
 
-    /// The text, for whoever it is meant for.
+    /// The text itself.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is this text. How long that takes tells at most the length.
+    /// Whether it is this text, compared in constant time.
     pub(crate) fn is(&self, other: &str) -> bool {
         verify_slices_are_equal(self.0.as_bytes(), other.as_bytes()).is_ok()
     }

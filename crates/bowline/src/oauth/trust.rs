@@ -1,18 +1,18 @@
-//! Which authorization server a server's callers are sent to, and where its endpoints may be.
+//! Which authorization server is trusted for a server, and where its endpoints may be.
 //!
-//! Whoever writes an authorization server's document could name the endpoints of two: people would
-//! sign in at an honest one, and their code would go to the other. So endpoints are at the issuer's
-//! own origin, or where the operator says. What was found is judged wherever it is used, and not only
-//! where it was found: it may lie in a store since before the operator said something else.
+//! Metadata could name the endpoints of two authorization servers: people would sign in at an honest one, and
+//! their code would go to the other (mix-up). So endpoints have to be at the issuer's own origin, or where
+//! the operator allows. A discovery is checked at every use and not only when it is made: it may have been
+//! stored before the operator changed the configuration.
 
+use bowline_egress::Origin;
 use http::Uri;
 use url::Url;
 
-use super::authority::AuthorityError;
+use super::auth_server::AuthServerError;
 use super::discovery::is_same_issuer;
-use super::grant::Discovered;
+use super::grant::Discovery;
 use crate::config::ServerOAuth;
-use crate::egress::Origin;
 
 /// The endpoints that are used.
 const ENDPOINTS: [&str; 4] = [
@@ -22,7 +22,7 @@ const ENDPOINTS: [&str; 4] = [
     "revocation_endpoint",
 ];
 
-/// What the operator says of the authorization server of one server.
+/// The operator's settings for the authorization server of one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     issuer: Option<Box<str>>,
@@ -41,21 +41,20 @@ impl Trust {
         }
     }
 
-    /// The one authorization server that is asked, if the operator named one.
+    /// The only issuer that is accepted, if the operator configured one.
     pub(super) fn issuer(&self) -> Option<&str> {
         self.issuer.as_deref()
     }
 
-    /// Whether this is the authorization server that is meant, and its endpoints are where they may
-    /// be.
-    pub(super) fn check(&self, found: &Discovered) -> Result<(), AuthorityError> {
+    /// Checks that the issuer is accepted, and that its endpoints are at allowed origins.
+    pub(super) fn check(&self, discovery: &Discovery) -> Result<(), AuthServerError> {
         let pinned = self.issuer();
-        if pinned.is_some_and(|pinned| !is_same_issuer(pinned, &found.issuer)) {
-            return Err(AuthorityError::AnotherIssuer);
+        if pinned.is_some_and(|pinned| !is_same_issuer(pinned, &discovery.issuer)) {
+            return Err(AuthServerError::AnotherIssuer);
         }
-        for (name, origin) in endpoints(found) {
-            let origin = origin.ok_or(AuthorityError::Malformed(name))?;
-            let is_own = origin_of(&found.issuer).is_some_and(|issuer| issuer.is_same(&origin));
+        for (name, origin) in endpoints(discovery) {
+            let origin = origin.ok_or(AuthServerError::Malformed(name))?;
+            let is_own = origin_of(&discovery.issuer).is_some_and(|issuer| issuer.is_same(&origin));
             if !is_own
                 && !self
                     .elsewhere
@@ -63,12 +62,12 @@ impl Trust {
                     .any(|allowed| allowed.is_same(&origin))
             {
                 tracing::warn!(
-                    issuer = found.issuer,
+                    issuer = discovery.issuer,
                     endpoint = name,
                     host = origin.host(),
-                    "an authorization server's endpoint is at another origin than its issuer"
+                    "authorization server endpoint refused: another origin than its issuer"
                 );
-                return Err(AuthorityError::Elsewhere(name));
+                return Err(AuthServerError::Elsewhere(name));
             }
         }
         Ok(())
@@ -76,10 +75,10 @@ impl Trust {
 }
 
 /// The hosts besides the issuer's own at which it has endpoints, each once.
-pub(crate) fn hosts_elsewhere(found: &Discovered) -> Vec<String> {
-    let issuer = origin_of(&found.issuer);
+pub(crate) fn hosts_elsewhere(discovery: &Discovery) -> Vec<String> {
+    let issuer = origin_of(&discovery.issuer);
     let mut hosts = Vec::new();
-    for origin in endpoints(found).filter_map(|(_, origin)| origin) {
+    for origin in endpoints(discovery).filter_map(|(_, origin)| origin) {
         let is_own = issuer.as_ref().is_some_and(|own| own.is_same(&origin));
         let host = origin.host().to_owned();
         if !is_own && !hosts.contains(&host) {
@@ -89,16 +88,16 @@ pub(crate) fn hosts_elsewhere(found: &Discovered) -> Vec<String> {
     hosts
 }
 
-/// The endpoints that a document has; without an origin where it is not clear which it would be.
-fn endpoints(found: &Discovered) -> impl Iterator<Item = (&'static str, Option<Origin>)> {
+/// The endpoints in the metadata; without an origin if it is ambiguous.
+fn endpoints(discovery: &Discovery) -> impl Iterator<Item = (&'static str, Option<Origin>)> {
     ENDPOINTS.into_iter().filter_map(|name| {
-        let endpoint = found.metadata.get(name)?;
+        let endpoint = discovery.metadata.get(name)?;
         Some((name, endpoint.as_str().and_then(origin_of)))
     })
 }
 
-/// The origin of a URL, if everybody agrees on it: a browser opens it, and we dial it, and each reads
-/// it in a way of its own.
+/// The origin of a URL, if it is unambiguous: a browser opens it and Bowline connects to it, and each parses
+/// it differently.
 fn origin_of(url: &str) -> Option<Origin> {
     let dialled = Origin::of(&url.parse::<Uri>().ok()?);
     let opened = Origin::of(&Url::parse(url).ok()?.as_str().parse().ok()?);
@@ -110,14 +109,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::oauth::grant::tests::found;
+    use crate::oauth::grant::tests::{credentials, tokens};
 
-    fn published(endpoints: &[(&str, &str)]) -> Discovered {
-        let (mut found, _) = found();
+    fn published(endpoints: &[(&str, &str)]) -> Discovery {
+        let mut discovery = credentials(tokens("", None, None)).discovery;
         for (name, url) in endpoints {
-            found.metadata.insert((*name).to_owned(), json!(url));
+            discovery.metadata.insert((*name).to_owned(), json!(url));
         }
-        found
+        discovery
     }
 
     fn trust(issuer: Option<&str>, elsewhere: &[&str]) -> Trust {
@@ -135,9 +134,9 @@ mod tests {
             "https://LOGIN.example:443/a/b?c",
         ] {
             for name in ENDPOINTS {
-                let found = published(&[(name, own)]);
-                assert!(trust(None, &[]).check(&found).is_ok(), "{name} {own}");
-                assert!(hosts_elsewhere(&found).is_empty());
+                let discovery = published(&[(name, own)]);
+                assert!(trust(None, &[]).check(&discovery).is_ok(), "{name} {own}");
+                assert!(hosts_elsewhere(&discovery).is_empty());
             }
         }
         for other in [
@@ -157,12 +156,12 @@ mod tests {
             "",
         ] {
             for name in ENDPOINTS {
-                let found = published(&[(name, other)]);
-                let refused = trust(None, &["https://other.example"]).check(&found);
+                let discovery = published(&[(name, other)]);
+                let refused = trust(None, &["https://other.example"]).check(&discovery);
                 assert!(
                     matches!(
                         refused,
-                        Err(AuthorityError::Elsewhere(it) | AuthorityError::Malformed(it))
+                        Err(AuthServerError::Elsewhere(it) | AuthServerError::Malformed(it))
                             if it == name
                     ),
                     "{other}: {refused:?}"
@@ -173,23 +172,23 @@ mod tests {
 
     #[test]
     fn the_operator_may_allow_other_origins() {
-        let found = published(&[
+        let discovery = published(&[
             ("token_endpoint", "https://token.example/token"),
             ("revocation_endpoint", "https://token.example:8443/revoke"),
         ]);
         assert!(
             trust(None, &["https://token.example"])
-                .check(&found)
+                .check(&discovery)
                 .is_err()
         );
         let allowed = ["https://Token.example/", "https://token.example:8443"];
-        assert!(trust(None, &allowed).check(&found).is_ok());
-        assert_eq!(hosts_elsewhere(&found), ["token.example"]);
+        assert!(trust(None, &allowed).check(&discovery).is_ok());
+        assert_eq!(hosts_elsewhere(&discovery), ["token.example"]);
     }
 
     #[test]
     fn a_pinned_issuer_is_the_only_one() {
-        let found = published(&[]);
+        let discovery = published(&[]);
         for (pinned, is_good) in [
             ("https://login.example", true),
             ("https://login.example/", true),
@@ -197,7 +196,7 @@ mod tests {
             ("https://other.example", false),
         ] {
             assert_eq!(
-                trust(Some(pinned), &[]).check(&found).is_ok(),
+                trust(Some(pinned), &[]).check(&discovery).is_ok(),
                 is_good,
                 "{pinned}"
             );

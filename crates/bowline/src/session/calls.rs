@@ -1,5 +1,5 @@
 //! Requests of the client's that are under way, so that its `notifications/cancelled` reaches also
-//! one that waits for its session to be mended or was sent again, and none that was cancelled is
+//! one that waits for its session to be recovered or was sent again, and none that was cancelled is
 //! sent again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Session;
-use crate::leg::Budget;
+use crate::session::Session;
 use crate::upstream::Epoch;
+use crate::upstream::budget::Budget;
 
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl Call {
     }
 
     /// The request goes again under another id (JSON text), or under its own.
-    pub(crate) fn goes_as(&self, id: Option<&str>) {
+    pub(crate) fn mark_sent_as(&self, id: Option<&str>) {
         *self.sent_as.lock() = id.map(Into::into);
     }
 
@@ -132,7 +132,7 @@ impl Call {
     }
 
     /// The request is sent now, or again.
-    pub(crate) fn is_sent(&self, now: Epoch) {
+    pub(crate) fn mark_sent(&self, now: Epoch) {
         self.sent_in.store(now.number(), Ordering::Relaxed);
     }
 

@@ -1,390 +1,199 @@
-//! A stream in flight: read by whoever holds it, and ended by whoever must.
-//!
-//! The reader may be a client that does not read (its connection is full), so ending a stream
-//! cannot wait for the reader: [`LiveStream::end`] drops the upstream's side at once and the reader
-//! finds the end whenever it looks.
+//! The streams of a session that are open towards its client.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::Arc;
 
+use bowline_store::StoreError;
 use bytes::Bytes;
-use parking_lot::Mutex;
 
-use super::Born;
-use crate::body::Sent;
-use crate::leg::{EventRelay, Overtime, Relay, Rescue, StreamError};
-use crate::upstream::UpstreamError;
+use crate::leg::marks::Born;
+use crate::session::Session;
+use crate::session::server_requests::ServerRequest;
+use crate::session_store::announcement::Announcement;
 
 /// Streams of a session that are told apart: one of each at a time.
 pub(crate) type StreamKey = Born;
 
-/// One stream towards a client.
-#[derive(Debug)]
-pub(crate) struct LiveStream(Mutex<State>);
+/// A stream towards a client, as its session knows it.
+pub(crate) trait ClientStream: std::fmt::Debug + Send + Sync {
+    /// Says something of our own between two events. `false`: nobody would hear it.
+    fn say(&self, event: &Bytes) -> bool;
 
-#[derive(Debug)]
-struct State {
-    source: Source,
-    /// What is read instead of the source, decided while the reader had that out.
-    instead: Option<Source>,
-    reader: Option<Waker>,
-    /// How to go on if the source breaks; gone once nobody is there to go on for.
-    rescue: Option<Box<Rescue>>,
-    /// What Bowline itself has to say here.
-    unsaid: Option<Bytes>,
+    /// Reads the stream of a GET anew, from where the session is now.
+    fn restart(&self);
+
+    /// Ends the stream and closes what it reads from, now.
+    fn end(&self);
 }
 
-/// Where a stream's bytes come from.
-pub(crate) enum Source {
-    /// The upstream has not answered yet; where it was sent something that goes on when the client
-    /// leaves, whether that has begun.
-    Opening(Opening, Option<Sent>),
-    /// An upstream's answer.
-    Relay(Relay),
-    /// Nobody: the stream is held open for what Bowline itself has to say.
-    Silent,
-    /// Something of our own, and then the rest.
-    Saying(Bytes, Box<Self>),
-    /// One more event.
-    Last(Bytes),
-    /// Over, at a place where a stream may end.
-    Ended,
-    /// Over, in the middle of something: the client must not take it for whole.
-    Cut,
-    /// In the reader's hands, while it is polled. Whether ending it cuts it.
-    Out { is_cut: bool },
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub(crate) ended: bool,
+    /// The number of the newest stream of a GET, here or elsewhere.
+    pub(crate) newest: u64,
+    pub(crate) live: Vec<(StreamKey, Arc<dyn ClientStream>)>,
 }
 
-type Next = Poll<Option<Result<Bytes, StreamError>>>;
+// === impl Session ===
 
-/// An upstream's side of a stream on its way.
-type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamError>> + Send>>;
-
-// === impl LiveStream ===
-
-impl LiveStream {
-    pub(crate) fn new(source: Source, rescue: Option<Box<Rescue>>) -> Self {
-        Self(Mutex::new(State {
-            source,
-            instead: None,
-            reader: None,
-            rescue,
-            unsaid: None,
-        }))
-    }
-
-    /// The next bytes: whole events, or frames of a body that is not events.
-    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Next {
-        loop {
-            let mut source = {
-                let mut state = self.0.lock();
-                if let Some(said) = state.take_said() {
-                    return Poll::Ready(Some(Ok(said)));
-                }
-                state.source.take_out()
-            };
-            // Without the lock: what is polled may have something to say on this very stream.
-            let next = source.poll_next(cx);
-            let mut state = self.0.lock();
-            let (next, replaced) = state.put_back(source, next, cx);
-            drop(state);
-            drop(replaced);
-            if let Some(next) = next {
-                return next;
-            }
+impl Session {
+    /// Tells the client something on the stream of its GET, now or when it opens one.
+    pub(crate) fn tell(&self, event: &Bytes) {
+        let standalone = self.streams.lock().find(&StreamKey::Standalone);
+        if !standalone.is_some_and(|stream| stream.say(event)) {
+            self.server_requests.tell_later(event.clone());
         }
     }
 
-    /// Says something of our own between two events. `false`: nobody would hear it.
-    pub(crate) fn say(&self, event: &Bytes) -> bool {
-        let reader = {
-            let mut state = self.0.lock();
-            // Without a way to go on there is no client, or it is not a stream of events.
-            if state.is_over() || state.rescue.is_none() {
+    /// Tells the client that nobody waits for its answer: where it was asked, or else on the stream
+    /// of its GET, now or when it opens one.
+    pub(crate) fn cancel(&self, question: &ServerRequest) {
+        let event = question.cancelled();
+        let streams =
+            [&question.shown_on, &StreamKey::Standalone].map(|key| self.streams.lock().find(key));
+        let mut streams = streams.into_iter().flatten();
+        if !streams.any(|stream| stream.say(&event)) {
+            self.server_requests.tell_later(event);
+        }
+    }
+
+    /// How many streams of it are live.
+    pub(crate) fn live_streams(&self) -> usize {
+        self.streams.lock().live.len()
+    }
+
+    /// Puts a stream under this key, ending the one that had it. `false`: the session has ended; or its
+    /// caller is not configured any more, and so the stream has.
+    pub(crate) fn attach<S: ClientStream + 'static>(
+        &self,
+        key: StreamKey,
+        stream: &Arc<S>,
+    ) -> bool {
+        let replaced = {
+            let mut streams = self.streams.lock();
+            if streams.ended {
                 return false;
             }
-            let said = state.unsaid.take().unwrap_or_default();
-            state.unsaid = Some([&said[..], event].concat().into());
-            state.reader.take()
+            // Under the lock, so that whoever ends streams after a reload finds this one.
+            if !self.is_callers() {
+                drop(streams);
+                stream.end();
+                return false;
+            }
+            let replaced = streams.take(&key);
+            streams.live.push((key, Arc::clone(stream) as _));
+            replaced
         };
-        if let Some(reader) = reader {
-            reader.wake();
+        if let Some(replaced) = replaced {
+            replaced.end();
         }
         true
     }
 
-    /// Reads the stream of a GET anew, from where the session is now.
-    pub(crate) fn restart(&self) {
-        let (old, reader) = {
-            let mut state = self.0.lock();
-            if state.is_over() {
+    /// Ends the stream that has this key, if there is one.
+    pub(crate) fn end_stream(&self, key: &StreamKey) {
+        let found = self.streams.lock().take(key);
+        if let Some(stream) = found {
+            stream.end();
+        }
+    }
+
+    /// Attaches the stream of a GET, which takes over from the one before, also at another gateway.
+    /// Of several at once the one with the highest number stays: the others end.
+    pub(crate) async fn attach_listener<S: ClientStream + 'static>(&self, stream: &Arc<S>) -> bool {
+        let number = match &self.persistence {
+            Some(persistence) => persistence.next_number().await,
+            None => None,
+        };
+        let is_newest = {
+            let mut streams = self.streams.lock();
+            let number = number.unwrap_or(streams.newest);
+            let is_newest = number >= streams.newest;
+            streams.newest = streams.newest.max(number);
+            is_newest
+        };
+        if !is_newest {
+            stream.end();
+            return true;
+        }
+        let is_attached = self.attach(StreamKey::Standalone, stream);
+        if let Some(number) = number {
+            self.announce(|session| Announcement::Listens(session, number));
+        }
+        is_attached
+    }
+
+    /// The client opened the stream of a GET at another gateway, with this number.
+    pub(crate) fn listens_elsewhere(&self, number: u64) {
+        let older = {
+            let mut streams = self.streams.lock();
+            if number <= streams.newest {
                 return;
             }
-            let rescue = state.rescue.as_mut();
-            let Some(source) = rescue.and_then(|rescue| rescue.restart()) else {
-                return;
-            };
-            (state.replace(source), state.reader.take())
+            streams.newest = number;
+            streams.take(&StreamKey::Standalone)
         };
-        drop(old);
-        if let Some(reader) = reader {
-            reader.wake();
+        if let Some(older) = older {
+            older.end();
         }
     }
 
-    /// The client has left: what breaks now stays broken, and nothing more is sent.
-    pub(crate) fn leave(&self) {
-        let rescue = {
-            let mut state = self.0.lock();
-            if let Source::Opening(_, Some(sent)) = &state.source {
-                sent.leave();
-            }
-            state.rescue.take()
-        };
-        drop(rescue);
+    /// Ends the stream of a GET here if the client has opened a newer one elsewhere, of which nothing may
+    /// have been heard.
+    pub(crate) async fn give_way_to_newer(&self) -> Result<(), StoreError> {
+        if let Some(persistence) = &self.persistence
+            && let Some(number) = persistence.last_number().await?
+        {
+            self.listens_elsewhere(number);
+        }
+        Ok(())
     }
 
-    /// Waits until the upstream has answered, well or badly.
-    pub(crate) async fn opened(&self) -> Result<(), UpstreamError> {
-        std::future::poll_fn(|cx| {
-            loop {
-                let mut source = {
-                    let mut state = self.0.lock();
-                    match state.source {
-                        Source::Opening(..) => state.source.take_out(),
-                        _ => return Poll::Ready(Ok(())),
-                    }
-                };
-                let opened = source.poll_open(cx);
-                if matches!(opened, Poll::Ready(Err(_))) {
-                    source = Source::Ended;
-                }
-                let mut state = self.0.lock();
-                let instead = state.instead.take();
-                let is_replaced = instead.is_some();
-                // A recovery that this very stream waits for opens it anew.
-                state.reader = Some(cx.waker().clone());
-                let replaced = std::mem::replace(&mut state.source, instead.unwrap_or(source));
-                drop(state);
-                drop(replaced);
-                if !is_replaced {
-                    return opened;
-                }
-            }
-        })
-        .await
+    /// Whether the stream of a GET is open here.
+    pub(crate) fn listens(&self) -> bool {
+        let streams = self.streams.lock();
+        streams.find(&StreamKey::Standalone).is_some()
     }
 
-    /// Ends the stream and closes what it reads from, now.
-    pub(crate) fn end(&self) {
-        let (source, reader) = {
-            let mut state = self.0.lock();
-            let end = state.source.end();
-            (state.replace(end), state.reader.take())
-        };
-        drop(source);
-        if let Some(reader) = reader {
-            reader.wake();
+    /// Forgets a stream that is over.
+    pub(crate) fn detach<S: ClientStream + 'static>(&self, stream: &Arc<S>) {
+        let own = Arc::as_ptr(stream).cast::<()>();
+        self.streams
+            .lock()
+            .live
+            .retain(|(_, live)| !std::ptr::eq(Arc::as_ptr(live).cast::<()>(), own));
+    }
+
+    /// Ends every stream that there is now.
+    pub(crate) fn cut_streams(&self) {
+        let live = std::mem::take(&mut self.streams.lock().live);
+        for (_, stream) in live {
+            stream.end();
         }
     }
 
-    /// Whether the stream must be read to its end although its client left: it belongs to a
-    /// request that runs, and could not be resumed.
-    pub(crate) fn must_be_read_out(&self) -> bool {
-        self.0.lock().source.must_be_read_out()
-    }
-}
-
-// === impl State ===
-
-impl State {
-    /// What Bowline itself has to say next.
-    fn take_said(&mut self) -> Option<Bytes> {
-        let unsaid = self.unsaid.take();
-        unsaid.or_else(|| self.rescue.as_ref()?.news())
-    }
-
-    fn is_over(&self) -> bool {
-        let source = self.instead.as_ref().unwrap_or(&self.source);
-        matches!(source, Source::Ended | Source::Cut | Source::Last(_))
-    }
-
-    /// Reads from somewhere else. What is not needed any more is dropped without the lock.
-    fn replace(&mut self, source: Source) -> Option<Source> {
-        match self.source {
-            Source::Out { .. } => self.instead.replace(source),
-            _ => Some(std::mem::replace(&mut self.source, source)),
-        }
-    }
-
-    /// The source is back with what it had: what the reader gets, or nothing where it has to look
-    /// again; and what is not needed any more.
-    fn put_back(
-        &mut self,
-        mut source: Source,
-        next: Next,
-        cx: &mut Context<'_>,
-    ) -> (Option<Next>, Option<Source>) {
-        if let Some(instead) = self.instead.take() {
-            // What was read is still the client's; an end or a break no longer matters.
-            self.source = instead;
-            let next = Some(next).filter(|next| matches!(next, Poll::Ready(Some(Ok(_)))));
-            return (next, Some(source));
-        }
-        let (next, source, over) = match next {
-            Poll::Pending if self.unsaid.is_some() => (None, source, None),
-            Poll::Pending => {
-                self.reader = Some(cx.waker().clone());
-                (Some(Poll::Pending), source, None)
-            }
-            Poll::Ready(Some(Ok(_))) => (Some(next), source, None),
-            Poll::Ready(None) => (Some(next), Source::Ended, Some(source)),
-            Poll::Ready(Some(Err(error))) => match self.go_on(&mut source, &error) {
-                Some(rest) => (None, rest, Some(source)),
-                None => {
-                    let cut = Poll::Ready(Some(Err(error)));
-                    (Some(cut), Source::Ended, Some(source))
-                }
-            },
+    /// Ends every stream, and every later one at once.
+    pub(crate) fn end_streams(&self) {
+        let live = {
+            let mut streams = self.streams.lock();
+            streams.ended = true;
+            std::mem::take(&mut streams.live)
         };
-        self.source = source;
-        (next, over)
-    }
-
-    /// What to read instead of a source that broke; `None`: the client sees it break.
-    fn go_on(&mut self, broken: &mut Source, error: &StreamError) -> Option<Source> {
-        match broken {
-            Source::Relay(Relay::Events(events)) if events.has_answered() => Some(Source::Ended),
-            Source::Relay(Relay::Events(events)) => {
-                self.rescue.as_mut()?.go_on(events.broken(), error)
-            }
-            _ => None,
+        for (_, stream) in live {
+            stream.end();
         }
     }
 }
 
-// === impl Source ===
+// === impl Streams ===
 
-impl Source {
-    /// An upstream's side that is on its way.
-    pub(crate) fn opening(
-        opening: impl Future<Output = Result<Self, UpstreamError>> + Send + 'static,
-    ) -> Self {
-        Self::Opening(Box::pin(opening), None)
+impl Streams {
+    pub(crate) fn find(&self, key: &StreamKey) -> Option<Arc<dyn ClientStream>> {
+        let found = self.live.iter().find(|(live, _)| live == key)?;
+        Some(Arc::clone(&found.1))
     }
 
-    /// The same, where something is sent that goes on when the client leaves.
-    pub(crate) fn sending(
-        opening: impl Future<Output = Result<Self, UpstreamError>> + Send + 'static,
-        sent: Sent,
-    ) -> Self {
-        Self::Opening(Box::pin(opening), Some(sent))
-    }
-
-    /// For the reader, who puts it back.
-    fn take_out(&mut self) -> Self {
-        let is_cut = matches!(self.end(), Self::Cut);
-        std::mem::replace(self, Self::Out { is_cut })
-    }
-
-    /// The same, without the event after which it was resumed.
-    pub(crate) fn without_repeat(self) -> Self {
-        self.with_events(EventRelay::without_repeat)
-    }
-
-    /// The same, without progress up to what was told already.
-    pub(crate) fn beyond(self, progress: Option<f64>) -> Self {
-        self.with_events(|events| events.beyond(progress))
-    }
-
-    /// The same, read as long as its call has patience.
-    pub(crate) fn with_overtime(self, overtime: Option<Overtime>) -> Self {
-        self.with_events(|events| events.with_overtime(overtime))
-    }
-
-    fn with_events(self, change: impl FnOnce(EventRelay) -> EventRelay) -> Self {
-        match self {
-            Self::Relay(Relay::Events(events)) => {
-                Self::Relay(Relay::Events(Box::new(change(*events))))
-            }
-            other => other,
-        }
-    }
-
-    /// Waits until the upstream has answered.
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        if let Self::Opening(opening, _) = self {
-            *self = ready!(opening.as_mut().poll(cx))?;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
-        loop {
-            match self {
-                Self::Opening(..) => {
-                    if ready!(self.poll_open(cx)).is_err() {
-                        return Poll::Ready(Some(Err(StreamError::NotOpened)));
-                    }
-                }
-                Self::Relay(relay) => return relay.poll_next(cx),
-                Self::Silent => return Poll::Pending,
-                Self::Saying(event, rest) => {
-                    let event = std::mem::take(event);
-                    *self = std::mem::replace(rest, Self::Ended);
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Self::Last(event) => {
-                    let event = std::mem::take(event);
-                    *self = Self::Ended;
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Self::Ended | Self::Out { .. } => return Poll::Ready(None),
-                Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
-            }
-        }
-    }
-
-    fn must_be_read_out(&self) -> bool {
-        match self {
-            Self::Relay(relay) => relay.must_be_read_out(),
-            Self::Saying(_, rest) => rest.must_be_read_out(),
-            Self::Opening(_, sent) => sent.as_ref().is_some_and(Sent::get),
-            Self::Silent | Self::Last(_) | Self::Ended | Self::Cut | Self::Out { .. } => false,
-        }
-    }
-
-    /// What is left of this when it is ended from outside: events end between events, other
-    /// bodies only ever in the middle.
-    fn end(&self) -> Self {
-        match self {
-            Self::Relay(Relay::Frames(_)) | Self::Cut | Self::Out { is_cut: true } => Self::Cut,
-            Self::Saying(_, rest) => rest.end(),
-            Self::Relay(_)
-            | Self::Opening(..)
-            | Self::Silent
-            | Self::Last(_)
-            | Self::Ended
-            | Self::Out { is_cut: false } => Self::Ended,
-        }
+    pub(crate) fn take(&mut self, key: &StreamKey) -> Option<Arc<dyn ClientStream>> {
+        let at = self.live.iter().position(|(live, _)| live == key)?;
+        Some(self.live.swap_remove(at).1)
     }
 }
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Opening(..) => "Opening",
-            Self::Relay(_) => "Relay",
-            Self::Silent => "Silent",
-            Self::Saying(..) => "Saying",
-            Self::Last(_) => "Last",
-            Self::Ended => "Ended",
-            Self::Cut => "Cut",
-            Self::Out { .. } => "Out",
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests;

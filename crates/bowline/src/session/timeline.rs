@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// The most events of one session that are kept.
+/// The most events of one session that are persistence.
 const MAX_EVENTS: usize = 64;
 
 /// A session's history. Most sessions have none beyond their opening, and pay for none.

@@ -4,7 +4,7 @@ fn named(name: &str) -> Caller {
     Caller::Named(name.parse().unwrap(), None)
 }
 
-fn all(share: &Arc<Share>) -> Vec<Place> {
+fn all(share: &Arc<Share>) -> Vec<Permit> {
     std::iter::from_fn(|| share.take()).collect()
 }
 
@@ -16,7 +16,7 @@ fn one_server_and_one_caller_have_all() {
         let server = ServerShares::of(&common);
         let taken = all(&server.of_caller(&Caller::Local));
         assert_eq!(taken.len(), limit);
-        assert_eq!(server.exhausted(), Holder::Gateway);
+        assert_eq!(server.exhausted(), ShareOwner::Gateway);
         drop(taken);
         assert_eq!(common.taken_by_all(), 0);
     }
@@ -38,8 +38,8 @@ fn every_caller_at_every_server_has_its_share_however_greedy_the_others_are() {
             held.extend(all(&server.of_caller(&named(caller))));
         }
     }
-    assert_eq!(servers[0].exhausted(), Holder::Server);
-    assert_eq!(servers[3].exhausted(), Holder::Caller);
+    assert_eq!(servers[0].exhausted(), ShareOwner::Server);
+    assert_eq!(servers[3].exhausted(), ShareOwner::Caller);
     // 960 / 2 / 4 servers / 2 / 3 callers.
     for caller in ["ann", "bob"] {
         let mine = all(&servers[3].of_caller(&named(caller)));
@@ -47,7 +47,7 @@ fn every_caller_at_every_server_has_its_share_however_greedy_the_others_are() {
         held.extend(mine);
     }
     assert_eq!(held.len(), 960);
-    assert_eq!(servers[3].exhausted(), Holder::Gateway);
+    assert_eq!(servers[3].exhausted(), ShareOwner::Gateway);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_server_that_hangs_leaves_the_others_theirs() {
     common.share_out(2, 1);
     let (sick, well) = (ServerShares::of(&common), ServerShares::of(&common));
     let stuck = all(&sick.of_caller(&Caller::Local));
-    assert_eq!((stuck.len(), sick.exhausted()), (38, Holder::Server));
+    assert_eq!((stuck.len(), sick.exhausted()), (38, ShareOwner::Server));
     assert!(sick.of_caller(&Caller::Local).is_scarce());
     let well = well.of_caller(&Caller::Local);
     for _ in 0..100 {

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bowline_wire::header_policy::{Passage, passes};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
 use crate::config::Server;
-use crate::egress::Head;
+use bowline_egress::Head;
 
 /// What is carried along with one message, or nothing.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,38 +41,8 @@ pub(crate) const MAX_QUERY: usize = 16 * 1024;
 /// credentials for this gateway stay here, and session ids are never the client's.
 fn allowed(server: &Server) -> impl Iterator<Item = &HeaderName> {
     let configured = server.forward_headers.iter();
-    configured.filter(|name| !server.headers.contains_key(*name) && !is_ours(name))
-}
-
-/// Whether a header is never a client's.
-fn is_ours(name: &HeaderName) -> bool {
-    let ours = [header::AUTHORIZATION, header::USER_AGENT, header::VIA];
-    ours.contains(name) || is_fixed(name)
-}
-
-/// Whether a header is Bowline's own in every request, or belongs to one connection: whatever a
-/// configuration made by a program says, it is not in a request twice.
-pub(super) fn is_fixed(name: &HeaderName) -> bool {
-    use bowline_wire::header as mcp;
-    let protocol = [mcp::SESSION_ID, mcp::PROTOCOL_VERSION, mcp::LAST_EVENT_ID];
-    let http = [
-        header::ACCEPT,
-        header::ACCEPT_ENCODING,
-        header::CONNECTION,
-        header::CONTENT_LENGTH,
-        header::CONTENT_TYPE,
-        header::COOKIE,
-        header::EXPECT,
-        header::HOST,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-    ];
-    protocol.contains(name)
-        || http.contains(name)
-        || name == "keep-alive"
-        || name.as_str().starts_with("proxy-")
+    configured
+        .filter(|name| !server.headers.contains_key(*name) && passes(name, Passage::Forwarded))
 }
 
 // === impl Carried ===
@@ -95,6 +67,18 @@ impl Carried {
 
     pub(crate) fn is_nothing(&self) -> bool {
         self.query.is_none() && self.headers.is_empty()
+    }
+
+    /// What tells it from other ones, and nothing of what is in it.
+    pub(crate) fn fingerprint(&self) -> Box<str> {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(self.query.as_deref().unwrap_or_default().as_bytes());
+        for (name, value) in &self.headers {
+            for part in [&b"\n"[..], name.as_str().as_bytes(), b":", value.as_bytes()] {
+                hash.update(part);
+            }
+        }
+        URL_SAFE_NO_PAD.encode(&hash.finish().as_ref()[..12]).into()
     }
 
     /// How many bytes of a client's are in it.
@@ -138,7 +122,7 @@ impl Carried {
     }
 
     /// Adds the headers.
-    pub(super) fn add_to(&self, head: &mut Head) {
+    pub(crate) fn add_to(&self, head: &mut Head) {
         for (name, value) in &self.headers {
             head.add(name, value);
         }
@@ -148,13 +132,13 @@ impl Carried {
     }
 
     /// Whether nothing goes along.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.query.is_none() && self.headers.is_empty()
     }
 
     /// The configured target with the client's query after its own, both byte for byte. What the operator
     /// has set is not the client's to set, nor to repeat: servers differ on which of two counts.
-    pub(super) fn target(&self, configured: &PathAndQuery) -> PathAndQuery {
+    pub(crate) fn target(&self, configured: &PathAndQuery) -> PathAndQuery {
         let Some(query) = &self.query else {
             return configured.clone();
         };

@@ -5,36 +5,28 @@
 //! on it stays with it. What is no longer configured or resolved is draining: it keeps its sessions
 //! and takes no new ones.
 
-use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
-use http::{HeaderValue, Uri};
+use http::Uri;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use super::address::{Address, UrlAddress};
 use super::health::{Ailment, Health};
-use crate::egress::{Origin, Pool};
+use bowline_egress::{Origin, Pool};
 
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The URL as configured and, where a name was resolved, the address: the same on every gateway.
     pub(crate) id: Box<str>,
-    pub(crate) origin: Origin,
-    pub(crate) target: PathAndQuery,
-    pub(crate) host: HeaderValue,
-    pub(crate) pool: Pool,
+    pub(crate) address: Address,
     pub(crate) health: Health,
     pub(super) being_looked_at: AtomicBool,
-    /// Where the server says for good that it is, if elsewhere in its origin; and whether there is
-    /// anything, so that others need no lock.
-    moved_to: Mutex<Option<PathAndQuery>>,
-    has_moved: AtomicBool,
     sessions: AtomicUsize,
     draining_since: Mutex<Option<Instant>>,
 }
@@ -54,19 +46,13 @@ pub(crate) struct Endpoints {
 // === impl Endpoint ===
 
 impl Endpoint {
-    pub(crate) fn new(url: &Uri, origin: Origin, pool: Pool, health: Health) -> Self {
-        let authority = url.authority().map_or("", |authority| authority.as_str());
-        let target = url.path_and_query().cloned();
+    /// The endpoint at this URL.
+    pub(crate) fn at_url(url: &Uri, origin: Origin, pool: Pool, health: Health) -> Self {
         Self {
             id: Self::id(url, &origin),
-            target: target.unwrap_or_else(|| PathAndQuery::from_static("/")),
-            host: HeaderValue::from_str(authority).unwrap_or_else(|_| HeaderValue::from_static("")),
-            origin,
-            pool,
+            address: Address::Url(UrlAddress::new(url, origin, pool)),
             health,
             being_looked_at: AtomicBool::new(false),
-            moved_to: Mutex::default(),
-            has_moved: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             draining_since: Mutex::default(),
         }
@@ -80,30 +66,9 @@ impl Endpoint {
         }
     }
 
-    /// Where requests go: the configured target, or where the server says for good that it is.
-    pub(super) fn current_target(&self) -> Cow<'_, PathAndQuery> {
-        let moved_to = match self.has_moved.load(Ordering::Acquire) {
-            true => self.moved_to.lock().clone(),
-            false => None,
-        };
-        moved_to.map_or(Cow::Borrowed(&self.target), Cow::Owned)
-    }
-
-    /// The server says for good that it is elsewhere.
-    pub(super) fn move_to(&self, target: PathAndQuery) {
-        *self.moved_to.lock() = Some(target);
-        self.has_moved.store(true, Ordering::Release);
-    }
-
-    /// What is configured holds again.
-    pub(super) fn forget_move(&self) {
-        self.has_moved.store(false, Ordering::Release);
-        *self.moved_to.lock() = None;
-    }
-
     /// Whether this configured URL leads here.
     pub(crate) fn is_at(&self, url: &Uri) -> bool {
-        *self.id == *Self::id(url, &self.origin)
+        *self.id == *Self::id(url, &self.address.url().origin)
     }
 
     /// How many sessions are pinned here.
@@ -221,10 +186,10 @@ impl Endpoints {
     }
 
     /// Somebody needs one of them, and none is well.
-    pub(crate) fn are_needed(&self) {
+    pub(crate) fn hurry(&self) {
         self.all()
             .iter()
-            .for_each(|endpoint| endpoint.health.is_needed());
+            .for_each(|endpoint| endpoint.health.hurry());
     }
 
     /// Makes `wanted` the endpoints that take sessions. Known ones go on, new ones are made by

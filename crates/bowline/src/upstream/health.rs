@@ -6,11 +6,10 @@
 //! come back together; a while of health forgets the past. A rest spares an endpoint that others
 //! stand in for: where nobody does, it is short.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_system::jitter::jittered;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -110,7 +109,7 @@ impl Health {
     }
 
     /// Somebody waits for it and has nowhere else to go: its rest is not longer than a first one.
-    pub(crate) fn is_needed(&self) {
+    pub(crate) fn hurry(&self) {
         let mut state = self.0.lock();
         if let (Some((since, _)), Some(ailment)) = (state.ejected, &mut state.ailment) {
             ailment.until = ailment.until.min(since + FIRST_REST);
@@ -208,17 +207,6 @@ impl Ailment {
     }
 }
 
-/// Between half of a duration and all of it.
-pub(crate) fn jittered(duration: Duration) -> Duration {
-    duration.mul_f64(0.5 + random_fraction() / 2.0)
-}
-
-/// A number between 0 and 1 that is hard to foresee.
-pub(crate) fn random_fraction() -> f64 {
-    let random = RandomState::new().hash_one(0_u8);
-    f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +260,7 @@ mod tests {
         }
         while !health.failed("503") {}
         assert!(rest(&health) > FIRST_REST, "{:?}", rest(&health));
-        health.is_needed();
+        health.hurry();
         assert!(!health.wants_look(), "nor is it hammered");
         tokio::time::advance(FIRST_REST).await;
         assert!(health.wants_look());

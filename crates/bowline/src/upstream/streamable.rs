@@ -4,111 +4,59 @@
 //! cookies, and the protocol's headers. No function here takes a client's headers; what of them
 //! may pass is picked by [`Carried`].
 
-use std::time::Duration;
+mod answer;
+mod asking;
+mod fingerprint;
+mod held;
+mod initialize;
+mod listen;
+mod messages;
+mod passing;
+mod redirect;
+pub(super) mod refusal;
 
-use bowline_wire::id::UpstreamSessionId;
-use bowline_wire::version::{Agreed, wants_header};
-use bowline_wire::{header, media};
+use std::sync::Arc;
+
+use bowline_wire::media;
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST,
-    USER_AGENT,
-};
+use http::header::CONTENT_ENCODING;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{
-    Carried, Endpoint, Upstream, UpstreamError, carried, is_fingerprint, is_suspect, redirect,
-};
-use crate::body::{Sent, read_limited};
+use self::answer::MAX_READ_OUT;
+pub(crate) use self::answer::{Answer, poll_data};
+use self::asking::Asking;
+use self::fingerprint::{is_fingerprint, is_suspect};
+pub(crate) use self::fingerprint::{is_lie, may_lie};
+pub(crate) use self::initialize::{Declination, InitializeAnswer, Initialized};
+pub(crate) use self::listen::{Listening, NotListened};
+pub(crate) use self::passing::Passing;
+use super::{Endpoint, Link, Repeat, Upstream, UpstreamError};
 use crate::config::{Server, Way};
-use crate::egress::{EgressError, Head, Jar, Place, Request, UpstreamBody};
-use crate::oauth::{Account, Bearer, Challenge, Verdict};
-
-/// How Bowline introduces itself, unless the configuration says otherwise.
-const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
-
-/// How much of a body that nobody wants is read, and for how long.
-const MAX_READ_OUT: usize = 64 * 1024;
-const READ_OUT_TIMEOUT: Duration = Duration::from_millis(100);
+use crate::oauth::{Bearer, Challenge, Verdict};
+use bowline_egress::{EgressError, Place, Request, Sent, UpstreamBody, read_limited};
 
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// What ties a request to an upstream's session.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Link<'a> {
-    pub(crate) endpoint: &'a Endpoint,
-    pub(crate) session_id: Option<&'a UpstreamSessionId>,
-    pub(crate) version: Option<&'a Agreed>,
-    pub(crate) jar: &'a Mutex<Jar>,
-    /// What of the client's request goes along.
-    pub(crate) carried: &'a Carried,
-    /// The caller, where the server wants its callers signed in.
-    pub(crate) account: Option<&'a Account>,
-    /// The number of the sign-in that the session and the cookies belong to, if there are any: nothing of
-    /// another sign-in goes along with them.
-    pub(crate) sign_in: Option<u64>,
-    pub(crate) repeat: Repeat,
-}
-
-/// Whether a message may be sent again although it may have run, where a redirect leads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    Safe,
-    Unsafe,
-}
-
-/// What is asked, wherever a redirect may lead it.
-struct Asking<'a> {
-    method: Method,
-    accept: Option<HeaderValue>,
-    last_event_id: Option<&'a HeaderValue>,
-    message: Option<(Bytes, Sent)>,
-}
-
-/// An answer's head, and its body still to be read.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: UpstreamBody,
-    /// Whether the request named a session, so that 404 means that the session is unknown.
-    named_session: bool,
-}
-
-// === impl Link ===
-
-impl Link<'_> {
-    /// The same for a message that may run twice.
-    pub(crate) fn safe(self) -> Self {
-        Self {
-            repeat: Repeat::Safe,
-            ..self
-        }
-    }
-
-    /// Whether what the request is to carry is of another sign-in, and so maybe of another account, than
-    /// what it is tied to.
-    fn is_anothers(&self, bearer: Option<&Bearer>) -> bool {
-        self.sign_in.is_some_and(|own| match bearer {
-            Some(bearer) => bearer.sign_in != own,
-            // A server that asks for a token once would serve whoever has signed out since.
-            None => self.account.is_some() && own != 0,
-        })
-    }
+/// A 401 or 403, and what the request was sent with.
+struct Denied<'a> {
+    head: &'a http::response::Parts,
+    body: UpstreamBody,
+    bearer: Option<&'a Arc<Bearer>>,
+    may_go_again: bool,
 }
 
 // === impl Upstream ===
 
 impl Upstream {
     /// Posts one message.
-    pub(crate) async fn post(
+    async fn post(
         &self,
         link: Link<'_>,
+        server: &Server,
         message: Bytes,
         sent: Sent,
     ) -> Result<Answer, UpstreamError> {
@@ -120,11 +68,11 @@ impl Upstream {
             message: Some((message, sent)),
         };
         // Boxed: what sends a message is then small enough to come from the allocator's own cache.
-        Box::pin(self.send(link, &asking)).await
+        Box::pin(self.send(link, server, &asking)).await
     }
 
     /// Opens a stream.
-    pub(crate) async fn get(
+    async fn get(
         &self,
         link: Link<'_>,
         last_event_id: Option<&HeaderValue>,
@@ -136,26 +84,36 @@ impl Upstream {
             last_event_id,
             message: None,
         };
-        self.send(link, &asking).await
+        self.send(link, &self.config(), &asking).await
     }
 
     /// Ends the upstream's session.
-    pub(crate) async fn delete(&self, link: Link<'_>) -> Result<Answer, UpstreamError> {
+    pub(super) async fn http_end(&self, link: Link<'_>) -> Result<(), UpstreamError> {
         let asking = Asking {
             method: Method::DELETE,
             accept: None,
             last_event_id: None,
             message: None,
         };
-        self.send(link, &asking).await
+        self.send(link, &self.config(), &asking).await.map(drop)
     }
 
     /// Sends a request and takes the cookies of its answer, following redirects that stay within
     /// the endpoint's own origin, if they say that nothing ran or it may run twice.
-    async fn send(&self, link: Link<'_>, asking: &Asking<'_>) -> Result<Answer, UpstreamError> {
+    async fn send(
+        &self,
+        link: Link<'_>,
+        server: &Server,
+        asking: &Asking<'_>,
+    ) -> Result<Answer, UpstreamError> {
         let endpoint = link.endpoint;
-        let server = self.server();
-        let mut target = link.carried.target(&endpoint.current_target());
+        let (url, http) = (endpoint.address.url(), link.conversation.as_http());
+        let mut target = link.carried.target(&url.current_target());
+        // What was opened with a caller's token does not go on with the configured one, nor the other way
+        // round: the operator may have changed the one for the other since.
+        if link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some() {
+            return Err(UpstreamError::SessionLost);
+        }
         let mut bearer = match link.account {
             Some(account) => account.bearer().await?,
             None => None,
@@ -166,13 +124,13 @@ impl Upstream {
         let mut may_go_again = true;
         for _ in 0..=MAX_REDIRECTS {
             let place = Place {
-                https: endpoint.origin.https,
-                host: endpoint.origin.host(),
+                https: url.origin.https,
+                host: url.origin.host(),
                 path: target.path(),
             };
-            let request = asking.request(link, &server, &target, place, bearer.as_deref());
+            let request = asking.request(link, server, &target, place, bearer.as_deref());
             let (head, body) = self
-                .dispatch(endpoint, &server, &request)
+                .dispatch(endpoint, server, &request)
                 .await?
                 .into_parts();
             if head.status.is_redirection() {
@@ -184,28 +142,19 @@ impl Upstream {
                 bearer.note_accepted();
             }
             if self.keeps_cookies() {
-                link.jar.lock().store(&head.headers, place);
+                http.jar.lock().store(&head.headers, place);
             }
             match head.status {
-                status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                    if let Some(account) = link.account {
-                        let challenge = Challenge::in_headers(&head.headers);
-                        let judging =
-                            account.judge(status, challenge, bearer.as_ref(), may_go_again);
-                        match Box::pin(judging).await? {
-                            Verdict::Again(other) if link.is_anothers(Some(&other)) => {
-                                return Err(UpstreamError::SessionLost);
-                            }
-                            Verdict::Again(other) => {
-                                // Refused before it ran, so the message may go again; once.
-                                (bearer, may_go_again) = (Some(other), false);
-                                continue;
-                            }
-                            Verdict::SignIn(wanted) => return Err(UpstreamError::SignIn(wanted)),
-                            Verdict::Refused => {}
-                        }
-                    }
-                    return Err(Box::pin(self.refused(link, status, body)).await);
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    let denied = Denied {
+                        head: &head,
+                        body,
+                        bearer: bearer.as_ref(),
+                        may_go_again,
+                    };
+                    let other = Box::pin(self.denied(link, denied)).await?;
+                    // Refused before it ran, so the message may go again; once.
+                    (bearer, may_go_again) = (Some(other), false);
                 }
                 status if status.is_redirection() => {
                     let next = redirect::target(status, &head.headers, endpoint, &target);
@@ -217,48 +166,41 @@ impl Upstream {
                     }
                     target = next.ok_or(UpstreamError::Redirected(status))?;
                 }
-                status => {
-                    if let Some(coding) = coding(&head.headers)
-                        && !body.is_end_stream()
-                    {
-                        return Err(UpstreamError::Compressed(status, coding));
-                    }
-                    let is_nowhere = matches!(
-                        status,
-                        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE
-                    );
-                    if is_nowhere && link.session_id.is_none() {
-                        // What it had moved to is no longer there.
-                        endpoint.forget_move();
-                    }
-                    return Ok(Answer {
-                        status,
-                        headers: head.headers,
-                        body,
-                        named_session: link.session_id.is_some(),
-                    });
-                }
+                _ => return answered(link, head, body),
             }
         }
         Err(UpstreamError::TooManyRedirects(MAX_REDIRECTS))
     }
 
-    /// What a refusal is: the server's, unless the operator says that it means a lost session.
-    async fn refused(
+    /// A 401 or 403: the bearer with which the message may be sent again, or what it means.
+    async fn denied(
         &self,
         link: Link<'_>,
-        status: StatusCode,
-        body: UpstreamBody,
-    ) -> UpstreamError {
-        let server = self.server();
-        let prints = &server.recovery.fingerprints;
-        if link.session_id.is_some() && is_suspect(prints, status) {
-            let body = read_limited(body, MAX_READ_OUT).await.unwrap_or_default();
-            if is_fingerprint(prints, status, &body) {
-                return UpstreamError::Fingerprint(status);
+        denied: Denied<'_>,
+    ) -> Result<Arc<Bearer>, UpstreamError> {
+        let status = denied.head.status;
+        if let Some(account) = link.account {
+            let challenge = Challenge::in_headers(&denied.head.headers);
+            let judging = account.judge(status, challenge, denied.bearer, denied.may_go_again);
+            match judging.await? {
+                Verdict::Retry(other) if link.is_anothers(Some(&other)) => {
+                    return Err(UpstreamError::SessionLost);
+                }
+                Verdict::Retry(other) => return Ok(other),
+                Verdict::SignIn(wanted) => return Err(UpstreamError::SignIn(wanted)),
+                Verdict::Refused => {}
             }
         }
-        UpstreamError::Refused(status)
+        // The server's own refusal, unless the operator says that it means a lost session.
+        let server = self.config();
+        let prints = &server.recovery.fingerprints;
+        if link.conversation.session_id().is_some() && is_suspect(prints, status) {
+            let body = read_limited(denied.body, MAX_READ_OUT).await;
+            if is_fingerprint(prints, status, &body.unwrap_or_default()) {
+                return Err(UpstreamError::Fingerprint(status));
+            }
+        }
+        Err(UpstreamError::Refused(status))
     }
 
     /// Sends one request to one endpoint and notes how the endpoint took it.
@@ -276,7 +218,13 @@ impl Upstream {
         }
         // Behind a balancer's address are several servers: one that fails says nothing of the rest.
         let is_one_server = matches!(server.way, Way::Endpoints(_));
-        match endpoint.pool.send(request, server.connect_timeout).await {
+        match endpoint
+            .address
+            .url()
+            .pool
+            .send(request, server.connect_timeout)
+            .await
+        {
             Ok(answer) => {
                 match answer.status() {
                     status @ (StatusCode::BAD_GATEWAY
@@ -314,17 +262,44 @@ impl Upstream {
     }
 }
 
+/// An answer that is neither a redirect nor a 401 or 403.
+fn answered(
+    link: Link<'_>,
+    head: http::response::Parts,
+    body: UpstreamBody,
+) -> Result<Answer, UpstreamError> {
+    let status = head.status;
+    if let Some(coding) = coding(&head.headers)
+        && !body.is_end_stream()
+    {
+        return Err(UpstreamError::Compressed(status, coding));
+    }
+    let named_session = link.conversation.session_id().is_some();
+    if !status.is_success() && !named_session {
+        // What it had moved to may no longer be there: the configured target says so again, if it is.
+        link.endpoint.address.url().forget_move();
+    }
+    Ok(Answer {
+        status,
+        headers: head.headers,
+        body,
+        named_session,
+    })
+}
+
 /// Remembers a redirect that is for good, so that what may not run twice does not meet it.
 fn note_move(link: Link<'_>, head: &http::response::Parts, from: &PathAndQuery) {
     let (status, endpoint) = (head.status, link.endpoint);
     // The cookies of this answer are not taken yet: these are what the request carried.
-    let is_anybodys =
-        link.account.is_none() && link.carried.is_empty() && link.jar.lock().is_empty();
+    let is_anybodys = link.conversation.session_id().is_none()
+        && link.account.is_none()
+        && link.carried.is_empty()
+        && link.conversation.jar().lock().is_empty();
     let moved_to = redirect::target(status, &head.headers, endpoint, from)
         .and_then(|to| redirect::for_good(status, from, &to, endpoint, is_anybodys));
     if let Some(target) = moved_to {
-        tracing::info!(endpoint = %endpoint.origin, %status, "endpoint has moved within its origin");
-        endpoint.move_to(target);
+        tracing::info!(endpoint = %endpoint.address, %status, "endpoint has moved within its origin");
+        endpoint.address.url().move_to(target);
     }
 }
 
@@ -332,88 +307,4 @@ fn note_move(link: Link<'_>, head: &http::response::Parts, from: &PathAndQuery) 
 fn coding(headers: &HeaderMap) -> Option<Box<str>> {
     let coding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("?");
     (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then(|| coding.into())
-}
-
-// === impl Asking ===
-
-impl Asking<'_> {
-    fn request(
-        &self,
-        link: Link<'_>,
-        server: &Server,
-        target: &PathAndQuery,
-        place: Place<'_>,
-        bearer: Option<&Bearer>,
-    ) -> Request {
-        let mut head = Head::new(&self.method, target);
-        head.add(&HOST, &link.endpoint.host);
-        let configured = server.headers.iter();
-        for (name, value) in configured.filter(|(name, _)| !carried::is_fixed(name)) {
-            head.add(name, value);
-        }
-        if !server.headers.contains_key(USER_AGENT) {
-            head.add(&USER_AGENT, &HeaderValue::from_static(AGENT));
-        }
-        link.carried.add_to(&mut head);
-        if let Some(bearer) = bearer {
-            head.add(&AUTHORIZATION, bearer.header());
-        }
-        // Bodies are looked into, and some are rewritten: none may come compressed.
-        head.add(&ACCEPT_ENCODING, &HeaderValue::from_static("identity"));
-        if let Some(accept) = &self.accept {
-            head.add(&ACCEPT, accept);
-        }
-        if let Some(id) = link.session_id {
-            head.add_session(id);
-        }
-        if let Some(negotiated) = link.version
-            && wants_header(negotiated.as_str())
-        {
-            head.add(&header::PROTOCOL_VERSION, negotiated.as_header());
-        }
-        if let Some(id) = self.last_event_id {
-            head.add(&header::LAST_EVENT_ID, id);
-        }
-        if let Some(cookies) = link.jar.lock().header(place) {
-            head.add(&COOKIE, &cookies);
-        }
-        match &self.message {
-            None => head.alone(),
-            Some((message, sent)) => {
-                head.add(&CONTENT_TYPE, &HeaderValue::from_static(media::JSON));
-                head.with(message.clone(), sent.clone())
-            }
-        }
-    }
-}
-
-// === impl Answer ===
-
-impl Answer {
-    /// Whether the body is of this media type.
-    pub(crate) fn is(&self, media: &str) -> bool {
-        media::is(self.content_type(), media)
-    }
-
-    pub(crate) fn content_type(&self) -> Option<&HeaderValue> {
-        self.headers.get(CONTENT_TYPE)
-    }
-
-    /// Reads a small body out, so that the connection can be used again.
-    pub(crate) async fn read_out(self) {
-        if !self.body.is_end_stream() {
-            let rest = read_limited(self.body, MAX_READ_OUT);
-            drop(Box::pin(tokio::time::timeout(READ_OUT_TIMEOUT, rest)).await);
-        }
-    }
-
-    /// Whether the request named the upstream's session.
-    pub(crate) fn named_session(&self) -> bool {
-        self.named_session
-    }
-
-    /// 404 to a request that named the upstream's session: by the protocol, the session is gone.
-    pub(crate) fn denies_session(&self) -> bool {
-        self.named_session && self.status == StatusCode::NOT_FOUND
-    }
 }

@@ -70,10 +70,11 @@ fn may_be_request(body: &[u8]) -> bool {
     METHOD.find(body).is_some() || has_escapes(body)
 }
 
-/// Whether letters may be written as escapes.
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u"));
+
+/// Whether letters may be written as escapes. Text that has an escaped backslash before a `u` counts, too.
 fn has_escapes(body: &[u8]) -> bool {
-    let mut backslashes = memchr::memchr_iter(b'\\', body);
-    backslashes.any(|at| body.get(at + 1) == Some(&b'u'))
+    ESCAPE.find(body).is_some()
 }
 
 /// An answer's id, if it has one that is not null, and whether it is an error. An id that stands there

@@ -253,3 +253,44 @@ fn an_array_is_not_taken_for_an_object() {
         "a form feed is no JSON white space"
     );
 }
+
+#[test]
+fn members_of_a_servers_message_that_are_null_are_absent() {
+    let read = |text: &str| Message::from_server(Bytes::copy_from_slice(text.as_bytes()));
+    for (text, kind) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":null,"result":{}}"#,
+            Kind::Response,
+        ),
+        (r#"{"id":1,"result":{}}"#, Kind::Response),
+        (
+            r#"{"jsonrpc":"1.0","id":1,"error":{"code":1,"message":""},"result":null}"#,
+            Kind::Response,
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"result":null}"#, Kind::Response),
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"roots/list","error":null}"#,
+            Kind::Request,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"method":"notifications/tools/list_changed"}"#,
+            Kind::Notification,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"n","result":null,"error":null}"#,
+            Kind::Notification,
+        ),
+    ] {
+        assert_eq!(read(text).unwrap().kind(), kind, "{text}");
+    }
+    assert!(read(r#"{"jsonrpc":"2.0","id":1}"#).is_err());
+    // A client's are read to the letter.
+    for text in [
+        r#"{"jsonrpc":"2.0","id":1,"method":null,"result":{}}"#,
+        r#"{"id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"tools/list"}"#,
+    ] {
+        let strict = Message::parse(Bytes::copy_from_slice(text.as_bytes()));
+        assert!(strict.is_err(), "{text}");
+    }
+}

@@ -52,8 +52,8 @@ fn of_key(key: &Spanned<String>, findings: &mut Findings) -> Option<KeyHash> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         findings.add(
             key.span(),
-            "the key has a character that cannot be sent: a space, a line end or one beyond ASCII",
-            "use letters, digits and punctuation; a line end is easily copied along",
+            "the key has a character that cannot be sent: a space, a line break or one beyond ASCII",
+            "use letters, digits and punctuation; a line break is easily copied along",
         );
         return None;
     }

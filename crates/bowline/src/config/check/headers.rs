@@ -1,11 +1,8 @@
-//! The headers an operator adds for a server or passes on to it, and the names that are not theirs.
-//!
-//! A gateway that let a file set `Content-Length` or `Mcp-Session-Id` would break messages or mix
-//! up sessions, and one that passed on `Authorization` would hand a client's key to a server that
-//! it is not for. So those names are refused here, each with the reason.
+//! The headers that an operator adds for a server or passes on to it. Those that
+//! [`header_policy`](bowline_wire::header_policy) keeps back are errors here, each with its reason.
 
+use bowline_wire::header_policy::{unforwardable, unsettable};
 use http::{HeaderMap, HeaderName, HeaderValue};
-
 use toml::Spanned;
 
 use crate::config::read::Secret;
@@ -24,7 +21,7 @@ pub(super) fn check(written: Vec<Secret>, findings: &mut Findings) -> HeaderMap 
             );
             continue;
         };
-        if let Some(reason) = owned(name.as_str()) {
+        if let Some(reason) = unsettable(&name) {
             findings.add(
                 header.name.span(),
                 format!("the header `{shown}` is set by Bowline: {reason}"),
@@ -38,7 +35,7 @@ pub(super) fn check(written: Vec<Secret>, findings: &mut Findings) -> HeaderMap 
                 format!(
                     "the value of the header `{shown}` has a character that headers cannot have"
                 ),
-                "remove line ends and other control characters; one is easily copied along",
+                "remove line breaks and other control characters; one is easily copied along",
             );
             continue;
         };
@@ -72,17 +69,14 @@ pub(super) fn check_forwarded(
             );
             continue;
         };
-        if let Some(reason) = kept(name.as_str()) {
-            let message = format!("this header cannot be passed on: {reason}");
-            refuse(
-                message,
-                "remove it; what the server needs can go in `headers`",
-            );
+        if let Some(reason) = unforwardable(&name) {
+            let message = format!("this header cannot be forwarded: {reason}");
+            refuse(message, "remove it; set what the server needs in `headers`");
         } else if set.contains_key(&name) {
             let message = "this header is also set in `headers`".to_owned();
             refuse(
                 message,
-                "keep it in one place; `headers` would win over the client",
+                "keep it in one place; `headers` takes precedence over the client",
             );
         } else if names.contains(&name) {
             let message = "this header is given twice; capital letters make no difference";
@@ -92,40 +86,4 @@ pub(super) fn check_forwarded(
         }
     }
     names
-}
-
-/// Why a client's header is not passed on; `None` when it may be. `name` is in lower case.
-fn kept(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "authorization" | "proxy-authorization" => {
-            "it carries the client's credentials, which are for Bowline"
-        }
-        "cookie" | "cookie2" => "it carries the client's credentials; cookies are kept per session",
-        "origin" | "referer" => "it was checked here and means nothing to the server",
-        "accept-encoding" => "Bowline has to read the answers",
-        "expect" => "it belongs to each connection",
-        "forwarded" | "via" | "x-real-ip" => "clients could lie about where they come from",
-        _ if name.starts_with("x-forwarded-") => "clients could lie about where they come from",
-        _ if name.starts_with("content-") => "it follows from each message's body",
-        _ if name.starts_with("mcp-") => "it belongs to the session with Bowline",
-        _ => return owned(name),
-    })
-}
-
-/// Why Bowline sets this header itself; `None` when the operator may set it. `name` is in lower case.
-fn owned(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "host" => "it follows from the URL",
-        "content-length" | "transfer-encoding" => "it follows from each message's body",
-        "connection" | "keep-alive" | "te" | "trailer" | "upgrade" => {
-            "it belongs to each connection"
-        }
-        _ if name.starts_with("proxy-") => "it belongs to each connection",
-        "accept" | "content-type" => "MCP fixes its value",
-        "cookie" => "cookies are kept per session",
-        "mcp-session-id" => "the server's own id is used",
-        "mcp-protocol-version" => "it is agreed on per session",
-        "last-event-id" => "it is kept per stream",
-        _ => return None,
-    })
 }

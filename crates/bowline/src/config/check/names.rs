@@ -1,8 +1,8 @@
-//! The names that the gateway goes by, and the origins of the pages that may use it.
+//! The host names of the gateway, and the origins of the pages that may use it.
 
 use crate::config::read::Texts;
 use crate::config::report::Findings;
-use crate::front::guard;
+use crate::net;
 
 const HOST: &str = "write a name without scheme, port and path, such as `gw.internal`";
 const ORIGIN: &str =
@@ -47,5 +47,5 @@ fn origin(text: &str) -> Option<Box<str>> {
         && scheme.chars().all(is_scheme)
         && !authority.is_empty()
         && authority.chars().all(is_authority);
-    is_one.then(|| guard::origin(&scheme.to_ascii_lowercase(), authority))
+    is_one.then(|| net::origin(&scheme.to_ascii_lowercase(), authority))
 }

@@ -98,7 +98,7 @@ pub(super) fn check_server(
     if let (Some(Flow::Drive), Some(flow), false) = (chosen, &written.flow, is_redirected) {
         findings.add(
             flow.span(),
-            "with `drive`, people come back to a `redirect_uri`, and there is none",
+            "the flow `drive` needs a `redirect_uri`, and there is none",
             "add `redirect_uri = \"https://app.example/cb\"`, here or in `[oauth]`",
         );
     }
@@ -148,9 +148,8 @@ pub(super) fn refuse_authorization(headers: &[Secret], findings: &mut Findings) 
     if let Some(header) = headers.iter().find(is_token) {
         findings.add(
             header.name.span(),
-            "the server has both an `Authorization` header and `oauth`, and a request has room for \
-             one token",
-            "remove the header if people are to sign in, or `oauth` if this token is for all",
+            "the server has both an `Authorization` header and `oauth`, and a request can have only one token",
+            "remove the header if callers sign in, or `oauth` if all of them share this token",
         );
     }
 }
@@ -165,7 +164,7 @@ fn redirect_uri(written: Option<&Spanned<String>>, findings: &mut Findings) -> O
 fn public_url(written: &Spanned<String>, findings: &mut Findings) -> Option<Uri> {
     let (what, help) = match url::parse(written.get_ref()) {
         Ok(url) if url.query().is_some() => (
-            "`public_url` has a query, and Bowline adds the paths of its pages behind it",
+            "`public_url` has a query, and Bowline appends the paths of its pages to it",
             PUBLIC_URL,
         ),
         Ok(url) if url.scheme_str() == Some("http") && !url::is_loopback(&url) => (
@@ -174,7 +173,7 @@ fn public_url(written: &Spanned<String>, findings: &mut Findings) -> Option<Uri>
         ),
         Ok(url) => return Some(url),
         Err(UrlProblem::Fragment) => (
-            "`public_url` has a fragment, and Bowline adds the paths of its pages behind it",
+            "`public_url` has a fragment, and Bowline appends the paths of its pages to it",
             PUBLIC_URL,
         ),
         Err(problem) => (problem.what(), url_help(problem, PUBLIC_URL)),
@@ -296,19 +295,19 @@ fn flow(written: &Spanned<String>, findings: &mut Findings) -> Option<Flow> {
     if flow.is_none() {
         findings.add(
             written.span(),
-            "there is no such `flow`",
+            "unknown `flow`",
             "write `managed`, `client-driven` or `drive`",
         );
     }
     flow
 }
 
-/// A redirect URI with a flow in which nobody comes back to it.
+/// A redirect URI with a flow that does not use it.
 fn misplaced(flow: Flow, uri: &Spanned<String>, findings: &mut Findings) {
     let reason = match flow {
         Flow::ClientDriven => "the client has its own",
         Flow::Managed | Flow::Drive => {
-            "people come back to Bowline's own page, under `public_url` in `[oauth]`"
+            "the browser returns to Bowline's own page, under `public_url` in `[oauth]`"
         }
     };
     findings.add(
@@ -356,7 +355,7 @@ fn credential(
     {
         (
             format!("`{key}` has a character that it cannot have"),
-            "remove line ends and other control characters; one is easily copied along",
+            "remove line breaks and other control characters; one is easily copied along",
         )
     } else {
         return Some(text.clone());

@@ -11,7 +11,7 @@ use crate::config::read::{OneOrMany, Texts};
 use crate::config::report::Findings;
 use crate::config::{Fingerprint, OnLoss, Recovery, Replay, file};
 
-/// The least time in which a session can be mended.
+/// The least time in which a session can be recovered.
 const LEAST_BUDGET: Duration = Duration::from_secs(1);
 
 /// The recovery of a server; what is wrong goes to `findings`.
@@ -45,7 +45,7 @@ fn budget(
         findings.add(
             written.span(),
             "`recovery_budget` must be at least 1s",
-            "give the server time to come back, such as `30s`; \
+            "give the server time to restart, such as `30s`; \
              `on_session_loss = \"tell\"` switches recovery off",
         );
     }
@@ -63,7 +63,7 @@ fn on_loss(written: Option<&Spanned<String>>, findings: &mut Findings) -> OnLoss
             findings.add(
                 written.span(),
                 "`on_session_loss` is neither `recover` nor `tell`",
-                "write `recover` to have lost sessions mended, or `tell` to have clients told",
+                "write `recover` to recover lost sessions, or `tell` to answer 404 and let clients re-initialize",
             );
             OnLoss::default()
         }
@@ -122,8 +122,8 @@ fn fingerprint(written: file::Fingerprint, findings: &mut Findings) -> Option<Fi
     if needs_more(status) && !written.narrowed {
         findings.add(
             place,
-            "this status alone is too little: every such answer would mean a lost session",
-            "add the `code` of the JSON-RPC error, or `text` that the answer contains",
+            "this status alone is not enough: every such response would mean a lost session",
+            "add the `code` of the JSON-RPC error, or `text` that the response contains",
         );
     }
     Some(Fingerprint { status, code, text })
@@ -139,7 +139,7 @@ fn status(written: &Spanned<i128>, findings: &mut Findings) -> Option<StatusCode
         findings.add(
             written.span(),
             format!("`status` must be from {from} to {to}"),
-            "write the HTTP status of the answer, such as 400",
+            "write the HTTP status of the response, such as 400",
         );
     }
     if status == Some(StatusCode::NOT_FOUND) {
@@ -174,7 +174,7 @@ fn text(written: Spanned<String>, findings: &mut Findings) -> Option<String> {
     if written.get_ref().is_empty() {
         findings.add(
             written.span(),
-            "`text` is empty, so every answer contains it",
+            "`text` is empty, so every response contains it",
             "write some of the error's message, or leave it out",
         );
         return None;

@@ -1,4 +1,4 @@
-//! A server as meant: where it is, how it is reached and how it is looked after.
+//! A server as meant: where it is, how it is reached, and its health checks.
 
 use std::path::Path;
 

@@ -41,7 +41,7 @@ pub(super) fn check(
         "memory" | "file" | "redis" => misplaced(written, kind, findings),
         _ => {
             if let Some(kind) = &written.kind {
-                findings.add(kind.span(), "there is no such kind of store", KINDS);
+                findings.add(kind.span(), "unknown kind of store", KINDS);
             }
         }
     }
@@ -259,7 +259,7 @@ fn on_unreachable_start(written: &file::Store, findings: &mut Findings) -> OnUnr
             findings.add(
                 written.span(),
                 "`on_unreachable_start` is neither `wait` nor `exit`",
-                "write `wait` to have Bowline try again, or `exit` to have it give up",
+                "write `wait` to retry until it is available, or `exit` to exit with an error",
             );
             OnUnreachable::default()
         }

@@ -28,14 +28,14 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     Key::new(
         "stop_timeout",
         Kind::Text,
-        "How long answers that are under way may take once the gateway was told to stop.",
+        "How long answers in progress may take once the gateway is stopping.",
     )
     .default(r#""30s""#)
     .open(),
     Key::new(
         "hosts",
         Kind::Texts,
-        "Names that the gateway is asked for by, besides its addresses, `localhost` and the name in `public_url`.",
+        "Names by which clients reach the gateway (`Host`), besides its addresses, `localhost` and the name in `public_url`.",
     )
     .default("[]")
     .example(r#"["gw.internal"]"#)
@@ -43,21 +43,21 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     Key::new(
         "origins",
         Kind::Texts,
-        "Origins of web pages that may use the gateway from a browser, besides its own and, on a loopback listener, this machine's.",
+        "Origins of web pages that may use the gateway from a browser (CORS), besides its own and, on a loopback listener, this machine's.",
     )
     .default("[]")
     .example(r#"["https://app.example"]"#)
     .open(),
-    Key::new("store", Kind::Table(&STORE), "Where sessions are kept."),
+    Key::new("store", Kind::Table(&STORE), "Where sessions are stored."),
     Key::new(
         "limits",
         Kind::Table(&LIMITS),
-        "How much the gateway takes on before it refuses.",
+        "The limits above which the gateway rejects requests.",
     ),
     Key::new(
         "oauth",
         Kind::Table(&OAUTH),
-        "What holds for signing in at every server that has `oauth`.",
+        "OAuth settings for every server that has `oauth`.",
     ),
     Key::new(
         "servers",
@@ -67,12 +67,12 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     Key::new(
         "callers",
         Kind::Named(&CALLER),
-        "Who may use the gateway; nobody is asked for a key when there are none.",
+        "Who may use the gateway; without any, no key is required.",
     ),
 ]);
 
 static STORE: Shape = Shape::new(&[
-    Key::new("kind", Kind::Choice(&["memory", "file", "redis"]), "`memory`: in this process; sessions end with it. `file`: on this machine, for one gateway. `redis`: in a Redis or Valkey, for any number of gateways. Without a file of configuration it is `memory`.")
+    Key::new("kind", Kind::Choice(&["memory", "file", "redis"]), "`memory`: in this process; sessions end with it. `file`: on this machine, for one gateway. `redis`: in a Redis or Valkey, for any number of gateways. Without a configuration file it is `memory`.")
         .default(r#""file""#)
         .open(),
     Key::new("path", Kind::Text, "For `file`: the directory, `bowline` in the user's state directory when left out.")
@@ -80,7 +80,7 @@ static STORE: Shape = Shape::new(&[
         .open(),
     Key::new("url", Kind::Url, "For `redis`: where it is, `redis://` or, with TLS, `rediss://`.")
         .example(r#""rediss://redis.example.com:6379""#),
-    Key::new("user", Kind::Text, "For `redis`: as whom to use it.")
+    Key::new("user", Kind::Text, "For `redis`: the user name.")
         .example(r#""bowline""#)
         .open(),
     Key::new("password", Kind::Text, "For `redis`: its password.")
@@ -91,22 +91,22 @@ static STORE: Shape = Shape::new(&[
     Key::new("ca_file", Kind::Text, "For `rediss://`: the certificates (PEM) to trust instead of the system's.")
         .example(r#""/etc/bowline/redis-ca.pem""#)
         .open(),
-    Key::new("prefix", Kind::Text, "For `redis`: what its keys begin with; gateways with the same prefix share their sessions.")
+    Key::new("prefix", Kind::Text, "For `redis`: the prefix of its keys; gateways with the same prefix share their sessions.")
         .default(r#""bowline""#)
         .open(),
-    Key::new("timeout", Kind::Text, "How long to wait for the store.")
+    Key::new("timeout", Kind::Text, "How long to wait for an operation of the store.")
         .default(r#""2s""#)
         .open(),
-    Key::new("cache", Kind::Integer(1), "How many sessions are kept at hand, so that not every message asks the store.")
+    Key::new("cache", Kind::Integer(1), "How many sessions this gateway caches in memory, so that not every message asks the store.")
         .default("10000")
         .open(),
-    Key::new("grace", Kind::Text, "How long sessions that are at hand go on while the store cannot be reached.")
+    Key::new("grace", Kind::Text, "How long cached sessions are served while the store is unavailable.")
         .default(r#""30s""#)
         .open(),
-    Key::new("on_unreachable_start", Kind::Choice(&["wait", "exit"]), "For `redis`, if it is not there at the start: `wait`: try again until it is; `exit`: give up.")
+    Key::new("on_unreachable_start", Kind::Choice(&["wait", "exit"]), "For `redis`, if it is unavailable at the start: `wait`: retry until it is available; `exit`: give up.")
         .default(r#""wait""#)
         .open(),
-    Key::new("seal_keys_file", Kind::Text, "A file with the keys that seal what is stored, newest first; `BOWLINE_SEAL_KEYS` wins over it.")
+    Key::new("seal_keys_file", Kind::Text, "A file with the keys that encrypt what is stored, newest first; `BOWLINE_SEAL_KEYS` takes precedence.")
         .example(r#""/run/secrets/bowline-seal-keys""#)
         .open(),
 ]);
@@ -122,7 +122,7 @@ static LIMITS: Shape = Shape::new(&[
     Key::new(
         "streams",
         Kind::Integer(1),
-        "Requests and streams under way at the same time.",
+        "Requests and streams in progress at the same time.",
     )
     .default("20000")
     .open(),
@@ -136,14 +136,14 @@ static LIMITS: Shape = Shape::new(&[
     Key::new(
         "connections_per_address",
         Kind::Integer(1),
-        "Of these, how many one address may have that have not sent a request which was let in.",
+        "Of these, how many one address may have on which no request was accepted yet.",
     )
     .default("500")
     .open(),
     Key::new(
         "proxies",
         Kind::Texts,
-        "Addresses and networks to which `connections_per_address` does not apply: the balancers in front.",
+        "Addresses and networks to which `connections_per_address` does not apply: the load balancers in front.",
     )
     .default("[]")
     .example(r#"["10.0.0.0/8"]"#)
@@ -165,41 +165,41 @@ static LIMITS: Shape = Shape::new(&[
     Key::new(
         "session_max_age",
         Kind::Text,
-        "How long a session may last, used or not; for ever when left out.",
+        "How long a session may last, used or not; no limit when left out.",
     )
     .example(r#""24h""#)
     .open(),
 ]);
 
 static SERVER: Shape = Shape::new(&[
-    Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint, or that of a balancer in front of it.")
+    Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint, or that of a load balancer in front of it.")
         .example(r#""https://mcp.example.com/mcp""#),
-    Key::new("endpoints", Kind::Urls, "Instead of `url`: the endpoint of each replica; Bowline is the balancer, and a session stays with its replica.")
+    Key::new("endpoints", Kind::Urls, "Instead of `url`: the endpoint of each replica; Bowline is the load balancer, and sessions are sticky.")
         .example(r#"["http://10.0.0.1:8000/mcp", "http://10.0.0.2:8000/mcp"]"#),
     Key::new("headers", Kind::Secrets, "Headers added to every request to the server.")
         .example(r#"{ Authorization = "Bearer ..." }"#),
-    Key::new("forward_headers", Kind::Texts, "Names of the client's headers that are passed on to the server; all others stay here.")
+    Key::new("forward_headers", Kind::Texts, "Names of the client's headers that are passed on to the server; no others are.")
         .default("[]")
         .example(r#"["x-tenant"]"#)
         .open(),
-    Key::new("ca_file", Kind::Text, "For `https://`: certificates (PEM) of authorities to trust besides the system's, at this server and where one signs in for it.")
+    Key::new("ca_file", Kind::Text, "For `https://`: certificates (PEM) of authorities to trust besides the system's, for this server and for its sign-in.")
         .example(r#""/etc/bowline/mcp-ca.pem""#)
         .open(),
     Key::new("connect_timeout", Kind::Text, "How long to wait for a connection.")
         .default(r#""10s""#)
         .open(),
-    Key::new("call_timeout", Kind::Text, "How long a call may go without an answer or progress; for ever when left out.")
+    Key::new("call_timeout", Kind::Text, "How long a call may go without an answer or progress, recovery included; no limit when left out.")
         .example(r#""60s""#)
         .open(),
-    Key::new("health", Kind::Table(&HEALTH), "How the server's endpoints are looked after.")
+    Key::new("health", Kind::Table(&HEALTH), "How the server's endpoints are probed.")
         .example(r#"{ every = "5s", get = "/healthz" }"#),
-    Key::new("recovery_budget", Kind::Text, "How long a client may wait while a lost session is mended; at least `1s`.")
+    Key::new("recovery_budget", Kind::Text, "How long a client may wait while a lost session is recovered; at least `1s`.")
         .default(r#""30s""#)
         .open(),
-    Key::new("on_session_loss", Kind::Choice(&["recover", "tell"]), "`recover`: a lost session is mended, and the client does not notice; `tell`: the client gets a 404.")
+    Key::new("on_session_loss", Kind::Choice(&["recover", "tell"]), "`recover`: a lost session is recovered, and the client does not notice; `tell`: the client gets a 404.")
         .default(r#""recover""#)
         .open(),
-    Key::new("replay", Kind::ChoiceOrTexts(&["safe", "never"]), "What is sent again when it is not known whether it ran: `safe`: what may run twice by the protocol or by the tool's own hints; `never`: nothing; names of tools: what is safe, and these.")
+    Key::new("replay", Kind::ChoiceOrTexts(&["safe", "never"]), "What is retried when it is unknown whether it ran: `safe`: what is safe to repeat by the protocol or by the tool's own hints; `never`: nothing; names of tools: what is safe, and these.")
         .default(r#""safe""#)
         .example(r#"["search"]"#)
         .open(),
@@ -207,7 +207,7 @@ static SERVER: Shape = Shape::new(&[
         .default(r#""10m""#)
         .open(),
     Key::new("session_lost", Kind::List(&SESSION_LOST), "Answers by which this server says that it lost a session, besides the protocol's 404."),
-    Key::new("oauth", Kind::Table(&SERVER_OAUTH), "Bowline signs in at this server for its callers; may be empty.")
+    Key::new("oauth", Kind::Table(&SERVER_OAUTH), "Bowline is the OAuth client of its callers at this server; may be empty.")
         .example("{}"),
 ])
 .one_of(&["url", "endpoints"]);
@@ -216,7 +216,7 @@ static HEALTH: Shape = Shape::new(&[
     Key::new(
         "every",
         Kind::Text,
-        "How often an endpoint is looked at, and how often its name is looked up anew.",
+        "How often an endpoint is probed, and its name resolved again.",
     )
     .default(r#""5s""#)
     .open(),
@@ -233,14 +233,14 @@ static SESSION_LOST: Shape = Shape::new(&[
     Key::new(
         "status",
         Kind::Within(STATUSES.0, STATUSES.1),
-        "The HTTP status of the answer; not 404, which always means a lost session.",
+        "The HTTP status of the response; not 404, which always means a lost session.",
     )
     .example("400")
     .open(),
     Key::new(
         "code",
         Kind::Signed,
-        "The JSON-RPC error code in the answer; any when left out.",
+        "The JSON-RPC error code in the response; any when left out.",
     )
     .example("-32000")
     .open(),
@@ -248,7 +248,7 @@ static SESSION_LOST: Shape = Shape::new(&[
     Key::new(
         "text",
         Kind::Text,
-        "Text that the answer's body contains; any when left out.",
+        "Text that the response's body contains; any when left out.",
     )
     .example(r#""No valid session ID provided""#)
     .open(),
@@ -288,11 +288,11 @@ static EDITOR_SERVER: Shape = Shape::json(&[
         .example(r#""https://mcp.example.com/mcp""#),
     Key::new("headers", Kind::Secrets, "Headers added to every request.")
         .example(r#"{"Authorization": "Bearer ..."}"#),
-    Key::new("disabled", Kind::Flag, "Whether to leave the server out.").example("true"),
+    Key::new("disabled", Kind::Flag, "Whether to skip the server.").example("true"),
     Key::new(
         "oauth",
         Kind::Table(&EDITOR_OAUTH),
-        "How Bowline signs in at this server.",
+        "How callers sign in at this server (OAuth).",
     )
     .example("{}"),
 ])

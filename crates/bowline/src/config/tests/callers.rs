@@ -46,15 +46,15 @@ fn keys_are_long_and_can_be_sent() {
         ),
         (
             "0123456789 abcdef",
-            "the key has a character that cannot be sent: a space, a line end or one beyond ASCII",
+            "the key has a character that cannot be sent: a space, a line break or one beyond ASCII",
         ),
         (
             "0123456789abcdef\\n",
-            "the key has a character that cannot be sent: a space, a line end or one beyond ASCII",
+            "the key has a character that cannot be sent: a space, a line break or one beyond ASCII",
         ),
         (
             "0123456789abcdéf",
-            "the key has a character that cannot be sent: a space, a line end or one beyond ASCII",
+            "the key has a character that cannot be sent: a space, a line break or one beyond ASCII",
         ),
     ] {
         let found = wrong(&caller(&format!("key = \"{key}\"")));

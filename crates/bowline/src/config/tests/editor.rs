@@ -47,7 +47,7 @@ fn what_is_not_supported_yet_is_said() {
     );
     assert_eq!(
         wrong(&in_server(r#""type": "ws", "url": "http://h""#)).2,
-        "there is no such `type` of server"
+        "unknown `type` of server"
     );
     for other in ["serverUrl", "httpUrl"] {
         let members = format!("\"{other}\": \"http://h\"");

@@ -107,17 +107,17 @@ fn headers_that_stay_here() {
         ("Content-Type", "body"),
         ("Content-Encoding", "body"),
         ("Accept", "MCP"),
-        ("Accept-Encoding", "answers"),
+        ("Accept-Encoding", "responses"),
         ("Origin", "checked"),
         ("Last-Event-ID", "stream"),
-        ("X-Forwarded-For", "lie"),
-        ("Forwarded", "lie"),
+        ("X-Forwarded-For", "forge"),
+        ("Forwarded", "forge"),
     ] {
         let lines = format!("forward_headers = [\"x-ok\", \"{name}\"]");
         let (line, column, message) = wrong(&server(&lines));
         assert_eq!((line, column), (3, 28));
         let (start, end) = message.split_once(": ").unwrap();
-        assert_eq!(start, "this header cannot be passed on");
+        assert_eq!(start, "this header cannot be forwarded");
         assert!(end.contains(reason), "{name}: {message}");
     }
 }

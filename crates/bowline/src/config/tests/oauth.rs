@@ -127,16 +127,16 @@ fn the_flow_follows_from_the_redirect_uri() {
 
 #[test]
 fn the_flow_fits_the_redirect_uri() {
-    assert_eq!(message("flow = \"magic\""), "there is no such `flow`");
+    assert_eq!(message("flow = \"magic\""), "unknown `flow`");
     assert_eq!(
         message("flow = \"drive\""),
-        "with `drive`, people come back to a `redirect_uri`, and there is none"
+        "the flow `drive` needs a `redirect_uri`, and there is none"
     );
     let uri = "redirect_uri = \"https://app.example/cb\"";
     for (flow, reason) in [
         (
             "managed",
-            "people come back to Bowline's own page, under `public_url` in `[oauth]`",
+            "the browser returns to Bowline's own page, under `public_url` in `[oauth]`",
         ),
         ("client-driven", "the client has its own"),
     ] {
@@ -212,11 +212,11 @@ fn public_urls_are_of_pages() {
         ("https://ada@h", "the URL has a user name or password in it"),
         (
             "https://h/?x",
-            "`public_url` has a query, and Bowline adds the paths of its pages behind it",
+            "`public_url` has a query, and Bowline appends the paths of its pages to it",
         ),
         (
             "https://h/#x",
-            "`public_url` has a fragment, and Bowline adds the paths of its pages behind it",
+            "`public_url` has a fragment, and Bowline appends the paths of its pages to it",
         ),
         (
             "http://gw.example.com",
@@ -318,7 +318,7 @@ fn a_grant_belongs_to_a_url() {
         assert_eq!(
             message,
             "an earlier server has the same URL and another client, issuer, `headers` or the like, \
-             and what is granted belongs to the URL"
+             and tokens belong to the URL"
         );
     }
 }
@@ -389,7 +389,7 @@ fn a_request_has_one_token() {
     assert_eq!((line, column), (3, 24));
     assert_eq!(
         message,
-        "the server has both an `Authorization` header and `oauth`, and a request has room for one \
+        "the server has both an `Authorization` header and `oauth`, and a request can have only one \
          token"
     );
 }
@@ -415,10 +415,10 @@ fn others_must_say_who_they_are() {
     good(&["listen = \"[::1]:1\"\n", &managed].concat());
     let (line, _, said) = wrong(&[OPEN, PAGES, &managed].concat());
     assert_eq!(line, 6, "where the server's `oauth` is");
-    assert!(said.contains("nobody is asked for a key"), "{said}");
+    assert!(said.contains("without a key"), "{said}");
     let (line, _, said) = wrong(&[OPEN, &managed, CALLERS].concat());
     assert_eq!(line, 4);
-    assert!(said.contains("could not come back"), "{said}");
+    assert!(said.contains("could not return"), "{said}");
     let both = all_wrong(&[OPEN, &managed]);
     assert_eq!(both, [(4, 12), (4, 12)]);
     // What is there and wrong is one problem.
@@ -471,15 +471,15 @@ scopes = ["files:read files:write"]
     assert_eq!(
         parse(text).unwrap_err().to_string(),
         r#"
-error: the server has both an `Authorization` header and `oauth`, and a request has room for one token
+error: the server has both an `Authorization` header and `oauth`, and a request can have only one token
  --> bowline.toml:4:13
   |
 4 | headers = { Authorization = "*************" }
   |             ^^^^^^^^^^^^^
   |
-  = help: remove the header if people are to sign in, or `oauth` if this token is for all
+  = help: remove the header if callers sign in, or `oauth` if all of them share this token
 
-error: others can reach the gateway and nobody is asked for a key, so anybody could use what somebody else signed in for
+error: others can reach the gateway without a key, so anybody could use the tokens of others
  --> bowline.toml:5:16
   |
 5 | [servers.files.oauth]
@@ -487,7 +487,7 @@ error: others can reach the gateway and nobody is asked for a key, so anybody co
   |
   = help: give everybody a key of their own in `[callers.NAME]`, or listen on 127.0.0.1
 
-error: people could not come back from signing in: where they reach the gateway is not known
+error: the browser could not return from a sign-in: the gateway's public URL is not known
  --> bowline.toml:5:16
   |
 5 | [servers.files.oauth]

@@ -180,7 +180,7 @@ fn usual_statuses_need_a_code_or_a_text() {
     for status in [200, 202, 401, 500, 502, 503, 599] {
         let found = wrong(&lost(&format!("status = {status}")));
         let message =
-            "this status alone is too little: every such answer would mean a lost session";
+            "this status alone is not enough: every such response would mean a lost session";
         assert_eq!(found, (4, 10, message.to_owned()));
         good(&lost(&format!("status = {status}\ncode = -32001")));
         good(&lost(&format!("status = {status}\ntext = \"gone\"")));
@@ -195,11 +195,11 @@ fn codes_and_texts() {
     for (lines, message) in [
         (
             "status = 400\ntext = \"\"",
-            "`text` is empty, so every answer contains it",
+            "`text` is empty, so every response contains it",
         ),
         (
             "status = 200\ntext = \"\"",
-            "`text` is empty, so every answer contains it",
+            "`text` is empty, so every response contains it",
         ),
         (
             "status = 400\ntext = 1",

@@ -162,7 +162,7 @@ error: the value of the header `X` has a character that headers cannot have
 1 | servers.a = { headers = { X = "****" }, url = 'http://h' }
   |                           ^
   |
-  = help: remove line ends and other control characters; one is easily copied along
+  = help: remove line breaks and other control characters; one is easily copied along
 
 error: unknown key `ü`
  --> bowline.toml:2:2

@@ -31,7 +31,7 @@ fn message(lines: &str) -> String {
 fn there_are_three_kinds() {
     assert_eq!(
         message("kind = \"disk\"\npath = \"x\""),
-        "there is no such kind of store"
+        "unknown kind of store"
     );
     assert_eq!(
         good("store.kind = \"memory\"").store.kind,

@@ -156,7 +156,7 @@ error: the value of the header `X` has a character that headers cannot have
 4 | headers = { Authorization = "*******${TOKN}", X = "***************", "X Y" = "*${B:-*******}*" }
   |                                               ^
   |
-  = help: remove line ends and other control characters; one is easily copied along
+  = help: remove line breaks and other control characters; one is easily copied along
 
 error: `X Y` is not the name of a header
  --> bowline.toml:4:70

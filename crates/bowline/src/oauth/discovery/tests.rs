@@ -1,17 +1,17 @@
 //! Discovery against a server and an authorization server that the test plays: each request is
 //! expected, in this order, and no other comes.
 
+use bowline_egress::{FetchError, Reach, Tls};
 use bowline_testbed::scripted::Scripted;
 use serde_json::json;
 
 use super::*;
-use crate::egress::{FetchError, Reach, Tls};
-use crate::oauth::authority::Authority;
+use crate::oauth::auth_server::AuthServer;
 
 /// Both sides that are asked.
 struct Sides {
     server: Scripted,
-    authority: Scripted,
+    auth_server: Scripted,
 }
 
 /// One expected request: to whom, for what, and its answer.
@@ -25,7 +25,7 @@ impl Sides {
     async fn start() -> Self {
         Self {
             server: Scripted::start().await,
-            authority: Scripted::start().await,
+            auth_server: Scripted::start().await,
         }
     }
 
@@ -35,7 +35,7 @@ impl Sides {
     }
 
     fn issuer(&self) -> String {
-        self.authority.url().replace("/mcp", "")
+        self.auth_server.url().replace("/mcp", "")
     }
 
     /// What a good server publishes about itself.
@@ -48,10 +48,10 @@ impl Sides {
         &mut self,
         challenge: Option<&Challenge>,
         steps: Vec<Step>,
-    ) -> Result<Discovered, AuthorityError> {
+    ) -> Result<Discovery, AuthServerError> {
         let server: Uri = self.server.url().parse().unwrap();
         let fetch = Fetch::new(Reach::new(&server, false), Tls::platform());
-        let authority = Authority::new(&server, fetch);
+        let auth_server = AuthServer::new(&server, fetch);
         let answering = async {
             for step in steps {
                 let (asked, target, status, body) = match step {
@@ -59,7 +59,7 @@ impl Sides {
                         (self.server.next().await, target, status, body)
                     }
                     Issuer(target, status, body) => {
-                        (self.authority.next().await, target, status, body)
+                        (self.auth_server.next().await, target, status, body)
                     }
                 };
                 assert_eq!((asked.method.as_str(), &*asked.target), ("GET", target));
@@ -67,12 +67,12 @@ impl Sides {
                 asked.reply(status, &[], body.to_string());
             }
         };
-        tokio::join!(authority.discover(challenge), answering).0
+        tokio::join!(auth_server.discover(challenge), answering).0
     }
 
     fn finish(self) {
         self.server.finish();
-        self.authority.finish();
+        self.auth_server.finish();
     }
 }
 
@@ -191,7 +191,7 @@ async fn somebody_elses_document_is_refused() {
         let challenge = challenge(Some("/named"), &[]);
         let failed = sides.discover(Some(&challenge), steps).await;
         assert!(
-            matches!(failed, Err(AuthorityError::ResourceMismatch)),
+            matches!(failed, Err(AuthServerError::ResourceMismatch)),
             "{failed:?}"
         );
         sides.finish();
@@ -225,7 +225,7 @@ async fn an_authorization_server_must_be_the_one_that_was_named() {
         ];
         let failed = sides.discover(None, steps).await;
         assert!(
-            matches!(failed, Err(AuthorityError::IssuerMismatch)),
+            matches!(failed, Err(AuthServerError::IssuerMismatch)),
             "{failed:?}"
         );
         sides.finish();
@@ -241,7 +241,7 @@ async fn without_s256_nobody_signs_in() {
         document["code_challenge_methods_supported"] = methods;
         let steps = vec![usual(sides.resource(&issuer)), Issuer(OAUTH, 200, document)];
         let failed = sides.discover(None, steps).await;
-        assert!(matches!(failed, Err(AuthorityError::NoS256)), "{failed:?}");
+        assert!(matches!(failed, Err(AuthServerError::NoS256)), "{failed:?}");
     }
 }
 
@@ -265,8 +265,8 @@ async fn endpoints_must_be_of_the_web() {
         let failed = sides.discover(None, steps).await;
         let expected = matches!(
             failed,
-            Err(AuthorityError::Malformed(_)
-                | AuthorityError::Unreachable(FetchError::NotWeb | FetchError::Userinfo))
+            Err(AuthServerError::Malformed(_)
+                | AuthServerError::Unreachable(FetchError::NotWeb | FetchError::Userinfo))
         );
         assert!(expected, "{endpoint}: {failed:?}");
     }
@@ -277,10 +277,10 @@ async fn nobody_is_sent_to_where_only_the_gateway_can_go() {
     let mut sides = Sides::start().await;
     let named = challenge(Some("http://169.254.169.254/latest/meta-data/"), &[]);
     let failed = sides.discover(Some(&named), Vec::new()).await;
-    let out_of_reach = |failed: &Result<Discovered, AuthorityError>| {
+    let out_of_reach = |failed: &Result<Discovery, AuthServerError>| {
         matches!(
             failed,
-            Err(AuthorityError::Unreachable(FetchError::OutOfReach(..)))
+            Err(AuthServerError::Unreachable(FetchError::OutOfReach(..)))
         )
     };
     assert!(out_of_reach(&failed), "{failed:?}");
@@ -305,7 +305,7 @@ async fn the_first_authorization_server_that_publishes_is_taken() {
     ];
     let failed = sides.discover(None, steps).await;
     assert!(
-        matches!(failed, Err(AuthorityError::NoSupport)),
+        matches!(failed, Err(AuthServerError::NoSupport)),
         "{failed:?}"
     );
     sides.finish();
@@ -364,7 +364,7 @@ async fn the_oldest_servers_publish_nothing_and_want_a_bearer_token() {
     // Who says nothing about tokens at all has no endpoints that one could guess.
     let failed = sides.discover(None, nothing(404)).await;
     assert!(
-        matches!(failed, Err(AuthorityError::NoSupport)),
+        matches!(failed, Err(AuthServerError::NoSupport)),
         "{failed:?}"
     );
     // Nor has who says that there is a document.
@@ -374,12 +374,12 @@ async fn the_oldest_servers_publish_nothing_and_want_a_bearer_token() {
         .discover(Some(&challenge(Some("/named"), &[])), steps)
         .await;
     assert!(
-        matches!(failed, Err(AuthorityError::NoSupport)),
+        matches!(failed, Err(AuthServerError::NoSupport)),
         "{failed:?}"
     );
     // And who is in trouble has not said that there is none.
     let failed = sides.discover(Some(&wants_bearer), nothing(503)).await;
-    let is_trouble = matches!(failed, Err(AuthorityError::Unavailable(status)) if status == 503);
+    let is_trouble = matches!(failed, Err(AuthServerError::Unavailable(status)) if status == 503);
     assert!(is_trouble, "{failed:?}");
     sides.finish();
 }

@@ -1,190 +1,210 @@
-//! Improving on what is at hand: by what another gateway has done, or by a refresh of our own.
+//! Improving a cached grant: by what another gateway wrote to the vault, or by a refresh.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_store::MAX_CONFLICTS;
+use bowline_system::clock;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::live::{Holding, Live, Want};
-use super::{GrantError, Grants, MAX_CONFLICTS, RenewError};
-use crate::clock;
+use super::cached::{BearerNeed, CachedGrant, HeldGrant};
+use super::{GrantError, Grants, RefreshError};
 use crate::oauth::bearer::Bearer;
 use crate::oauth::grant::{GrantKey, Tokens};
-use crate::oauth::vault::{NEVER_WRITTEN, SignIn, Turn, VaultError};
+use crate::oauth::vault::{NEVER_WRITTEN, RefreshClaim, Registrar, SignIn, VaultError};
 
-/// How long a refresh may take, whatever becomes of it. More than the egress allows one request.
-const RENEWED_WITHIN: Duration = Duration::from_secs(45);
-/// How long, and how often, new tokens are tried to be written while others wait for the turn.
+/// How long a refresh may take. It is more than the egress allows for one request.
+const REFRESHED_WITHIN: Duration = Duration::from_secs(45);
+/// How long, and how often, the write of new tokens is retried while others wait for the claim.
 const SAVED_WITHIN: Duration = Duration::from_secs(60);
 const SAVED_EVERY: Duration = Duration::from_secs(1);
 
-/// What improving came to, and the turn of a refresh whose tokens the vault did not take yet.
-pub(super) type Improved = (Result<Option<Arc<Bearer>>, GrantError>, Option<Turn>);
+/// The result of an attempt to improve a cached grant.
+pub(super) struct Improvement {
+    pub(super) bearer: Result<Option<Arc<Bearer>>, GrantError>,
+    /// The claim of a refresh whose tokens are not in the vault yet.
+    pub(super) unsaved: Option<RefreshClaim>,
+}
 
 impl Grants {
-    /// Makes what is at hand what is wanted, if it can be done. Whoever calls this has the flight.
-    pub(super) async fn improved(&self, live: &Live, want: &Want) -> Improved {
+    /// Makes the cached grant meet the need, if possible. The caller of this holds `flight`.
+    pub(super) async fn improved(&self, cached: &CachedGrant, need: &BearerNeed) -> Improvement {
         let mut unsaved = None;
-        let improved = match self.renewed_in_turn(live, want, &mut unsaved).await {
-            Err(error) => match live.make_do(want) {
+        let bearer = match self.refresh_with_claim(cached, need, &mut unsaved).await {
+            Err(error) => match cached.still_valid(need) {
                 Some(bearer) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::debug!(error, "a grant goes on as it is");
+                    tracing::debug!(error, "token refresh failed; current token still valid");
                     Ok(Some(bearer))
                 }
                 None => Err(error),
             },
             improved => improved,
         };
-        (improved, unsaved)
+        Improvement { bearer, unsaved }
     }
 
-    async fn renewed_in_turn(
+    async fn refresh_with_claim(
         &self,
-        live: &Live,
-        want: &Want,
-        unsaved: &mut Option<Turn>,
+        cached: &CachedGrant,
+        need: &BearerNeed,
+        unsaved: &mut Option<RefreshClaim>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        let Some(found) = self.look(live).await? else {
+        let Some(found) = self.look(cached).await? else {
             return Ok(None);
         };
-        if found.is_saved && want.is_met_by(&found.bearer) {
+        if found.is_saved && need.is_met_by(&found.bearer) {
             return Ok(Some(found.bearer()));
         }
-        if let Want::Other(refused) = want
+        if let BearerNeed::Other(refused) = need
             && refused.is(&found.bearer)
-            && live.is_renewed_in_vain(refused)
+            && cached.is_renewed_in_vain(refused)
         {
             return Ok(None);
         }
-        if let Some(rest) = live.waits(clock::unix_millis()) {
+        if let Some(rest) = cached.backoff_left(clock::unix_millis()) {
             return Err(GrantError::NotNow(rest));
         }
         let key = found.grant.key();
-        let turn = self.vault.turn(&key).await?;
-        // With the turn in hand: whoever had it before may have refreshed meanwhile.
-        let Some(found) = self.look(live).await? else {
+        let claim = self.vault.claim_refresh(&key).await?;
+        // Read again under the claim: its holder before may have refreshed the grant.
+        let Some(found) = self.look(cached).await? else {
             return Ok(None);
         };
         if found.grant.key() != key {
-            // Signed in anew, as somebody else: that was just now, so it is good as it is.
+            // Somebody signed in again just now, so that token is new.
             return Ok(Some(found.bearer()));
         }
-        if want.is_met_by(&found.bearer) {
-            return Ok(self.save(live, &found).await?.map(|held| held.bearer()));
+        if need.is_met_by(&found.bearer) {
+            return Ok(self.save(cached, &found).await?.map(|held| held.bearer()));
         }
         if found.grant.refresh_token.is_none() {
-            live.is_signed_out(Some(&found), Some((key, found.version)));
+            cached.mark_ended(Some(&found), Some((key, found.version)));
             return Ok(None);
         }
-        let renewing = self.authority.renew(&live.server_url, &found.grant);
-        let renewed = timeout(RENEWED_WITHIN, renewing).await;
-        match renewed.unwrap_or_else(|late| Err(RenewError::Failed(late.into()))) {
+        self.refresh_now(cached, need, &found, claim, unsaved).await
+    }
+
+    /// Refreshes a grant at its authorization server. The caller of this holds the claim.
+    async fn refresh_now(
+        &self,
+        cached: &CachedGrant,
+        need: &BearerNeed,
+        found: &Arc<HeldGrant>,
+        claim: RefreshClaim,
+        unsaved: &mut Option<RefreshClaim>,
+    ) -> Result<Option<Arc<Bearer>>, GrantError> {
+        let refreshing = self.refresher.refresh(&cached.server_url, &found.grant);
+        let refreshed = timeout(REFRESHED_WITHIN, refreshing).await;
+        match refreshed.unwrap_or_else(|late| Err(RefreshError::Failed(late.into()))) {
             Ok(tokens) => {
-                let held = take(live, &found, tokens)?;
-                if matches!(want, Want::Other(_)) && held.grant.sign_in == found.grant.sign_in {
-                    live.is_renewed_for_refusal(held.bearer());
+                let held = take(cached, found, tokens)?;
+                if matches!(need, BearerNeed::Other(_)) && held.grant.sign_in == found.grant.sign_in
+                {
+                    cached.note_renewed_for_refusal(held.bearer());
                 }
-                match self.save(live, &held).await {
+                match self.save(cached, &held).await {
                     Ok(held) => Ok(held.map(|held| held.bearer())),
                     Err(error) => {
                         let error: &dyn std::error::Error = &error;
-                        tracing::warn!(error, "new tokens are not in the vault yet");
-                        *unsaved = Some(turn);
+                        tracing::warn!(error, "refreshed tokens not saved yet");
+                        *unsaved = Some(claim);
                         Ok(Some(held.bearer()))
                     }
                 }
             }
-            Err(RenewError::Rejected) => self.dropped(live, &key, &found).await,
-            Err(error @ (RenewError::UnknownClient | RenewError::Untrusted)) => {
-                self.is_unusable(live, want, &found, &error).await
+            Err(RefreshError::Rejected) => self.drop_rejected(cached, found).await,
+            Err(error @ (RefreshError::UnknownClient | RefreshError::Untrusted)) => {
+                self.end_unusable(cached, need, found, &error).await
             }
-            Err(RenewError::Failed(error)) => {
-                if let Some(other) = live.other_than(&found) {
+            Err(RefreshError::Failed(error)) => {
+                if let Some(other) = cached.other_than(found) {
                     return Ok(Some(other.bearer()));
                 }
-                let rest = live.rest();
-                let issuer = &found.grant.found.issuer;
-                tracing::warn!(error, issuer, "a refresh failed");
-                Err(GrantError::NotNow(rest))
+                let pause = cached.back_off();
+                let issuer = &found.grant.discovery.issuer;
+                tracing::warn!(error, issuer, "token refresh failed");
+                Err(GrantError::NotNow(pause))
             }
         }
     }
 
-    /// What the vault has for a caller at a server becomes what is at hand; `None`: nothing. What is
-    /// at hand but was not written yet, or was lost there, stays.
-    async fn look(&self, live: &Live) -> Result<Option<Arc<Holding>>, GrantError> {
-        let seen = live.holding();
-        let (caller, server_url) = (&*live.caller, &*live.server_url);
+    /// Reads the vault into the cache; `None`: the vault has no grant. A cached grant that was not written
+    /// yet, or that the vault lost, stays.
+    async fn look(&self, cached: &CachedGrant) -> Result<Option<Arc<HeldGrant>>, GrantError> {
+        let seen = cached.held();
+        let (caller, server_url) = (&*cached.caller, &*cached.server_url);
         let sign_in = self.vault.signed_in(caller, server_url).await?;
         let sign_in_is_there = sign_in.value.is_some();
         let key = match (&seen, sign_in.value) {
-            // A sign-out would have left a trace.
-            (Some(seen), None) => Some(self.point_to(live, seen).await?),
+            // A sign-out would have left a record.
+            (Some(seen), None) => Some(self.point_to(cached, seen).await?),
             (_, sign_in) => sign_in.and_then(|sign_in| sign_in.grant),
         };
         let Some(key) = key else {
             match sign_in_is_there {
-                true => live.has_signed_out(seen.as_ref()),
-                false => live.is_signed_out(seen.as_ref(), None),
+                true => cached.mark_signed_out(seen.as_ref()),
+                false => cached.mark_ended(seen.as_ref(), None),
             }
             return Ok(None);
         };
         let stored = self.vault.grant(&key).await?;
-        if live.is_worthless(&key, stored.version) {
+        if cached.is_worthless(&key, stored.version) {
             return Ok(None);
         }
-        if live.is_to_be_told()
-            && let Err(error) = self.vault.is_used(caller, server_url, &key).await
+        if cached.take_touch_due()
+            && let Err(error) = self.vault.mark_used(caller, server_url, &key).await
         {
-            tracing::debug!(%error, "the vault does not know that a grant is in use");
+            tracing::debug!(%error, "grant not marked as used");
         }
         let known = seen.as_ref().filter(|seen| seen.grant.key() == key);
         match (known, stored.value) {
             (Some(known), Some(grant)) => match known.after(grant, stored.version)? {
                 None => Ok(Some(Arc::clone(known))),
-                Some(newer) => Ok(Some(live.replace(Some(known), newer))),
+                Some(newer) => Ok(Some(cached.replace(Some(known), newer))),
             },
             (None, Some(grant)) => {
-                let theirs = Holding::new(grant, stored.version, true)?;
-                Ok(Some(live.replace(seen.as_ref(), theirs)))
+                let theirs = HeldGrant::new(grant, stored.version, true)?;
+                Ok(Some(cached.replace(seen.as_ref(), theirs)))
             }
             (Some(known), None) if stored.version == NEVER_WRITTEN => {
                 let unsaved = known.at(NEVER_WRITTEN, false);
-                Ok(Some(live.replace(seen.as_ref(), unsaved)))
+                Ok(Some(cached.replace(seen.as_ref(), unsaved)))
             }
             (_, None) => {
-                live.is_signed_out(seen.as_ref(), None);
+                cached.mark_ended(seen.as_ref(), None);
                 Ok(None)
             }
         }
     }
 
-    /// Says again in the vault which grant the caller has, if that was lost there.
-    async fn point_to(&self, live: &Live, holding: &Holding) -> Result<GrantKey, VaultError> {
-        let key = holding.grant.key();
+    /// Restores the vault's record of which grant the caller has, if the vault lost it.
+    async fn point_to(
+        &self,
+        cached: &CachedGrant,
+        held: &HeldGrant,
+    ) -> Result<GrantKey, VaultError> {
+        let key = held.grant.key();
         let sign_in = SignIn {
-            caller: live.caller.as_ref().to_owned(),
-            server_url: live.server_url.as_ref().to_owned(),
             grant: Some(key.clone()),
-            number: holding.grant.sign_in,
-            outs: 0,
+            number: held.grant.sign_in,
+            ..SignIn::none(&cached.caller, &cached.server_url)
         };
-        // If somebody else was faster, the next look finds what they say.
+        // If another writer was faster, the next read finds its record.
         if self.vault.put_signed_in(&sign_in, NEVER_WRITTEN).await? {
-            let issuer = &holding.grant.found.issuer;
-            tracing::warn!(issuer, "the vault lost a sign-in; it is put back");
+            let issuer = &held.grant.discovery.issuer;
+            tracing::warn!(issuer, "sign-in missing in the vault; restored");
         }
         Ok(key)
     }
 
-    /// Writes what is at hand into the vault, if it is not there. Returns what is there; `None`: the
-    /// caller signed out meanwhile.
+    /// Writes the cached grant into the vault, if it is not there. Returns the grant that is there; `None`:
+    /// the caller signed out meanwhile.
     async fn save(
         &self,
-        live: &Live,
-        held: &Arc<Holding>,
-    ) -> Result<Option<Arc<Holding>>, GrantError> {
+        cached: &CachedGrant,
+        held: &Arc<HeldGrant>,
+    ) -> Result<Option<Arc<HeldGrant>>, GrantError> {
         let mut held = Arc::clone(held);
         for _ in 0..MAX_CONFLICTS {
             if held.is_saved {
@@ -192,23 +212,23 @@ impl Grants {
             }
             if let Some(version) = self.vault.put_grant(&held.grant, held.version).await? {
                 if held.version == NEVER_WRITTEN {
-                    self.point_to(live, &held).await?;
+                    self.point_to(cached, &held).await?;
                 }
-                return Ok(Some(live.replace(Some(&held), held.at(version, true))));
+                return Ok(Some(cached.replace(Some(&held), held.at(version, true))));
             }
-            // It was written after all when the vault seemed to fail, or somebody signed in, or out:
-            // what is there counts. Unless the vault went back to what it was before.
+            // Either an earlier write succeeded although the vault reported an error, or somebody signed in
+            // or out: the vault's content counts, unless the vault was restored to an older state.
             let stored = self.vault.grant(&held.grant.key()).await?;
             held = match stored.value {
                 Some(theirs) => match held.after(theirs, stored.version)? {
                     None => held,
-                    Some(newer) => live.replace(Some(&held), newer),
+                    Some(newer) => cached.replace(Some(&held), newer),
                 },
                 None if stored.version == NEVER_WRITTEN => {
-                    live.replace(Some(&held), held.at(NEVER_WRITTEN, false))
+                    cached.replace(Some(&held), held.at(NEVER_WRITTEN, false))
                 }
                 None => {
-                    live.is_signed_out(Some(&held), None);
+                    cached.mark_ended(Some(&held), None);
                     return Ok(None);
                 }
             }
@@ -216,73 +236,75 @@ impl Grants {
         Err(VaultError::Contended.into())
     }
 
-    /// Tries to write new tokens while nobody else may use the old ones.
-    pub(super) async fn save_at_last(&self, live: &Live, turn: Turn) {
+    /// Retries the write of new tokens while the claim keeps others from using the old ones.
+    pub(super) async fn save_at_last(&self, cached: &CachedGrant, claim: RefreshClaim) {
         let began = Instant::now();
         while began.elapsed() < SAVED_WITHIN {
             sleep(SAVED_EVERY).await;
-            let Some(holding) = live.holding() else { break };
-            match self.save(live, &holding).await {
+            let Some(held) = cached.held() else { break };
+            match self.save(cached, &held).await {
                 Ok(_) => break,
-                Err(error) => tracing::debug!(%error, "new tokens are still not in the vault"),
+                Err(error) => tracing::debug!(%error, "refreshed tokens not saved yet"),
             }
         }
-        // Whoever uses the grant next tries again.
-        drop(turn);
+        // The next use of the grant tries again.
+        drop(claim);
     }
 
-    /// The authorization server says that the grant is worth nothing: it is dropped, unless another
-    /// one is there by now.
-    async fn dropped(
+    /// The authorization server rejected the grant: it is removed, unless a newer one is there by now.
+    async fn drop_rejected(
         &self,
-        live: &Live,
-        key: &GrantKey,
-        found: &Arc<Holding>,
+        cached: &CachedGrant,
+        found: &Arc<HeldGrant>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
-        let issuer = &found.grant.found.issuer;
-        tracing::info!(issuer, "a grant is no longer accepted; sign-in needed");
-        live.is_signed_out(Some(found), Some((key.clone(), found.version)));
+        let key = found.grant.key();
+        let issuer = &found.grant.discovery.issuer;
+        tracing::info!(issuer, "grant revoked; sign-in needed");
+        cached.mark_ended(Some(found), Some((key.clone(), found.version)));
         let is_dropped = match found.version {
             NEVER_WRITTEN => true,
-            version => self.vault.remove_grant(key, version).await?,
+            version => self.vault.remove_grant(&key, version).await?,
         };
         if is_dropped {
             return Ok(None);
         }
-        Ok(self.look(live).await?.map(|held| held.bearer()))
+        Ok(self.look(cached).await?.map(|held| held.bearer()))
     }
 
-    /// Nobody can renew the grant, which may be good. Its access token is used up; then the caller has
-    /// to sign in, as a client that is known, if it was Bowline that registered it.
-    async fn is_unusable(
+    /// The grant cannot be refreshed, but its access token may be valid. It is used until it expires; then
+    /// the caller has to sign in, with a new client if Bowline had registered the old one.
+    async fn end_unusable(
         &self,
-        live: &Live,
-        want: &Want,
-        found: &Arc<Holding>,
-        error: &RenewError,
+        cached: &CachedGrant,
+        need: &BearerNeed,
+        found: &Arc<HeldGrant>,
+        error: &RefreshError,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
         let grant = &found.grant;
-        tracing::warn!(%error, issuer = grant.found.issuer, "a grant cannot be renewed; sign-in needed");
-        if matches!(error, RenewError::UnknownClient) {
-            let place = (&*live.server_url, &*grant.found.issuer);
+        tracing::warn!(%error, issuer = grant.discovery.issuer, "grant cannot be refreshed; sign-in needed");
+        if matches!(error, RefreshError::UnknownClient) {
+            let registrar = Registrar {
+                server_url: &cached.server_url,
+                issuer: &grant.discovery.issuer,
+            };
             let forgetting = self
                 .vault
-                .forget_client(&grant.caller, place, &grant.client);
+                .forget_client(&grant.caller, registrar, &grant.client);
             forgetting.await?;
         }
-        if let Some(other) = live.other_than(found) {
+        if let Some(other) = cached.other_than(found) {
             return Ok(Some(other.bearer()));
         }
-        if let Some(bearer) = live.make_do(want) {
-            live.rest_until(bearer.expired);
+        if let Some(bearer) = cached.still_valid(need) {
+            cached.back_off_until(bearer.expired);
             return Ok(Some(bearer));
         }
-        live.is_signed_out(Some(found), Some((grant.key(), found.version)));
+        cached.mark_ended(Some(found), Some((grant.key(), found.version)));
         Ok(None)
     }
 
-    /// Takes a grant out of the vault that nothing points to any more.
-    pub(super) async fn throw_away(&self, key: &GrantKey) {
+    /// Removes a grant from the vault that nothing refers to any more.
+    pub(super) async fn discard(&self, key: &GrantKey) {
         let thrown = async {
             let stored = self.vault.grant(key).await?;
             match stored.value {
@@ -291,16 +313,20 @@ impl Grants {
             }
         };
         if let Err(error) = thrown.await {
-            tracing::debug!(%error, "a grant that was replaced is still in the vault");
+            tracing::debug!(%error, "replaced grant not removed");
         }
     }
 }
 
-/// New tokens are at hand from now on, even before they are written.
-fn take(live: &Live, found: &Arc<Holding>, tokens: Tokens) -> Result<Arc<Holding>, GrantError> {
+/// Caches new tokens, even before they are written to the vault.
+fn take(
+    cached: &CachedGrant,
+    found: &Arc<HeldGrant>,
+    tokens: Tokens,
+) -> Result<Arc<HeldGrant>, GrantError> {
     let grant = found.grant.renewed(tokens, clock::unix_seconds());
-    let held = Holding::new(grant, found.version, false).inspect_err(|_| {
-        live.rest();
+    let held = HeldGrant::new(grant, found.version, false).inspect_err(|_| {
+        cached.back_off();
     })?;
-    Ok(live.replace(Some(found), held))
+    Ok(cached.replace(Some(found), held))
 }

@@ -11,10 +11,10 @@ use bowline_testbed::leaks::{self, Scan};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::super::grant::GrantKey;
-use super::super::grant::tests::{found, tokens};
+use super::super::grant::tests::{credentials, tokens};
+use super::super::grant::{Credentials, GrantKey};
 use super::super::secret::Secret;
-use super::super::vault::Memory;
+use super::super::vault::{Memory, Registrar};
 use super::*;
 
 const URL: &str = "https://mcp.example/mcp";
@@ -88,8 +88,8 @@ impl Scripted {
     }
 }
 
-impl Renew for Scripted {
-    fn renew<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> Renewing<'a> {
+impl TokenRefresher for Scripted {
+    fn refresh<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> RefreshFuture<'a> {
         Box::pin(async move {
             assert_eq!(server_url, URL);
             let number = 1 + self.calls.fetch_add(1, Ordering::SeqCst);
@@ -97,16 +97,16 @@ impl Renew for Scripted {
             // As long as it takes, so that two at once would meet.
             tokio::time::sleep(Duration::from_millis(20)).await;
             match *self.does.lock() {
-                Does::Fail => return Err(RenewError::Failed("nobody is there".into())),
-                Does::Reject => return Err(RenewError::Rejected),
-                Does::Forget => return Err(RenewError::UnknownClient),
+                Does::Fail => return Err(RefreshError::Failed("nobody is there".into())),
+                Does::Reject => return Err(RefreshError::Rejected),
+                Does::Forget => return Err(RefreshError::UnknownClient),
                 Does::Rotate | Does::KeepRefresh => {}
             }
             let mut valid = self.valid.lock();
             if !grant.refresh_token.as_ref().unwrap().is(&valid) {
                 self.replays.fetch_add(1, Ordering::SeqCst);
                 "nothing any more".clone_into(&mut valid);
-                return Err(RenewError::Rejected);
+                return Err(RefreshError::Rejected);
             }
             let access = format!("access-secret-{number}");
             if *self.does.lock() == Does::KeepRefresh {
@@ -118,9 +118,9 @@ impl Renew for Scripted {
     }
 }
 
-fn gateway(vault: &Arc<Vault>, authority: &Arc<Scripted>) -> Arc<Grants> {
-    let authority: Arc<dyn Renew> = Arc::clone(authority) as _;
-    Grants::new(Arc::clone(vault), authority, TaskTracker::new())
+fn gateway(vault: &Arc<Vault>, refresher: &Arc<Scripted>) -> Arc<Grants> {
+    let refresher: Arc<dyn TokenRefresher> = Arc::clone(refresher) as _;
+    Grants::new(Arc::clone(vault), refresher, TaskTracker::new())
 }
 
 fn memory() -> Arc<Vault> {
@@ -130,8 +130,8 @@ fn memory() -> Arc<Vault> {
 /// Signs alice in, and returns what her requests carry.
 async fn sign_in(grants: &Arc<Grants>) -> Arc<Bearer> {
     let tokens = tokens("access-secret-0", Some("refresh-secret-0"), Some(LIFE));
-    let outs = grants.outs("alice", URL).await.unwrap();
-    let signed_in = grants.sign_in(("alice", URL), outs, found(), tokens);
+    let sign_outs = grants.sign_outs("alice", URL).await.unwrap();
+    let signed_in = grants.sign_in("alice", URL, sign_outs, credentials(tokens));
     signed_in.await.unwrap()
 }
 
@@ -143,15 +143,15 @@ async fn refused(grants: &Arc<Grants>, sent: &Arc<Bearer>) -> Arc<Bearer> {
 }
 
 /// What alice's requests carry without waiting.
-fn at_hand(grants: &Arc<Grants>) -> Arc<Bearer> {
-    match grants.at_hand("alice", URL) {
-        AtHand::Bearer(bearer) => bearer,
+fn cached_bearer(grants: &Arc<Grants>) -> Arc<Bearer> {
+    match grants.cached_bearer("alice", URL) {
+        CachedBearer::Bearer(bearer) => bearer,
         other => panic!("{other:?}"),
     }
 }
 
 fn key() -> GrantKey {
-    Grant::new("alice", found(), tokens("", None, None), 1, 0).key()
+    Grant::new("alice", credentials(tokens("", None, None)), 1, 0).key()
 }
 
 /// The refresh token in the vault.

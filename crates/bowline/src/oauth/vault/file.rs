@@ -1,9 +1,9 @@
-//! Grants in one sealed file that processes of this machine share: whoever signs in on the command
-//! line is signed in at the gateway beside it.
+//! Grants in one sealed file that processes of this machine share: a sign-in on the command line counts for
+//! the gateway on the same machine.
 //!
-//! Every write reads the file first, under a lock, and replaces it as a whole, so nobody overwrites
-//! what another process wrote; every load reads it anew. A file that cannot be read is an error, and
-//! stays.
+//! Every write reads the file first, under a lock, and replaces it as a whole, so that no process overwrites
+//! another's write; every load reads the file again. A file that cannot be read is an error, and is left
+//! unchanged.
 
 mod key_source;
 #[cfg(any(feature = "keychain", target_os = "macos", windows))]
@@ -15,24 +15,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use bowline_store::sealed::SealKeys;
+use bowline_store::{Key, Version, private};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 pub(crate) use self::key_source::KeySource;
 use super::slot::{self, Slot, Slots};
 use super::{LOOK_EVERY, VaultError};
-use crate::store::sealed::SealKeys;
-use crate::store::{Key, Version, private};
 
 /// The sealed file's name.
 const GRANTS_FILE: &str = "grants.sealed";
 /// Where its key is, if it is in a file.
 const KEY_FILE: &str = "grants.key";
-/// Its lock's name. The file itself cannot be locked, because it is replaced.
+/// The lock's name. The file itself cannot be locked, because it is replaced.
 const LOCK_FILE: &str = "grants.lock";
-/// How long a write waits for another process's, which takes milliseconds.
+/// How long a write waits for that of another process, which takes milliseconds.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
-/// Bound into the seal, so that nothing else is taken for the file.
+/// Bound into the seal, so that no other sealed data is accepted as this file.
 const PLACE: &[u8] = b"grants file";
 
 /// Grants in one sealed file.
@@ -40,7 +40,7 @@ pub(crate) struct File {
     directory: PathBuf,
     keys: SealKeys,
     key_source: KeySource,
-    /// What the file was when it was looked at last.
+    /// The file's stamp at the last check.
     seen: Mutex<Option<Stamp>>,
 }
 
@@ -50,8 +50,8 @@ type Stamp = (SystemTime, u64);
 // === impl File ===
 
 impl File {
-    /// The vault in this directory, which is made if it is not there. Fails at once on a file that
-    /// cannot be read.
+    /// Opens the vault in this directory, which is created if needed. Fails at once if the file cannot be
+    /// read.
     pub(crate) fn open(directory: &Path, key_source: KeySource) -> Result<Self, VaultError> {
         private::directory(directory).map_err(failed(directory))?;
         let path = directory.join(GRANTS_FILE);
@@ -65,7 +65,7 @@ impl File {
         })
     }
 
-    /// The vault in this directory, with its key where it can be kept best.
+    /// Opens the vault in this directory, with its key in the best place on this machine.
     pub(crate) fn at(directory: &Path) -> Result<Self, VaultError> {
         let key = directory.join(KEY_FILE);
         Self::open(
@@ -91,7 +91,7 @@ impl File {
     ) -> Result<Option<Version>, VaultError> {
         let locking = locked(self.directory.join(LOCK_FILE));
         let lock = tokio::time::timeout(LOCK_WITHIN, locking).await;
-        let lock = lock.map_err(|_| VaultError::Taken {
+        let lock = lock.map_err(|_| VaultError::Busy {
             what: "the grants' file",
             within: LOCK_WITHIN,
         })??;
@@ -104,16 +104,16 @@ impl File {
                 let sealed = keys.seal(PLACE, slot::written(Some(&slots))?.as_bytes())?;
                 private::replace(&path, &sealed).map_err(failed(&path))?;
             }
-            // Only now, even if whoever asked for the write has left.
+            // Only now, even if the caller of this write was dropped.
             drop(lock);
             Ok(written)
         })
         .await
     }
 
-    /// Waits for a lock of the grant's own: a slow authorization server holds nobody else up. Lock
-    /// files stay; to delete one that somebody is about to lock would make two locks of it.
-    pub(super) async fn turn(&self, key: &Key) -> Result<fs::File, VaultError> {
+    /// Waits for the grant's own lock: a slow authorization server blocks no other grant. Lock files stay:
+    /// deleting one that another process is about to lock would make two locks of it.
+    pub(super) async fn claim(&self, key: &Key) -> Result<fs::File, VaultError> {
         let name = key.as_str().replace('/', "-");
         locked(self.directory.join(format!("{name}.lock"))).await
     }
@@ -132,8 +132,8 @@ impl File {
         .await
     }
 
-    /// Whether it was written to since this was asked last, by whomever. The first time it was.
-    pub(super) async fn was_written_to(&self) -> bool {
+    /// Whether any process wrote to the file since the last call. The first call says yes.
+    pub(super) async fn take_change(&self) -> bool {
         let path = self.path();
         let stamp = blocking(move || {
             let metadata = fs::metadata(&path).ok();
@@ -147,7 +147,7 @@ impl File {
     }
 }
 
-/// Where it is, and where its key is, as the operator is told.
+/// Where the file is, and where its key is, for the operator.
 impl fmt::Display for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -168,7 +168,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// What is in the file; nothing if it is not there yet.
+/// The slots in the file; none if there is no file yet.
 fn read(path: &Path, keys: &SealKeys) -> Result<Slots, VaultError> {
     let sealed = match fs::read(path) {
         Ok(sealed) => sealed,
@@ -183,8 +183,8 @@ fn read(path: &Path, keys: &SealKeys) -> Result<Slots, VaultError> {
     Ok(slot::parse(&slots)?.unwrap_or_default())
 }
 
-/// Waits until this process has the lock. It is asked for again and again, because a thread that
-/// waits for it could not be told to stop.
+/// Waits until this process has the lock. It polls, because a thread that blocks on a lock cannot be
+/// cancelled.
 async fn locked(path: PathBuf) -> Result<fs::File, VaultError> {
     let opening = path.clone();
     let lock = blocking(move || {

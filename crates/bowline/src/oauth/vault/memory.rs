@@ -1,20 +1,20 @@
-//! Grants in this process. Also the plainest statement of the laws, to measure the others by.
+//! Grants in this process. Also the simplest implementation of the laws, as a reference for the others.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use bowline_store::{Key, Version};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use super::slot::{self, Slot, Slots};
-use crate::store::{Key, Version};
 
 /// Grants in this process.
 #[derive(Default)]
 pub(crate) struct Memory {
     slots: Mutex<Slots>,
-    turns: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+    claims: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Memory {
@@ -26,9 +26,9 @@ impl Memory {
         slot::replace(&mut self.slots.lock(), key, replaces, value)
     }
 
-    pub(super) async fn turn(&self, key: &Key) -> OwnedMutexGuard<()> {
-        let turn = Arc::clone(self.turns.lock().entry(key.clone()).or_default());
-        turn.lock_owned().await
+    pub(super) async fn claim(&self, key: &Key) -> OwnedMutexGuard<()> {
+        let claim = Arc::clone(self.claims.lock().entry(key.clone()).or_default());
+        claim.lock_owned().await
     }
 }
 

@@ -1,28 +1,28 @@
 //! Grants in the store that gateways share, sealed and bound to their slots and versions.
 //!
-//! A slot is a key of its own, never ended: an ended key forgets its version, and a writer that
-//! comes late could then meet a version that it knows. What nobody uses for long is thrown away.
+//! A slot is one key of the store, which is never ended: an ended key forgets its version, and a late writer
+//! could then meet a version that it knows. A slot that is not used for long expires.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline_store::sealed::{OpenError, SealKeys};
+use bowline_store::{Key, Lifetime, OpenedEntry, SealedEntry, Store, StoreError, Version};
+use bowline_system::jitter::jittered;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::slot::Slot;
 use super::{LOOK_EVERY, NEVER_WRITTEN, VaultError};
-use crate::store::sealed::{OpenError, SealKeys};
-use crate::store::{Key, Loaded, Part, Store, StoreError, Updated, Version};
-use crate::upstream::jittered;
 
-/// How long what nobody uses is kept.
+/// How long an unused slot is kept.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// For how long nobody may refresh a grant whose gateway died while it did. Long enough that a
-/// gateway that merely stood still for a while does not lose its turn: a refresh token that is used
-/// twice may cost the sign-in. Gateways that live renew it so many times as often.
-const LEASE: Duration = Duration::from_secs(10);
+/// How long the claim of a gateway that died blocks other gateways. It is long enough that a gateway that was
+/// only suspended for a moment keeps its claim: a refresh token that is used twice may cost the sign-in. A
+/// living gateway renews it `RENEWALS` times in this period.
+const CLAIM: Duration = Duration::from_secs(10);
 const RENEWALS: u32 = 4;
 
 /// Grants in a store that gateways share.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     keys: SealKeys,
     /// This gateway's name among those that share the store; random.
     me: Box<str>,
-    /// How many turns this gateway asked for: each is another holder, also within one gateway.
+    /// How many claims this gateway asked for: each is another holder, also within one gateway.
     turns: AtomicU64,
     tracker: TaskTracker,
 }
@@ -55,20 +55,17 @@ impl Shared {
     }
 
     pub(super) async fn load(&self, key: &Key) -> Result<Slot, VaultError> {
-        let live = match self.store.load(key).await? {
-            Loaded::Live(live) => live,
-            Loaded::Absent => return Ok(Slot::default()),
-            Loaded::Ended => {
+        match self.entry(key).load().await? {
+            OpenedEntry::Live { version, value } => Ok(Slot {
+                version,
+                value: String::from_utf8(value).map_err(|_| OpenError::Tampered)?,
+            }),
+            OpenedEntry::Absent => Ok(Slot::default()),
+            OpenedEntry::Ended => {
                 let what = "a grant that has ended".to_owned();
-                return Err(StoreError::Damaged(what).into());
+                Err(StoreError::Damaged(what).into())
             }
-        };
-        let place = key.bound(Part::Record, live.version);
-        let value = self.keys.open(&place, &live.record)?;
-        Ok(Slot {
-            version: live.version,
-            value: String::from_utf8(value).map_err(|_| OpenError::Tampered)?,
-        })
+        }
     }
 
     pub(super) async fn write(
@@ -77,36 +74,23 @@ impl Shared {
         replaces: Version,
         value: &str,
     ) -> Result<Option<Version>, VaultError> {
-        let next = replaces.next();
-        let place = key.bound(Part::Record, next);
-        let sealed = self.keys.seal(&place, value.as_bytes())?;
-        if replaces == NEVER_WRITTEN {
-            let created = self.store.create(key, &sealed, b"", KEPT).await?;
-            return Ok(created.then_some(next));
-        }
-        match self.store.update(key, replaces, &sealed, None).await? {
-            Updated::Done(version) => {
-                // It is written, whatever becomes of this.
-                if let Err(error) = self.touch(key).await {
-                    tracing::debug!(%error, "a grant's time was not begun anew");
-                }
-                Ok(Some(version))
-            }
-            Updated::Conflict(_) | Updated::Gone => Ok(None),
-        }
+        let replaces = (replaces != NEVER_WRITTEN).then_some(replaces);
+        let lifetime = Lifetime::FromLastWrite(KEPT);
+        let entry = self.entry(key);
+        Ok(entry.write(replaces, value.as_bytes(), lifetime).await?)
     }
 
     pub(super) async fn touch(&self, key: &Key) -> Result<(), VaultError> {
-        // Whether it is there at all is for others to find out.
+        // A key that is not there is no error here.
         self.store.touch(key, KEPT).await?;
         Ok(())
     }
 
-    pub(super) async fn turn(&self, key: &Key) -> Result<DropGuard, VaultError> {
-        let lease = format!("refresh/{}", key.as_str());
+    pub(super) async fn claim(&self, key: &Key) -> Result<DropGuard, VaultError> {
+        let claim = format!("refresh/{}", key.as_str());
         let number = self.turns.fetch_add(1, Ordering::Relaxed);
         let holder = format!("{}/{number}", self.me);
-        while !self.store.lease(&lease, &holder, LEASE).await? {
+        while !self.store.claim(&claim, &holder, CLAIM).await? {
             tokio::time::sleep(jittered(2 * LOOK_EVERY)).await;
         }
         let over = CancellationToken::new();
@@ -115,18 +99,22 @@ impl Shared {
         self.tracker.spawn(async move {
             let renewing = async {
                 loop {
-                    tokio::time::sleep(LEASE / RENEWALS).await;
-                    if let Err(error) = store.lease(&lease, &holder, LEASE).await {
-                        tracing::debug!(%error, "a lease was not renewed");
+                    tokio::time::sleep(CLAIM / RENEWALS).await;
+                    if let Err(error) = store.claim(&claim, &holder, CLAIM).await {
+                        tracing::debug!(%error, "claim not renewed");
                     }
                 }
             };
             over.run_until_cancelled(renewing).await;
-            if let Err(error) = store.release(&lease, &holder).await {
-                tracing::debug!(%error, "a lease was not given back and runs out");
+            if let Err(error) = store.release(&claim, &holder).await {
+                tracing::debug!(%error, "claim not released; it expires");
             }
         });
         Ok(held)
+    }
+
+    fn entry<'a>(&'a self, key: &'a Key) -> SealedEntry<'a> {
+        SealedEntry::new(&self.store, &self.keys, key)
     }
 }
 

@@ -1,47 +1,47 @@
-//! What is in a slot: one value of one kind, with the layout that it is written in.
+//! A slot's content: one value, with the layout version it is written in.
 
 use std::collections::HashMap;
 
+use bowline_store::{Key, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{NEVER_WRITTEN, VaultError};
-use crate::store::{Key, Version};
 
-/// The layout that this Bowline writes; it reads this one and older ones.
+/// The layout version that this Bowline writes; it reads this one and older ones.
 const LAYOUT: u8 = 1;
 
-/// A slot as it lies in a vault.
+/// A slot as it is stored in a vault.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Slot {
     pub(super) version: Version,
-    /// Empty in one that nobody wrote.
+    /// Empty in a slot that was never written.
     pub(super) value: String,
 }
 
-/// The slots of a vault that has them all at hand.
+/// All slots of a vault that has them in memory.
 pub(super) type Slots = HashMap<Box<str>, Slot>;
 
-/// What a slot holds.
+/// A slot's value and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored<T> {
+pub(crate) struct StoredValue<T> {
     pub(crate) version: Version,
     pub(crate) value: Option<T>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written<T> {
+struct SlotContent<T> {
     layout: u8,
     value: Option<T>,
 }
 
-/// A value as it is written; `None` empties the slot.
+/// Serializes a value; `None` empties the slot.
 pub(super) fn written<T: Serialize>(value: Option<&T>) -> Result<String, VaultError> {
     let layout = LAYOUT;
-    Ok(serde_json::to_string(&Written { layout, value })?)
+    Ok(serde_json::to_string(&SlotContent { layout, value })?)
 }
 
-/// What [`written`] wrote.
+/// Parses what [`written`] serialized.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<Option<T>, VaultError> {
     #[derive(Deserialize)]
     struct Layout {
@@ -52,16 +52,16 @@ pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<Option<T>, Vault
             found,
             known: LAYOUT,
         }),
-        _ => Ok(serde_json::from_slice::<Written<T>>(text)?.value),
+        _ => Ok(serde_json::from_slice::<SlotContent<T>>(text)?.value),
     }
 }
 
-/// What is in this slot.
+/// The slot with this key.
 pub(super) fn find(slots: &Slots, key: &Key) -> Slot {
     slots.get(key.as_str()).cloned().unwrap_or_default()
 }
 
-/// Writes to a slot, if this is what it replaces.
+/// Writes to a slot, if it has the version that the write replaces.
 pub(super) fn replace(
     slots: &mut Slots,
     key: &Key,
@@ -90,9 +90,9 @@ impl Default for Slot {
     }
 }
 
-// === impl Stored ===
+// === impl StoredValue ===
 
-impl<T: DeserializeOwned> Stored<T> {
+impl<T: DeserializeOwned> StoredValue<T> {
     pub(super) fn read(slot: &Slot) -> Result<Self, VaultError> {
         let version = slot.version;
         let value = match version {

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bowline_store::sealed::SealKeys;
+use bowline_store::{Redis, RedisPlace, Store};
 use bowline_testbed::redis::Redis as Server;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::oauth::grant::tests::{found, grant};
-use crate::store::sealed::SealKeys;
-use crate::store::{Redis, RedisPlace, Store};
+use crate::oauth::grant::ClientIdentity;
+use crate::oauth::grant::tests::{credentials, grant, tokens};
 
 /// Two handles on one vault, and what it lives on.
 struct Fixture {
@@ -114,15 +115,17 @@ law! {
     each_version_is_written_once,
     what_is_taken_out_leaves_its_version,
     a_sign_in_says_which_grant,
+    the_urls_of_a_name_are_remembered,
     a_registration_is_kept_per_server_issuer_and_redirect_uri,
+    a_server_has_a_handful_of_registrations,
     a_client_is_forgotten_if_it_is_still_that_one,
-    one_has_the_turn_at_a_time,
+    one_holds_the_claim_at_a_time,
 }
 
 async fn what_is_written_is_there(Fixture { a, b, .. }: Fixture) {
     let first = grant("one", Some("refresh"));
     let key = first.key();
-    let nothing = Stored {
+    let nothing = StoredValue {
         version: NEVER_WRITTEN,
         value: None,
     };
@@ -195,7 +198,7 @@ async fn a_sign_in_says_which_grant(Fixture { a, b, .. }: Fixture) {
         server_url: url.to_owned(),
         grant: Some(grant("one", None).key()),
         number: 1,
-        outs: 0,
+        sign_outs: 0,
     };
     assert!(a.put_signed_in(&sign_in, NEVER_WRITTEN).await.unwrap());
     assert!(!b.put_signed_in(&sign_in, NEVER_WRITTEN).await.unwrap());
@@ -209,66 +212,116 @@ async fn a_sign_in_says_which_grant(Fixture { a, b, .. }: Fixture) {
     let stored = a.signed_in("alice", url).await.unwrap();
     assert_eq!(stored.value, Some(sign_in));
     let key = grant("one", None).key();
-    a.is_used("alice", url, &key).await.unwrap();
+    a.mark_used("alice", url, &key).await.unwrap();
+}
+
+async fn the_urls_of_a_name_are_remembered(Fixture { a, b, .. }: Fixture) {
+    assert!(a.places("s").await.unwrap().is_empty());
+    for url in ["one", "two", "one", "one"] {
+        a.note_place("s", url).await.unwrap();
+    }
+    assert_eq!(b.places("s").await.unwrap(), ["two", "one"]);
+    assert!(b.places("t").await.unwrap().is_empty());
+    for number in 0..20 {
+        b.note_place("s", &number.to_string()).await.unwrap();
+    }
+    let places = a.places("s").await.unwrap();
+    assert_eq!((places.len(), &*places[0], &*places[15]), (16, "4", "19"));
 }
 
 /// A server, and who issues its tokens.
-const PLACE: (&str, &str) = ("server", "issuer");
+const REGISTRAR: Registrar<'_> = Registrar {
+    server_url: "server",
+    issuer: "issuer",
+};
+
+fn client() -> ClientIdentity {
+    credentials(tokens("", None, None)).client
+}
 
 async fn a_registration_is_kept_per_server_issuer_and_redirect_uri(Fixture { a, b, .. }: Fixture) {
-    let (_, mut client) = found();
+    let mut client = client();
     let uri = client.redirect_uri.clone();
-    assert_eq!(a.registration(PLACE, &uri).await.unwrap(), None);
-    a.put_registration(PLACE, &client).await.unwrap();
-    let kept = b.registration(PLACE, &uri).await.unwrap();
+    assert_eq!(a.registration(REGISTRAR, &uri).await.unwrap(), None);
+    a.put_registration(REGISTRAR, &client).await.unwrap();
+    let kept = b.registration(REGISTRAR, &uri).await.unwrap();
     assert_eq!(kept.as_ref(), Some(&client));
-    for other in [("server", "other"), ("other", "issuer")] {
+    for (server_url, issuer) in [("server", "other"), ("other", "issuer")] {
+        let other = Registrar { server_url, issuer };
         assert_eq!(b.registration(other, &uri).await.unwrap(), None);
     }
-    assert_eq!(b.registration(PLACE, "http://x/").await.unwrap(), None);
+    assert_eq!(b.registration(REGISTRAR, "http://x/").await.unwrap(), None);
     client.id = "another".to_owned();
     client.secret = None;
-    b.put_registration(PLACE, &client).await.unwrap();
-    let kept = a.registration(PLACE, &uri).await.unwrap();
+    b.put_registration(REGISTRAR, &client).await.unwrap();
+    let kept = a.registration(REGISTRAR, &uri).await.unwrap();
     assert_eq!(kept, Some(client));
 }
 
-async fn one_has_the_turn_at_a_time(Fixture { a, b, .. }: Fixture) {
+/// A server may name another issuer each time.
+async fn a_server_has_a_handful_of_registrations(Fixture { a, b, .. }: Fixture) {
+    let client = client();
+    let uri = &client.redirect_uri;
+    let other = Registrar {
+        server_url: "other",
+        ..REGISTRAR
+    };
+    a.put_registration(other, &client).await.unwrap();
+    let issuers: Vec<String> = (0..20).map(|number| format!("issuer-{number}")).collect();
+    let registrar = |issuer| Registrar {
+        issuer,
+        ..REGISTRAR
+    };
+    for issuer in &issuers {
+        a.put_registration(registrar(issuer), &client)
+            .await
+            .unwrap();
+    }
+    let mut kept = Vec::new();
+    for issuer in &issuers {
+        let found = b.registration(registrar(issuer), uri).await.unwrap();
+        kept.push(found.is_some());
+    }
+    assert_eq!(kept, [[false; 12].as_slice(), &[true; 8]].concat());
+    assert!(b.registration(other, uri).await.unwrap().is_some());
+}
+
+async fn one_holds_the_claim_at_a_time(Fixture { a, b, .. }: Fixture) {
     let key = grant("one", None).key();
     let mut other = key.clone();
     other.client_id.push('2');
     let taken = Arc::new(AtomicUsize::new(0));
     let at_once = Arc::new(AtomicUsize::new(0));
-    let held = a.turn(&key).await.unwrap();
+    let held = a.claim_refresh(&key).await.unwrap();
     let mut all = JoinSet::new();
     for number in 0..6 {
         let vault = Arc::clone(if number % 2 == 0 { &a } else { &b });
         let (key, taken, at_once) = (key.clone(), Arc::clone(&taken), Arc::clone(&at_once));
         all.spawn(async move {
-            let _turn = vault.turn(&key).await.unwrap();
+            let _claim = vault.claim_refresh(&key).await.unwrap();
             taken.fetch_add(1, Ordering::SeqCst);
             assert_eq!(
                 at_once.fetch_add(1, Ordering::SeqCst),
                 0,
-                "two have the turn"
+                "two hold the claim"
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
             at_once.fetch_sub(1, Ordering::SeqCst);
         });
     }
-    // Another grant's turn is free. By then everybody has asked.
-    drop(b.turn(&other).await.unwrap());
+    // Another grant's claim is free. By then everybody has asked.
+    drop(b.claim_refresh(&other).await.unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(taken.load(Ordering::SeqCst), 0, "the turn was held");
+    assert_eq!(taken.load(Ordering::SeqCst), 0, "the claim was held");
     drop(held);
     all.join_all().await;
     assert_eq!(taken.load(Ordering::SeqCst), 6);
 }
 
 async fn a_client_is_forgotten_if_it_is_still_that_one(Fixture { a, b, .. }: Fixture) {
-    let (_, client) = found();
+    let client = client();
     let uri = client.redirect_uri.clone();
-    a.put_registration(PLACE, &client).await.unwrap();
+    a.put_registration(REGISTRAR, &client).await.unwrap();
     a.put_named_client("alice", "issuer", &client)
         .await
         .unwrap();
@@ -277,13 +330,13 @@ async fn a_client_is_forgotten_if_it_is_still_that_one(Fixture { a, b, .. }: Fix
         id: "another".to_owned(),
         ..client.clone()
     };
-    b.forget_client("alice", PLACE, &other).await.unwrap();
-    assert!(a.registration(PLACE, &uri).await.unwrap().is_some());
-    b.forget_client("alice", PLACE, &client).await.unwrap();
-    assert_eq!(a.registration(PLACE, &uri).await.unwrap(), None);
+    b.forget_client("alice", REGISTRAR, &other).await.unwrap();
+    assert!(a.registration(REGISTRAR, &uri).await.unwrap().is_some());
+    b.forget_client("alice", REGISTRAR, &client).await.unwrap();
+    assert_eq!(a.registration(REGISTRAR, &uri).await.unwrap(), None);
     let named = |caller| a.named_client(caller, "issuer", &uri);
     assert_eq!(named("alice").await.unwrap(), None);
     assert!(named("bob").await.unwrap().is_some());
-    a.put_registration(PLACE, &other).await.unwrap();
-    assert!(b.registration(PLACE, &uri).await.unwrap().is_some());
+    a.put_registration(REGISTRAR, &other).await.unwrap();
+    assert!(b.registration(REGISTRAR, &uri).await.unwrap().is_some());
 }

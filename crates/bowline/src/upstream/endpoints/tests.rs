@@ -1,13 +1,14 @@
 use std::collections::BTreeMap;
 
+use bowline_egress::Tls;
+
 use super::*;
-use crate::egress::Tls;
 
 fn endpoint(url: &str) -> Endpoint {
     let url: Uri = url.parse().unwrap();
     let origin = Origin::of(&url);
     let pool = Pool::new(origin.clone(), Tls::platform());
-    Endpoint::new(&url, origin, pool, Health::default())
+    Endpoint::at_url(&url, origin, pool, Health::default())
 }
 
 fn endpoints(urls: &[&str]) -> Endpoints {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bowline_store::sealed::SealKeys;
 use bowline_testbed::redis::Redis as Server;
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
@@ -10,7 +11,6 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::oauth::vault::tests::share;
 use crate::oauth::vault::{File, KeySource};
-use crate::store::sealed::SealKeys;
 
 fn new_keys() -> SealKeys {
     SealKeys::parse(&SealKeys::generate().unwrap()).unwrap()
@@ -33,8 +33,8 @@ async fn connection(server: &Server) -> MultiplexedConnection {
 /// Fifty requests on three gateways are refused at once, again and again: each time one refresh, and
 /// all get what it brought. No refresh token is ever used twice.
 async fn one_refresh_for_all(vaults: [Arc<Vault>; 3]) {
-    let authority = Scripted::new();
-    let gateways = vaults.map(|vault| gateway(&vault, &authority));
+    let issuer = Scripted::new();
+    let gateways = vaults.map(|vault| gateway(&vault, &issuer));
     let mut sent = sign_in(&gateways[0]).await;
     let signed_in = sent.sign_in;
     for round in 1..=4 {
@@ -44,7 +44,7 @@ async fn one_refresh_for_all(vaults: [Arc<Vault>; 3]) {
             all.spawn(async move { refused(&grants, &sent).await });
         }
         let brought = all.join_all().await;
-        assert_eq!(authority.calls(), round);
+        assert_eq!(issuer.calls(), round);
         let expected = format!("Bearer access-secret-{round}");
         for bearer in &brought {
             assert_eq!(bearer.header(), &expected);
@@ -52,10 +52,19 @@ async fn one_refresh_for_all(vaults: [Arc<Vault>; 3]) {
         }
         sent = Arc::clone(&brought[0]);
         for grants in &gateways {
-            assert_eq!(at_hand(grants).header(), &expected);
+            assert_eq!(cached_bearer(grants).header(), &expected);
         }
     }
-    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+    assert_eq!(issuer.replays.load(Ordering::SeqCst), 0);
+}
+
+/// Two gateways that share a store and an authorization server.
+async fn two_gateways() -> (Server, Arc<Scripted>, [Arc<Grants>; 2]) {
+    let server = Server::start().await.unwrap();
+    let keys = new_keys();
+    let issuer = Scripted::new();
+    let gateways = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &issuer));
+    (server, issuer, gateways)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,11 +90,14 @@ async fn one_refresh_for_fifty_requests_in_one_process() {
 #[tokio::test]
 async fn a_sign_in_on_the_command_line_is_found_by_the_gateway() {
     let directory = tempfile::tempdir().unwrap();
-    let authority = Scripted::new();
-    let serve = gateway(&file(directory.path()), &authority);
+    let issuer = Scripted::new();
+    let serve = gateway(&file(directory.path()), &issuer);
     assert!(serve.bearer("alice", URL).await.unwrap().is_none());
-    assert!(matches!(serve.at_hand("alice", URL), AtHand::SignedOut));
-    let login = gateway(&file(directory.path()), &authority);
+    assert!(matches!(
+        serve.cached_bearer("alice", URL),
+        CachedBearer::SignedOut
+    ));
+    let login = gateway(&file(directory.path()), &issuer);
     let signed_in = sign_in(&login).await;
     let found = serve.refused("alice", URL, None).await.unwrap().unwrap();
     assert!(found.is(&signed_in));
@@ -101,26 +113,26 @@ async fn a_sign_in_on_the_command_line_is_found_by_the_gateway() {
             .unwrap()
             .is_none()
     );
-    assert_eq!(authority.calls(), 0);
+    assert_eq!(issuer.calls(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_tokens_are_not_lost_when_the_store_is() {
     let mut server = Server::start().await.unwrap();
     let keys = new_keys();
-    let authority = Scripted::new();
-    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let issuer = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &issuer));
     let sent = sign_in(&a).await;
-    authority.hold_back();
+    issuer.hold_back();
     let (grants, old) = (Arc::clone(&a), Arc::clone(&sent));
     let asking = a.tracker.spawn(async move { refused(&grants, &old).await });
-    authority.called(1).await;
+    issuer.called(1).await;
     server.kill().await.unwrap();
-    authority.answer();
+    issuer.answer();
     // It is used although it could not be written.
     let new = asking.await.unwrap();
     assert_eq!(new.header(), "Bearer access-secret-1");
-    assert!(at_hand(&a).is(&new));
+    assert!(cached_bearer(&a).is(&new));
     server.restart_empty().await.unwrap();
     // And it is written when it can be, although the store forgot everything.
     let vault = shared(&server, &keys, "c");
@@ -134,18 +146,15 @@ async fn new_tokens_are_not_lost_when_the_store_is() {
         .unwrap();
     let there = b.bearer("alice", URL).await.unwrap().unwrap();
     assert!(there.is(&new));
-    // The turn is free again, too.
+    // The claim is free again, too.
     assert_eq!(refused(&b, &new).await.header(), "Bearer access-secret-2");
-    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+    assert_eq!(issuer.replays.load(Ordering::SeqCst), 0);
 }
 
 /// A store that forgot everything while tokens were good learns of them when they are next renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_store_forgot_is_put_back_by_one_of_those_who_know() {
-    let server = Server::start().await.unwrap();
-    let keys = new_keys();
-    let authority = Scripted::new();
-    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let (server, issuer, [a, b]) = two_gateways().await;
     let first = sign_in(&a).await;
     let second = refused(&a, &first).await;
     assert!(b.bearer("alice", URL).await.unwrap().unwrap().is(&second));
@@ -160,18 +169,15 @@ async fn what_the_store_forgot_is_put_back_by_one_of_those_who_know() {
     for bearer in all.join_all().await {
         assert_eq!(bearer.header(), "Bearer access-secret-2");
     }
-    assert_eq!(authority.calls(), 2);
-    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+    assert_eq!(issuer.calls(), 2);
+    assert_eq!(issuer.replays.load(Ordering::SeqCst), 0);
 }
 
 /// A replica that took over may lack the last writes. Whoever made them notices, and does not use
 /// what they replaced.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_went_back_does_not_take_grants_back() {
-    let server = Server::start().await.unwrap();
-    let keys = new_keys();
-    let authority = Scripted::new();
-    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let (server, issuer, [a, b]) = two_gateways().await;
     let first = sign_in(&a).await;
     let mut connection = connection(&server).await;
     let names: Vec<String> = connection.keys("bowline:{grant/*").await.unwrap();
@@ -187,16 +193,13 @@ async fn a_store_that_went_back_does_not_take_grants_back() {
     let third = refused(&a, &second).await;
     assert_eq!(third.header(), "Bearer access-secret-2");
     assert!(b.bearer("alice", URL).await.unwrap().unwrap().is(&third));
-    assert_eq!(authority.replays.load(Ordering::SeqCst), 0);
+    assert_eq!(issuer.replays.load(Ordering::SeqCst), 0);
 }
 
 /// Nor does a sign-in elsewhere after that get lost: it is later than what is at hand.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_to_a_store_that_forgot_the_last_one_is_a_new_one() {
-    let server = Server::start().await.unwrap();
-    let keys = new_keys();
-    let authority = Scripted::new();
-    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let (server, _, [a, b]) = two_gateways().await;
     let first = sign_in(&a).await;
     let mut connection = connection(&server).await;
     let flush = redis::cmd("FLUSHALL");
@@ -204,7 +207,10 @@ async fn a_sign_in_to_a_store_that_forgot_the_last_one_is_a_new_one() {
     // Nobody signs in twice within a second.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let tokens = tokens("another-account", Some("x"), Some(LIFE));
-    let second = b.sign_in(("alice", URL), 0, found(), tokens).await.unwrap();
+    let second = b
+        .sign_in("alice", URL, 0, credentials(tokens))
+        .await
+        .unwrap();
     assert!(second.sign_in > first.sign_in);
     assert!(refused(&a, &first).await.is(&second));
 }
@@ -213,61 +219,70 @@ async fn a_sign_in_to_a_store_that_forgot_the_last_one_is_a_new_one() {
 async fn a_store_that_is_away_is_not_a_sign_out() {
     let mut server = Server::start().await.unwrap();
     let keys = new_keys();
-    let authority = Scripted::new();
-    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &authority));
+    let issuer = Scripted::new();
+    let [a, b] = ["a", "b"].map(|me| gateway(&shared(&server, &keys, me), &issuer));
     let sent = sign_in(&a).await;
     server.kill().await.unwrap();
     // What is at hand is used; nothing else is known.
-    assert!(at_hand(&a).is(&sent));
+    assert!(cached_bearer(&a).is(&sent));
     for asked in [
         a.refused("alice", URL, Some(&sent)).await,
         b.bearer("alice", URL).await,
     ] {
         assert!(matches!(asked, Err(GrantError::Vault(_))), "{asked:?}");
     }
-    assert!(at_hand(&a).is(&sent));
-    assert_eq!(authority.calls(), 0);
+    assert!(cached_bearer(&a).is(&sent));
+    assert_eq!(issuer.calls(), 0);
 }
 
 /// A token can be good for long after a sign-out: the gateway beside has to notice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_out_by_another_process_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
-    let authority = Scripted::new();
-    let [gateway, command] = [(); 2].map(|()| gateway(&file(directory.path()), &authority));
+    let issuer = Scripted::new();
+    let [gateway, command] = [(); 2].map(|()| gateway(&file(directory.path()), &issuer));
     sign_in(&command).await;
     gateway.notice().await;
     gateway.bearer("alice", URL).await.unwrap().unwrap();
     // Nothing was written since.
     gateway.notice().await;
-    assert!(matches!(gateway.at_hand("alice", URL), AtHand::Bearer(_)));
+    assert!(matches!(
+        gateway.cached_bearer("alice", URL),
+        CachedBearer::Bearer(_)
+    ));
     command.sign_out("alice", URL).await.unwrap().unwrap();
     until("the sign-out is noticed", || {
         let noticing = Arc::clone(&gateway);
         tokio::task::block_in_place(|| {
             tokio::runtime::Handle::current().block_on(noticing.notice());
         });
-        matches!(gateway.at_hand("alice", URL), AtHand::SignedOut)
+        matches!(gateway.cached_bearer("alice", URL), CachedBearer::SignedOut)
     })
     .await;
-    assert_eq!(authority.calls(), 0);
+    assert_eq!(issuer.calls(), 0);
 }
 
 /// Whoever shares a store hears of it within half a minute of use.
 #[tokio::test(start_paused = true)]
 async fn a_sign_out_at_another_gateway_is_noticed_in_time() {
-    let (vault, authority) = (memory(), Scripted::new());
-    let [one, other] = [(); 2].map(|()| gateway(&vault, &authority));
+    let (vault, issuer) = (memory(), Scripted::new());
+    let [one, other] = [(); 2].map(|()| gateway(&vault, &issuer));
     sign_in(&one).await;
     one.bearer("alice", URL).await.unwrap().unwrap();
     other.sign_out("alice", URL).await.unwrap().unwrap();
     tokio::time::advance(Duration::from_secs(25)).await;
-    assert!(matches!(one.at_hand("alice", URL), AtHand::Bearer(_)));
+    assert!(matches!(
+        one.cached_bearer("alice", URL),
+        CachedBearer::Bearer(_)
+    ));
     tokio::time::advance(Duration::from_secs(10)).await;
     // This one still goes, and somebody looks.
-    assert!(matches!(one.at_hand("alice", URL), AtHand::Bearer(_)));
+    assert!(matches!(
+        one.cached_bearer("alice", URL),
+        CachedBearer::Bearer(_)
+    ));
     until("the sign-out is noticed", || {
-        matches!(one.at_hand("alice", URL), AtHand::SignedOut)
+        matches!(one.cached_bearer("alice", URL), CachedBearer::SignedOut)
     })
     .await;
 }

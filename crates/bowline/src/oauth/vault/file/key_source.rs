@@ -1,45 +1,44 @@
-//! Where the key of the grants' file lies.
+//! Where the key of the grants file is.
 //!
-//! With the feature `keychain`, and on macOS and Windows always, that is the system's keychain, if it
-//! answers when the key is made. A key file that is there counts in any case: what is sealed was sealed
-//! with it.
+//! With the feature `keychain`, and on macOS and Windows always, it is in the system's keychain, if that
+//! answers when the key is created. An existing key file is always used: the grants file was sealed with it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::store::sealed::{self, SealKeys, SealKeysError};
+use bowline_store::sealed::{self, SealKeys, SealKeysError};
 
-/// Where the key of the grants' file lies. `Display` is what an operator is told of it.
+/// Where the key of the grants file is. `Display` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// In a file that only its owner may read, made when it is needed first.
+    /// In a file that only its owner may read, created when it is first needed.
     KeyFile(PathBuf),
-    /// In the system's keychain, made when it is needed first.
+    /// In the system's keychain, created when it is first needed.
     #[cfg(any(feature = "keychain", target_os = "macos", windows))]
     Keychain,
 }
 
 impl KeySource {
-    /// Where the key of this sealed file is, or is kept best on this machine.
+    /// Where the key of this sealed file is, or the best place for a new key on this machine.
     #[cfg(any(feature = "keychain", target_os = "macos", windows))]
     pub(super) fn best(sealed: &Path, key_file: &Path) -> Self {
         if key_file.exists() {
             return Self::KeyFile(key_file.to_owned());
         }
-        // What is sealed is so with a key that is not in a file.
+        // There is no key file, so the key must be in the keychain.
         if sealed.exists() {
             return Self::Keychain;
         }
         match super::keychain::answers() {
             Ok(()) => Self::Keychain,
             Err(reason) => {
-                tracing::info!("no keychain is used, because it {reason}");
+                tracing::info!("keychain not used: it {reason}");
                 Self::KeyFile(key_file.to_owned())
             }
         }
     }
 
-    /// Where the key of this sealed file is, or is kept best on this machine.
+    /// Where the key of this sealed file is, or the best place for a new key on this machine.
     #[cfg(not(any(feature = "keychain", target_os = "macos", windows)))]
     pub(super) fn best(_sealed: &Path, key_file: &Path) -> Self {
         Self::KeyFile(key_file.to_owned())

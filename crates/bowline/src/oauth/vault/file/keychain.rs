@@ -1,7 +1,7 @@
-//! The key of the grants' file in the system's keychain: one key, whatever is granted.
+//! The key of the grants file in the system's keychain.
 //!
-//! A keychain is another program, which may be locked, ask its user, or hang. So it is asked on a
-//! thread of its own and given up after a while.
+//! A keychain is another program, which may be locked, ask its user, or hang. So it is called on a separate
+//! thread, with a timeout.
 
 use std::fs;
 use std::io;
@@ -10,28 +10,27 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use bowline_store::private;
+use bowline_store::sealed::{SealKeys, SealKeysError};
 use keyring::{Entry, Error};
-
-use crate::store::private;
-use crate::store::sealed::{SealKeys, SealKeysError};
 
 const SERVICE: &str = "bowline";
 const ACCOUNT: &str = "grants";
 
-/// How long a keychain may take where a key file would do as well.
+/// How long a keychain may take if a key file would do as well.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// How long where nothing else has the key: it may ask its user for a password.
+/// How long it may take if nothing else has the key: it may ask its user for a password.
 const OPENS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Whoever makes the key holds this lock, beside what it seals.
+/// The lock held while the key is created, beside the sealed file.
 const LOCK_FILE: &str = "keychain.lock";
 
-/// Whether there is a keychain that can be used; or what is wrong with it.
+/// Checks that there is a usable keychain, or says what is wrong with it.
 pub(super) fn answers() -> Result<(), String> {
     asked(ANSWERS_WITHIN, || entry()?.found()).map(drop)
 }
 
-/// The keys that seal this file; made, if there are none and there is no file.
+/// The keys that seal this file; created, if there are none and there is no file.
 pub(super) fn keys(sealed: &Path) -> Result<SealKeys, SealKeysError> {
     let unusable = |reason| SealKeysError::Keychain {
         sealed: sealed.to_owned(),
@@ -43,7 +42,7 @@ pub(super) fn keys(sealed: &Path) -> Result<SealKeys, SealKeysError> {
     }
     let lock = sealed.with_file_name(LOCK_FILE);
     let _lock = locked(&lock).map_err(|source| SealKeysError::File { path: lock, source })?;
-    // Somebody may have made it meanwhile; and a new one would not open what is there.
+    // Another process may have created it meanwhile; and a new key would not open an existing file.
     if let Some(text) = find()? {
         return SealKeys::parse(&text);
     }
@@ -56,18 +55,18 @@ pub(super) fn keys(sealed: &Path) -> Result<SealKeys, SealKeysError> {
     SealKeys::parse(&find()?.unwrap_or(key))
 }
 
-/// The one entry of the keychain that is Bowline's.
-struct Place(Entry);
+/// Bowline's entry in the keychain.
+struct KeychainEntry(Entry);
 
-fn entry() -> keyring::Result<Place> {
+fn entry() -> keyring::Result<KeychainEntry> {
     // `Entry::new` would say only that there is no keychain, and not why.
     if let Err(error) = Entry::store_status() {
         return Err(Error::PlatformFailure(error.to_string().into()));
     }
-    Entry::new(SERVICE, ACCOUNT).map(Place)
+    Entry::new(SERVICE, ACCOUNT).map(KeychainEntry)
 }
 
-impl Place {
+impl KeychainEntry {
     fn found(&self) -> keyring::Result<Option<String>> {
         match self.0.get_password() {
             Ok(text) => Ok(Some(text)),
@@ -82,11 +81,11 @@ fn asked<T: Send + 'static>(
     ask: impl FnOnce() -> keyring::Result<T> + Send + 'static,
 ) -> Result<T, String> {
     let (tell, told) = mpsc::channel();
-    // That nobody waits for it any more is no failure.
+    // It is no failure if the timeout has passed.
     thread::spawn(move || tell.send(ask()).ok());
     match told.recv_timeout(within) {
         Ok(Ok(answer)) => Ok(answer),
-        // What it says of an entry may quote the entry.
+        // The error's text may quote the entry.
         Ok(Err(Error::BadEncoding(_) | Error::BadDataFormat(..))) => {
             Err("has something else in its place".to_owned())
         }

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use bowline_store::sealed::SealKeysError;
+
 use super::*;
-use crate::store::sealed::SealKeysError;
 
 /// A vault with one grant in it, and its file.
 async fn with_a_grant(directory: &Path) -> (Vault, PathBuf) {
@@ -45,7 +46,7 @@ async fn only_the_owner_may_read_it_and_it_is_sealed() {
     let temporary = tempfile::tempdir().unwrap();
     let directory = temporary.path().join("state").join("bowline");
     let (vault, path) = with_a_grant(&directory).await;
-    drop(vault.turn(&grant("", None).key()).await.unwrap());
+    drop(vault.claim_refresh(&grant("", None).key()).await.unwrap());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&directory), 0o700);
     let mut names = Vec::new();

@@ -80,18 +80,18 @@ async fn what_is_used_stays() {
     vault.put_grant(&grant, Version(1)).await.unwrap().unwrap();
     assert!(long().await, "a write did not begin its time anew");
     raw(&server, &[b"EXPIRE", name.as_bytes(), b"1000"]).await;
-    vault.is_used("alice", "url", &grant.key()).await.unwrap();
+    vault.mark_used("alice", "url", &grant.key()).await.unwrap();
     assert!(long().await, "a use did not begin its time anew");
 }
 
 #[tokio::test]
-async fn a_turn_is_held_for_as_long_as_its_gateway_lives() {
+async fn a_claim_is_held_for_as_long_as_its_gateway_lives() {
     let server = Server::start().await.unwrap();
     let keys = new_keys();
     let [a, b] = ["a", "b"].map(|me| Vault::Shared(share(&server, &keys, me)));
     let key = grant("one", None).key();
     let name = format!("bowline:lease:{{refresh/{}}}", key.slot().as_str());
-    let held = a.turn(&key).await.unwrap();
+    let held = a.claim_refresh(&key).await.unwrap();
     // As if most of its time were over: the holder renews it.
     raw(&server, &[b"PEXPIRE", name.as_bytes(), b"5000"]).await;
     let renewed = async {
@@ -108,13 +108,13 @@ async fn a_turn_is_held_for_as_long_as_its_gateway_lives() {
         .await
         .unwrap();
     drop(held);
-    // A gateway that is gone renews nothing, and its turn runs out.
+    // A gateway that is gone renews nothing, and its claim runs out.
     raw(
         &server,
         &[b"SET", name.as_bytes(), b"dead/0", b"PX", b"300"],
     )
     .await;
-    drop(b.turn(&key).await.unwrap());
+    drop(b.claim_refresh(&key).await.unwrap());
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_store_that_is_away_is_no_absence() {
         vault.grant(&grant.key()).await.map(drop),
         vault.put_grant(&grant, Version(1)).await.map(drop),
         vault.signed_in("alice", "url").await.map(drop),
-        vault.turn(&grant.key()).await.map(drop),
+        vault.claim_refresh(&grant.key()).await.map(drop),
     ] {
         assert!(matches!(result, Err(VaultError::Store(_))), "{result:?}");
     }

@@ -1,0 +1,176 @@
+//! One MCP server behind the gateway, as it is configured.
+
+use std::time::Duration;
+
+use super::{Certificates, ServerOAuth, UrlProblem, url};
+
+/// One MCP server behind the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Where it is.
+    pub way: Way,
+    /// Headers added to every request; every value is marked sensitive, so `Debug` hides it.
+    pub headers: http::HeaderMap,
+    /// Headers of the client's request that are passed on.
+    pub forward_headers: Vec<http::HeaderName>,
+    /// The certificate authorities to trust for it, besides the platform's.
+    pub ca: Option<Certificates>,
+    /// How long to wait for a connection.
+    pub connect_timeout: Duration,
+    /// How long a call may take without a response or progress; `None` for no limit.
+    pub call_timeout: Option<Duration>,
+    /// The health checks of its endpoints.
+    pub health: Health,
+    /// What happens when it loses a session.
+    pub recovery: Recovery,
+    /// How callers sign in there; `None` where they do not.
+    pub oauth: Option<ServerOAuth>,
+}
+
+/// Where a server is. Paths and queries are as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// At one address, resolved for every connection: a balancer's, or that of a single server.
+    Url(http::Uri),
+    /// At several, each of which is pinned: Bowline is the balancer.
+    Endpoints(Vec<http::Uri>),
+}
+
+/// The health checks of a server's endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How often an endpoint is checked, and how often its name is resolved again.
+    pub every: Duration,
+    /// What to GET; without it a connection is enough.
+    pub get: Option<http::uri::PathAndQuery>,
+}
+
+/// What happens when a server loses a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// How long a client may wait for it; everything else about retries follows from this.
+    pub budget: Duration,
+    /// Whether it is recovered at all.
+    pub on_loss: OnLoss,
+    /// What is retried when it is not known whether it ran.
+    pub replay: Replay,
+    /// How long an endpoint that is no longer configured keeps its sessions.
+    pub drain_timeout: Duration,
+    /// How this server says that it lost a session, where it does not say so by the protocol.
+    pub fingerprints: Vec<Fingerprint>,
+}
+
+/// What a lost session means to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// Nothing: the session is recovered.
+    #[default]
+    Recover,
+    /// It gets a 404 and must re-initialize: for servers whose state matters.
+    Tell,
+}
+
+/// What is retried when it is not known whether it ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Replay {
+    /// What is safe to repeat by the protocol or by the tool's own hints.
+    #[default]
+    Safe,
+    /// Nothing.
+    Never,
+    /// What is safe, and these tools.
+    Tools(Vec<String>),
+}
+
+/// An answer that means "I do not know this session".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The HTTP status.
+    pub status: http::StatusCode,
+    /// The JSON-RPC error code, if it matters.
+    pub code: Option<i64>,
+    /// Text that the body contains, if it matters.
+    pub text: Option<String>,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// How long to wait for a connection by default.
+    pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// A server at this URL, with no headers of its own and defaults for the rest.
+    pub fn from_url(text: &str) -> Result<Self, UrlProblem> {
+        Ok(Self::at(Way::Url(url::parse(text)?)))
+    }
+
+    /// A server at one URL, or at several endpoints separated by commas.
+    pub fn from_urls(text: &str) -> Result<Self, UrlProblem> {
+        if !text.contains(',') {
+            return Self::from_url(text);
+        }
+        let mut endpoints = Vec::new();
+        for part in text.split(',') {
+            let url = url::parse(part.trim()).map_err(|problem| match problem {
+                UrlProblem::NotAbsolute => UrlProblem::PartNotAbsolute,
+                other => other,
+            })?;
+            if endpoints.contains(&url) {
+                return Err(UrlProblem::Twice);
+            }
+            endpoints.push(url);
+        }
+        Ok(Self::at(Way::Endpoints(endpoints)))
+    }
+
+    pub(super) fn at(way: Way) -> Self {
+        Self {
+            way,
+            headers: http::HeaderMap::new(),
+            forward_headers: Vec::new(),
+            ca: None,
+            connect_timeout: Self::CONNECT_TIMEOUT,
+            call_timeout: None,
+            health: Health::default(),
+            recovery: Recovery::default(),
+            oauth: None,
+        }
+    }
+}
+
+// === impl Recovery ===
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self {
+            budget: Duration::from_secs(30),
+            on_loss: OnLoss::default(),
+            replay: Replay::default(),
+            drain_timeout: Duration::from_secs(10 * 60),
+            fingerprints: Vec::new(),
+        }
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    /// The URLs, in the order in which they were written.
+    pub fn urls(&self) -> &[http::Uri] {
+        match self {
+            Self::Url(url) => std::slice::from_ref(url),
+            Self::Endpoints(urls) => urls,
+        }
+    }
+}
+
+// === impl Health ===
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(5),
+            get: None,
+        }
+    }
+}

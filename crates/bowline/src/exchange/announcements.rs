@@ -1,0 +1,41 @@
+//! What other gateways announce of sessions, and what follows from it here.
+
+use crate::exchange::cancel::cancelled_elsewhere;
+use crate::registry::Table;
+use crate::session_store::SessionStore;
+use crate::session_store::announcement::Announcement;
+
+/// Takes in what another gateway announced.
+pub(crate) async fn hear(table: &Table, session_store: &SessionStore, announcement: Announcement) {
+    match announcement {
+        Announcement::Ended(id) => {
+            session_store.remember_end(&id);
+            table.end(&id);
+        }
+        Announcement::Changed(id) => {
+            let Some(in_use) = table.at_hand(&id) else {
+                return;
+            };
+            match in_use.session().refresh().await {
+                Ok(true) => {}
+                Ok(false) => drop(table.end(&id)),
+                Err(error) => tracing::debug!(%error, "another gateway's change was not read"),
+            }
+        }
+        Announcement::Listens(id, number) => {
+            if let Some(in_use) = table.at_hand(&id) {
+                in_use.session().listens_elsewhere(number);
+            }
+        }
+        Announcement::Settled(id, mark) => {
+            if let Some(in_use) = table.at_hand(&id) {
+                in_use.session().server_requests.settled(&mark);
+            }
+        }
+        Announcement::Cancelled(id, request) => {
+            if let Some(in_use) = table.at_hand(&id) {
+                cancelled_elsewhere(in_use.session(), &request);
+            }
+        }
+    }
+}

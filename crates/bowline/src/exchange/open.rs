@@ -1,0 +1,175 @@
+//! `initialize`: opens the leg, then the session, then answers. A client never hears of a session
+//! that is not.
+
+pub(crate) mod first;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_egress::Sent;
+use bowline_wire::id::SessionId;
+use bowline_wire::message::Message;
+
+use self::first::{First, FirstLeg};
+use crate::caller::Caller;
+use crate::exchange::deliver;
+use crate::exchange::detach::{Abandoned, detachable};
+use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::unopened::unopened;
+use crate::fault::Fault;
+use crate::leg::Generation;
+use crate::leg::marks::Seal;
+use crate::registry::{Ending, Registry, Vacancy};
+use crate::session::{ClientState, MAX_OPENING, Session};
+use crate::upstream::{Carried, Upstream, UpstreamError};
+
+/// How long a server may take to answer `initialize`: longer than any sane start, and bounded
+/// because a place among the sessions is held meanwhile.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A client's `initialize`, and all that a session is opened with.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) caller: Caller,
+    pub(crate) carried: Carried,
+    pub(crate) message: Message,
+}
+
+/// What came of opening a session.
+enum Opened {
+    Session(Newborn, Reply<Arriving>),
+    Declined(Reply<Arriving>),
+}
+
+/// A session whose client has not heard of it yet. If the client left meanwhile nobody knows the
+/// id, so dropping this ends the session.
+#[derive(Debug)]
+pub(crate) struct Newborn {
+    registry: Arc<Registry>,
+    id: SessionId,
+    pub(crate) session: Arc<Session>,
+    announced: bool,
+}
+
+// === impl Opening ===
+
+impl Opening {
+    /// Opens a session; the server's answer and, unless the server declined, the session.
+    pub(crate) async fn open(self) -> Result<(Reply, Option<Newborn>), Fault> {
+        if self.message.raw().len() + self.carried.len() > MAX_OPENING {
+            return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
+        }
+        let registry = Arc::clone(&self.registry);
+        let message = self.message.clone();
+        let vacancy = registry.table.reserve(&self.caller);
+        let vacancy = vacancy.map_err(Fault::TooManySessions)?;
+        let share = self.upstream.streams.of_caller(&self.caller);
+        let place = share.take();
+        let place =
+            place.ok_or_else(|| Fault::TooManyStreams(self.upstream.streams.exhausted()))?;
+        let abandoned = Abandoned::new(&self.upstream, &share, registry.idle);
+        let sent = Sent::default();
+        let opening = self.open_leg(vacancy, sent.clone());
+        // The place is the opening's: it is held also if that goes on without its client.
+        let opening = async move { opening.await.map(|opened| (opened, place)) };
+        let (opened, place) = detachable(opening, sent, abandoned).await?;
+        match opened {
+            // There is no session that a stream could belong to.
+            Opened::Declined(reply) => Ok((reply.into_whole(), None)),
+            Opened::Session(newborn, reply) => {
+                let session = &newborn.session;
+                let reply = deliver(&registry, session, &message, reply, Some(place));
+                let leg = session.leg();
+                leg.upstream.answered.sessions_opened.inc();
+                tracing::info!(
+                    session = %session.hash,
+                    server = %leg.upstream.name,
+                    endpoint = %leg.endpoint.address,
+                    version = leg.version(),
+                    "session opened"
+                );
+                Ok((reply, Some(newborn)))
+            }
+        }
+    }
+
+    async fn open_leg(self, vacancy: Vacancy, sent: Sent) -> Result<Opened, Fault> {
+        let (seal, id) = Seal::with_id().map_err(|_| Fault::Random)?;
+        let Self {
+            registry,
+            upstream,
+            caller,
+            carried,
+            message,
+        } = self;
+        let account = upstream.account(&caller);
+        let opening = async {
+            let first = FirstLeg {
+                upstream: &upstream,
+                account: account.as_ref(),
+                message: &message,
+                carried: &carried,
+                seal: &seal,
+                sent,
+            };
+            match (first.open().await, account.clone()) {
+                (Err(UpstreamError::SignIn(_)), Some(account)) => {
+                    Box::pin(unopened(Arc::clone(&upstream), account, &message)).await
+                }
+                (opened, _) => opened,
+            }
+        };
+        let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
+        let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
+        let First {
+            leg,
+            capabilities,
+            reply,
+        } = opened.map_err(|error| Fault::Upstream {
+            server: upstream.name.clone(),
+            generation: Generation::FIRST.number,
+            error,
+        })?;
+        let Some(leg) = leg else {
+            return Ok(Opened::Declined(reply));
+        };
+        let client_state = ClientState::new(message.raw(), carried.to_keep(), capabilities);
+        let session = Session::new(&id, caller, seal, leg, client_state);
+        let session = match vacancy.fill(session).await {
+            Ok(session) => session,
+            Err((error, session)) => {
+                // Nobody will ever hear of it.
+                session.leg().discard(Arc::new(carried));
+                return Err(Fault::store_failed(&error));
+            }
+        };
+        let newborn = Newborn {
+            registry,
+            id,
+            session,
+            announced: false,
+        };
+        Ok(Opened::Session(newborn, reply))
+    }
+}
+
+// === impl Newborn ===
+
+impl Newborn {
+    /// The client hears of it, by this id.
+    pub(crate) fn announce(mut self) -> SessionId {
+        self.announced = true;
+        self.id
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if !self.announced {
+            self.registry
+                .end_session(&self.id, Ending::Unclaimed, &Carried::default());
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Opening a leg: one `initialize` at one endpoint, for a new session or for the next generation of one.
+
+use std::sync::Arc;
+
+use bowline_egress::{Jar, Sent};
+use bowline_wire::message::Message;
+use bowline_wire::version::{self, Agreed};
+
+use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::stream::relay::EventRelay;
+use crate::leg::capabilities::MissingLists;
+use crate::leg::marks::{Born, Seal};
+use crate::leg::rewrite::Rewrite;
+use crate::leg::{Generation, Leg, Life};
+use crate::oauth::Account;
+use crate::upstream::reserved::Reserved;
+use crate::upstream::{
+    Carried, Conversation, Declination, InitializeAnswer, Initialized, Link, Pin, Repeat, Upstream,
+    UpstreamError,
+};
+
+/// An `initialize`, and where it is sent in whose name.
+#[derive(Debug)]
+pub(crate) struct LegOpening<'a> {
+    pub(crate) upstream: &'a Arc<Upstream>,
+    pub(crate) endpoint: &'a Pin,
+    /// Which generation it becomes.
+    pub(crate) generation: Generation,
+    pub(crate) account: Option<&'a Arc<Account>>,
+    pub(crate) message: &'a Message,
+    pub(crate) carried: &'a Carried,
+    /// The cookies that it is sent with, and the sign-in that they belong to, if there are any.
+    pub(crate) jar: Jar,
+    pub(crate) jar_sign_in: Option<u64>,
+    /// Seals what the answer's stream carries.
+    pub(crate) seal: &'a Seal,
+    pub(crate) sent: Sent,
+}
+
+/// A leg that was opened, and what its server said.
+#[derive(Debug)]
+pub(crate) struct OpenedLeg {
+    pub(crate) newborn: Newborn,
+    pub(crate) answer: Message,
+    pub(crate) reply: Reply<Arriving>,
+}
+
+/// Why none was opened.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// The server, or somebody on the way, said no.
+    Declined(Declination),
+    Failed(UpstreamError),
+}
+
+/// A leg that is nobody's yet: dropped, it is ended at its server.
+#[derive(Debug)]
+pub(crate) struct Newborn {
+    leg: Arc<Leg>,
+    carried: Carried,
+    stays: bool,
+}
+
+// === impl LegOpening ===
+
+impl LegOpening<'_> {
+    /// Sends the `initialize`, and reads up to its answer.
+    pub(crate) async fn open(mut self) -> Result<OpenedLeg, NotOpened> {
+        let jar = std::mem::take(&mut self.jar);
+        let conversation = Conversation::http(None, jar);
+        let link = Link {
+            endpoint: self.endpoint,
+            conversation: &conversation,
+            version: None,
+            carried: self.carried,
+            account: self.account.map(|account| &**account),
+            sign_in: self.jar_sign_in,
+            repeat: Repeat::Safe,
+        };
+        let initialized = self.initialize(link).await?;
+        let (issued, answer) = match initialized {
+            Initialized::Answered { issued, answer } => (issued, answer),
+            Initialized::Declined(declination) => return Err(NotOpened::Declined(declination)),
+        };
+        let (session_id, issued) = match issued {
+            Ok(id) => (id, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let life = Life {
+            generation: self.generation,
+            conversation: conversation.issued(session_id),
+            version: asked_version(self.message)?,
+            sign_in: self.account.map_or(0, |account| account.sent()),
+            missing_lists: MissingLists::default(),
+        };
+        let (upstream, endpoint) = (Arc::clone(self.upstream), self.endpoint.again());
+        let leg = Leg::new(upstream, endpoint, self.account.cloned(), life);
+        // From here on it has to be ended, whatever becomes of it.
+        let mut newborn = Newborn {
+            leg: Arc::new(leg),
+            carried: self.carried.clone(),
+            stays: false,
+        };
+        let reserved = &self.upstream.reserved;
+        let id = self.message.id().unwrap_or_default();
+        let (answer, reply) = read_answer(answer, id, self.seal, reserved).await?;
+        if let Some(result) = answer.initialized() {
+            issued?;
+            let agreed = Agreed::on(&result.version).ok_or(UpstreamError::BadInitialize)?;
+            newborn.change(|leg| leg.version = agreed);
+            if let (Some(account), Some(result)) = (self.account, answer.result()) {
+                account.remember_initialized(result);
+            }
+        }
+        Ok(OpenedLeg {
+            newborn,
+            answer,
+            reply,
+        })
+    }
+}
+
+impl LegOpening<'_> {
+    async fn initialize(&self, link: Link<'_>) -> Result<Initialized, UpstreamError> {
+        let raw = self.message.raw();
+        let post = |link| {
+            let sent = self.sent.clone();
+            self.upstream.initialize(link, raw.clone(), sent)
+        };
+        match post(link).await {
+            // The cookies are of another sign-in, and stay behind with what they were for.
+            Err(UpstreamError::SessionLost) if link.sign_in.is_some() => {
+                *link.conversation.jar().lock() = Jar::default();
+                let sign_in = None;
+                post(Link { sign_in, ..link }).await
+            }
+            initialized => initialized,
+        }
+    }
+}
+
+/// The version that a client's `initialize` asks for, until the server has agreed on one.
+fn asked_version(message: &Message) -> Result<Agreed, UpstreamError> {
+    let asked = message.param("protocolVersion");
+    let asked = asked.map(|span| message.text(span).trim_matches('"'));
+    let [.., newest] = version::SUPPORTED;
+    let mut known = version::SUPPORTED.into_iter();
+    let version = known.find(|known| Some(*known) == asked);
+    Agreed::on(version.unwrap_or(newest)).ok_or(UpstreamError::BadInitialize)
+}
+
+async fn read_answer(
+    answer: InitializeAnswer,
+    id: &str,
+    seal: &Seal,
+    reserved: &Reserved,
+) -> Result<(Message, Reply<Arriving>), UpstreamError> {
+    let answer = match answer {
+        InitializeAnswer::Message(answer) => answer,
+        InitializeAnswer::Events(body) => {
+            let born = Born::Request(id.into());
+            let rewrite = Rewrite::new(seal.clone(), Generation::FIRST, born, reserved.clone());
+            let mut events = Box::new(EventRelay::new(body, rewrite));
+            let message = events.until_answer(id).await?;
+            return Ok((message, Reply::events(events, || None).await));
+        }
+    };
+    let whole = answer.whole().await?;
+    let message = Message::parse(whole.body.clone()).map_err(|_| UpstreamError::BadInitialize)?;
+    if !message.answers(id) {
+        return Err(UpstreamError::BadInitialize);
+    }
+    Ok((message, whole.into()))
+}
+
+// === impl NotOpened ===
+
+impl From<UpstreamError> for NotOpened {
+    fn from(error: UpstreamError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+// === impl Newborn ===
+
+impl Newborn {
+    pub(crate) fn leg(&self) -> &Arc<Leg> {
+        &self.leg
+    }
+
+    /// What its server turned out not to have.
+    pub(crate) fn missing_lists(&mut self, missing_lists: MissingLists) {
+        self.change(|leg| leg.missing_lists = missing_lists);
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Leg)) {
+        // Nobody else holds the leg yet.
+        if let Some(leg) = Arc::get_mut(&mut self.leg) {
+            change(leg);
+        }
+    }
+
+    /// It is a session's from now on, or there is nothing to end.
+    pub(crate) fn stays(mut self) -> Arc<Leg> {
+        self.stays = true;
+        Arc::clone(&self.leg)
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if !self.stays && self.leg.has_upstream_session() {
+            let carried = std::mem::take(&mut self.carried);
+            Arc::clone(&self.leg).discard(Arc::new(carried));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! RecoveryState a session: whatever happened behind it, its leg works again or everybody learns why not.
+//!
+//! One flight per leg and generation. Everything that met a failure waits for the same flight and
+//! shares its outcome: the same leg, if the upstream still knows the session; otherwise a new
+//! generation of it, opened where the client would want it and restored to what the client believes
+//! it has; or a reason. A failure that arrives late, when a newer generation exists, gets that one.
+
+mod flight;
+pub(crate) mod memory;
+pub(crate) mod moves;
+mod restore;
+mod retire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::leg::Leg;
+use crate::session::Session;
+use crate::session::recovery::{Flight, FlightWaiter, Recovered, RecoveryError, Waiters};
+use crate::upstream::Carried;
+
+/// What is known of the upstream's session when recovering begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The upstream said that it does not know it.
+    Lost,
+    /// Nothing: a ping decides.
+    Unproven,
+    /// It is well, and its endpoint is to go.
+    Drained,
+}
+
+/// A flight that was joined.
+struct Joined {
+    outcome: watch::Receiver<Option<Recovered>>,
+    waiting: FlightWaiter,
+    /// It carries what this one would have it carry.
+    is_own: bool,
+}
+
+/// Recovers the session that was met broken on the leg `seen`, by a request that carried this.
+pub(crate) async fn recover(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Carried,
+) -> Recovered {
+    let carried = Arc::new(session.carried(carried));
+    let mut was_refused = false;
+    loop {
+        let mut joined = match join(session, seen, cause, &carried) {
+            Ok(joined) => joined,
+            Err(newer) => return Ok(newer),
+        };
+        let recovered = match joined.outcome.wait_for(Option::is_some).await {
+            Ok(recovered) => recovered.clone(),
+            Err(_) => None,
+        };
+        drop(joined.waiting);
+        match recovered {
+            // Somebody else's headers were refused. These may not be.
+            Some(Err(RecoveryError::Refused(_))) if !joined.is_own && !was_refused => {
+                was_refused = true;
+            }
+            recovered => return recovered.unwrap_or(Err(RecoveryError::TellClient)),
+        }
+    }
+}
+
+/// Recovers without anybody waiting for it: for failures whose client got an answer already. A flight that
+/// is under way is joined before this returns, so that it does not stop when the last one leaves.
+pub(crate) fn recover_in_background(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Carried,
+) {
+    let carried = Arc::new(session.carried(carried));
+    let Ok(mut joined) = join(session, seen, cause, &carried) else {
+        return;
+    };
+    session.upstream.tracker().spawn(async move {
+        let is_over = joined.outcome.wait_for(Option::is_some).await.is_ok();
+        drop(joined.waiting);
+        is_over
+    });
+}
+
+/// Joins the flight, or begins it. `Err`: there is a newer leg already.
+fn join(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Arc<Carried>,
+) -> Result<Joined, Arc<Leg>> {
+    let mut flight = session.recovery.flight.lock();
+    let current = session.leg();
+    if current.generation.number != seen.generation.number {
+        return Err(current);
+    }
+    if cause == Cause::Lost {
+        seen.lose();
+    }
+    if let Some(flight) = &*flight
+        && flight.generation == seen.generation.number
+        && let Some(waiting) = FlightWaiter::join(&flight.waiters)
+    {
+        return Ok(Joined {
+            outcome: flight.outcome.clone(),
+            waiting,
+            is_own: flight.carried == *carried,
+        });
+    }
+    if cause != Cause::Drained {
+        session
+            .upstream
+            .metrics
+            .broke(&session.upstream.name, cause.name());
+    }
+    let (sender, outcome) = watch::channel(None);
+    let waiters = Arc::<Waiters>::default();
+    let waiting = FlightWaiter::new(&waiters);
+    *flight = Some(Flight {
+        generation: seen.generation.number,
+        carried: Arc::clone(carried),
+        outcome: outcome.clone(),
+        waiters: Arc::clone(&waiters),
+    });
+    drop(flight);
+    let (session, seen) = (Arc::clone(session), Arc::clone(seen));
+    let carried = Arc::clone(carried);
+    let tracker = session.upstream.tracker().clone();
+    tracker.spawn(async move {
+        let started = Instant::now();
+        let recovered = tokio::select! {
+            recovered = flight::fly(&session, &seen, cause, &carried) => recovered,
+            () = waiters.nobody_left.cancelled() => Err(RecoveryError::Unavailable("nobody waited any more".into())),
+        };
+        tell(&session, &seen, cause, &recovered, started.elapsed());
+        session.recovery.spent.lock().add(started.elapsed());
+        session.recovery.flight.lock().take_if(|flight| Arc::ptr_eq(&flight.waiters, &waiters));
+        sender.send_replace(Some(recovered));
+    });
+    Ok(Joined {
+        outcome,
+        waiting,
+        is_own: true,
+    })
+}
+
+/// One line per flight, one number, and an entry in the session's timeline.
+fn tell(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, took: Duration) {
+    let (hash, server) = (session.hash, &session.upstream.name);
+    let at = &seen.endpoint.address;
+    let is_move = cause == Cause::Drained;
+    let cause = cause.name();
+    session.note_on(
+        seen,
+        if is_move { "leaving" } else { "broken" },
+        format!("{cause}, generation {} at {at}", seen.generation.number),
+    );
+    let result = match recovered {
+        Ok(leg) if leg.generation == seen.generation => {
+            tracing::info!(session = %hash, %server, cause, ?took, "session was still there");
+            session.note("still there", format!("after {took:?}"));
+            "still_there"
+        }
+        Ok(leg) => {
+            let (endpoint, generation) = (&leg.endpoint.address, leg.generation.number);
+            let result = if is_move { "moved" } else { "recovered" };
+            tracing::info!(session = %hash, %server, cause, ?took, %endpoint, generation, "session {result}");
+            session.note(
+                result,
+                format!("generation {generation} at {endpoint}, after {took:?}"),
+            );
+            result
+        }
+        Err(why @ RecoveryError::SignIn(_)) => {
+            tracing::debug!(session = %hash, %server, "session waits for a sign-in");
+            session.note("waits", "for a sign-in".to_owned());
+            why.name()
+        }
+        Err(why) => {
+            tracing::warn!(session = %hash, %server, cause, ?took, ?why, "session not recovered");
+            session.note("not recovered", format!("{why:?}, after {took:?}"));
+            why.name()
+        }
+    };
+    session.upstream.metrics.recovered(server, result, took);
+}
+
+impl Cause {
+    /// What is known of the upstream's session on this leg, where nothing new was heard.
+    pub(crate) fn of(leg: &Leg) -> Self {
+        if leg.is_lost() {
+            Self::Lost
+        } else {
+            Self::Unproven
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Unproven => "unproven",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

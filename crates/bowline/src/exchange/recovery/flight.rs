@@ -1,0 +1,216 @@
+//! What a recovery does: it pings the upstream where nothing is proven, and opens the next generation where
+//! the session is lost, within its budget.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Cause;
+use super::restore::{self, Failed, TRUSTED_FAILURES};
+use super::retire::part;
+use crate::config::{OnLoss, Server};
+use crate::exchange::open_leg::Newborn;
+use crate::exchange::ping::ping;
+use crate::leg::Leg;
+use crate::session::Session;
+use crate::session::persistence::Published;
+use crate::session::persistence::claim::{Claim, ClaimGuard};
+use crate::session::recovery::{Recovered, RecoveryError};
+use crate::upstream::budget::Budget;
+use crate::upstream::{Carried, Pulse};
+
+/// A flight under way, and what it has learnt so far.
+struct Flying<'a> {
+    session: &'a Arc<Session>,
+    seen: &'a Arc<Leg>,
+    carried: &'a Arc<Carried>,
+    server: Arc<Server>,
+    budget: Budget,
+    /// The upstream said that it does not know the session.
+    is_forgotten: bool,
+    /// The session is opened again, whether or not the old one is still known.
+    leaves: bool,
+    /// Why the last attempt failed, and how long the server asked to be left alone.
+    reason: Arc<str>,
+    asked_for: Option<Duration>,
+    silences: u32,
+    failures: u32,
+}
+
+/// What an attempt came to.
+enum Step {
+    Over(Recovered),
+    /// Another attempt may do better.
+    Again,
+    /// The session is opened again in this attempt.
+    Reopen,
+}
+
+/// Recovers the session that was met broken on the leg `seen`.
+pub(super) async fn fly(
+    session: &Arc<Session>,
+    seen: &Arc<Leg>,
+    cause: Cause,
+    carried: &Arc<Carried>,
+) -> Recovered {
+    let server = session.upstream.config();
+    let total = server.recovery.budget;
+    let left = session.recovery.spent.lock().left(total);
+    let flying = Flying {
+        session,
+        seen,
+        carried,
+        server,
+        budget: Budget::new(total, left),
+        is_forgotten: cause == Cause::Lost,
+        leaves: cause != Cause::Unproven,
+        reason: "its budget for recovery is used up".into(),
+        asked_for: None,
+        silences: 0,
+        failures: 0,
+    };
+    flying.fly().await
+}
+
+// === impl Flying ===
+
+impl Flying<'_> {
+    async fn fly(mut self) -> Recovered {
+        while self.budget.next_attempt(self.asked_for.take()).await {
+            let current = self.session.leg();
+            if current.generation.number != self.seen.generation.number {
+                return Ok(current);
+            }
+            let mut step = match self.leaves {
+                true => Step::Reopen,
+                false => self.ask().await,
+            };
+            if matches!(step, Step::Reopen) {
+                step = self.reopen().await;
+            }
+            if let Step::Over(recovered) = step {
+                return recovered;
+            }
+        }
+        Err(RecoveryError::Unavailable(self.reason))
+    }
+
+    /// Asks the upstream whether it still knows the session.
+    async fn ask(&mut self) -> Step {
+        let (session, seen) = (self.session, self.seen);
+        let limit = self.budget.attempt(self.silences);
+        match tokio::time::timeout(limit, ping(seen, self.carried)).await {
+            Ok(Pulse::Alive) => return Step::Over(Ok(Arc::clone(seen))),
+            Ok(Pulse::Lost) => {
+                seen.lose();
+                (self.is_forgotten, self.failures) = (true, 0);
+            }
+            Ok(Pulse::Unproven(why, after)) => (self.reason, self.asked_for) = (why, after),
+            Err(_) => {
+                self.silences += 1;
+                self.reason = "it did not answer a ping in time".into();
+                session.upstream.note_silence(&seen.endpoint, &self.reason);
+            }
+        }
+        // Where it can be had elsewhere, it is not waited for.
+        self.leaves = self.is_forgotten
+            || (seen.endpoint.is_ejected() && session.upstream.has_well_endpoint());
+        self.failures += u32::from(!self.leaves);
+        // A cookie that leads to nobody keeps a balancer from finding somebody.
+        let is_astray = self.failures > TRUSTED_FAILURES
+            && seen.has_cookies()
+            && self.server.recovery.on_loss == OnLoss::Recover;
+        if self.leaves || is_astray {
+            return Step::Reopen;
+        }
+        session.upstream.endpoints.hurry();
+        Step::Again
+    }
+
+    /// Opens the next generation, if this gateway is the one to do it.
+    async fn reopen(&mut self) -> Step {
+        let (session, seen, carried) = (self.session, self.seen, self.carried);
+        if self.server.recovery.on_loss == OnLoss::Tell && !seen.is_to_be_opened() {
+            return Step::Over(Err(RecoveryError::TellClient));
+        }
+        let claim = match session.claim(seen).await {
+            Ok(Claim::Mine(claim)) => claim,
+            Ok(Claim::Theirs) => {
+                self.reason = "another gateway has been opening it again".into();
+                return Step::Again;
+            }
+            Ok(Claim::Other(leg)) => return Step::Over(Ok(leg)),
+            Ok(Claim::Ended) => return Step::Over(Err(RecoveryError::TellClient)),
+            Err(error) => {
+                self.reason = error.to_string().into();
+                return Step::Again;
+            }
+        };
+        let restored = restore_within(session, seen, carried, &self.budget, self.failures).await;
+        let published = match restored {
+            Ok(newborn) => publish(Arc::clone(session), claim, newborn)
+                .await
+                .map_err(Failed::ForGood),
+            Err(failed) => Err(failed),
+        };
+        match published {
+            Ok(published) => {
+                if !self.is_forgotten && !seen.endpoint.is_unreachable() {
+                    part(session, seen, carried);
+                }
+                return Step::Over(Ok(published));
+            }
+            Err(Failed::ForGood(why)) => return Step::Over(Err(why)),
+            Err(Failed::ForNow(why, after)) => (self.reason, self.asked_for) = (why, after),
+        }
+        self.failures += 1;
+        Step::Again
+    }
+}
+
+/// One attempt to open the next generation. An endpoint that hangs is not waited for where another
+/// could do it.
+async fn restore_within(
+    session: &Session,
+    seen: &Leg,
+    carried: &Arc<Carried>,
+    budget: &Budget,
+    failures: u32,
+) -> Result<Newborn, Failed> {
+    let endpoint = restore::place(session, seen, failures)?;
+    let limit = if session.upstream.has_well_endpoint_but(&endpoint) {
+        budget.attempt(failures)
+    } else {
+        budget.patient_attempt()
+    };
+    let restoring = restore::restore(session, seen, &endpoint, carried, failures);
+    let restored = tokio::time::timeout(limit, restoring).await;
+    restored.unwrap_or_else(|_| {
+        let reason = "it did not answer `initialize` in time";
+        session.upstream.note_silence(&endpoint, reason);
+        Err(Failed::ForNow(reason.into(), None))
+    })
+}
+
+/// Nothing of the client's is sent on a generation before it is published; and a session that ended
+/// meanwhile stays ended, and its newborn upstream session goes, too. It is seen through even if
+/// nobody waits any more: a newborn is either everybody's or nobody's.
+async fn publish(session: Arc<Session>, held: Option<ClaimGuard>, newborn: Newborn) -> Recovered {
+    let tracker = session.upstream.tracker().clone();
+    let is_persisted = session.is_persisted();
+    let publishing = async move {
+        let published = session.publish(newborn.leg()).await;
+        drop(held);
+        match published {
+            Ok(Published::Done) => Ok(newborn.stays()),
+            Ok(Published::Other(theirs)) => Ok(theirs),
+            Ok(Published::Ended) => Err(RecoveryError::TellClient),
+            Err(unsure) => Err(RecoveryError::Unavailable(unsure.to_string().into())),
+        }
+    };
+    if !is_persisted {
+        // Nothing is waited for, so nothing can come between.
+        return publishing.await;
+    }
+    let published = tracker.spawn(publishing).await;
+    published.unwrap_or(Err(RecoveryError::TellClient))
+}

@@ -1,0 +1,179 @@
+//! A new generation of a leg, opened and restored to what the client believes it has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_wire::compose;
+use bowline_wire::message::Message;
+use bytes::Bytes;
+
+use crate::exchange::open_leg::{LegOpening, Newborn, NotOpened, OpenedLeg};
+use crate::leg::capabilities::Capabilities;
+use crate::leg::marks::Seal;
+use crate::leg::{Generation, Leg};
+use crate::session::Session;
+use crate::session::recovery::RecoveryError;
+use crate::upstream::budget::errand;
+use crate::upstream::{Carried, Pin, UpstreamError};
+use bowline_egress::{Jar, Sent};
+
+/// After so many failures the old cookies are held to lead nowhere.
+pub(crate) const TRUSTED_FAILURES: u32 = 2;
+
+/// The ids of Bowline's own requests; a client's have no such name.
+const INITIALIZE_ID: &str = "\"bowline-initialize\"";
+const RESTORE_ID: &str = "\"bowline-restore\"";
+
+/// Why an attempt failed.
+pub(crate) enum Failed {
+    /// Another attempt may do better, after a time that the server may have asked for.
+    ForNow(Arc<str>, Option<Duration>),
+    /// No other attempt will.
+    ForGood(RecoveryError),
+}
+
+/// Opens the next generation of a session's leg at this endpoint.
+pub(crate) async fn restore(
+    session: &Session,
+    old: &Leg,
+    endpoint: &Pin,
+    carried: &Carried,
+    failures: u32,
+) -> Result<Newborn, Failed> {
+    let seal = Seal::generate().map_err(|_| Failed::ForGood(RecoveryError::TellClient))?;
+    let initialize =
+        initialize_of(session, old).ok_or(Failed::ForGood(RecoveryError::TellClient))?;
+    // With the name that the caller has now, for whom it is opened.
+    let account = session.upstream.account(&session.caller);
+    // Cookies of a caller's session do not go along with a configured token, nor the other way round.
+    let is_of_one_kind = match &account {
+        Some(_) => old.account.is_some(),
+        None => old.account.is_none() && old.sign_in == 0,
+    };
+    let keeps_cookies =
+        is_of_one_kind && endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
+    let opening = LegOpening {
+        upstream: &session.upstream,
+        endpoint,
+        generation: Generation {
+            number: old.generation.number + 1,
+            ..old.generation
+        },
+        account: account.as_ref(),
+        message: &initialize,
+        carried,
+        jar: match keeps_cookies {
+            true => old.conversation.jar().lock().clone(),
+            false => Jar::default(),
+        },
+        jar_sign_in: keeps_cookies.then_some(old.sign_in),
+        // Nothing of its answer is shown to anybody.
+        seal: &seal,
+        sent: Sent::default(),
+    };
+    let OpenedLeg {
+        mut newborn,
+        answer,
+        ..
+    } = opening.open().await.map_err(not_opened)?;
+    let capabilities = answer
+        .initialized()
+        .map(|result| Capabilities::of(result.capabilities()))
+        .unwrap_or_default();
+    newborn.missing_lists(session.client_state.capabilities.missing_in(capabilities));
+    // A server that is not what it was is the client's to judge.
+    let is_as_before = answer.initialized().is_some_and(|result| {
+        result.version == old.version() && capabilities.covers(session.client_state.capabilities)
+    });
+    if !is_as_before {
+        return Err(Failed::ForGood(RecoveryError::TellClient));
+    }
+    say_again(session, newborn.leg(), carried).await?;
+    Ok(newborn)
+}
+
+fn not_opened(why: NotOpened) -> Failed {
+    match why {
+        NotOpened::Failed(error) => for_now(error),
+        NotOpened::Declined(declination) => {
+            let why = declination.error().to_string();
+            Failed::ForNow(why.into(), declination.asked_for())
+        }
+    }
+}
+
+/// Where the session goes: where it was while that takes sessions, and elsewhere if it does not, or
+/// if it failed to and there is another.
+pub(crate) fn place(session: &Session, old: &Leg, failures: u32) -> Result<Pin, Failed> {
+    let upstream = &session.upstream;
+    let elsewhere = failures > 0 && upstream.has_well_endpoint_but(&old.endpoint);
+    if old.endpoint.takes_sessions() && !elsewhere {
+        return Ok(old.endpoint.again());
+    }
+    upstream.endpoints.pick().map_err(|ailment| {
+        upstream.endpoints.hurry();
+        Failed::ForNow(ailment.reason, None)
+    })
+}
+
+/// The client's `initialize` with the version that was agreed on, under an id of our own.
+fn initialize_of(session: &Session, old: &Leg) -> Option<Message> {
+    let message = Message::parse(Bytes::copy_from_slice(&session.client_state.initialize)).ok()?;
+    let renamed = Message::parse(message.splice(message.id_span()?, INITIALIZE_ID)).ok()?;
+    let version = format!("\"{}\"", old.version());
+    match renamed.param("protocolVersion") {
+        Some(span) => Message::parse(renamed.splice(span, &version)).ok(),
+        None => Some(renamed),
+    }
+}
+
+/// Says again what the client had said: that it is ready, its log level, its subscriptions.
+async fn say_again(session: &Session, leg: &Leg, carried: &Carried) -> Result<(), Failed> {
+    if session.client_state.is_initialized() {
+        let ready = compose::bare_notification("notifications/initialized");
+        say(leg, ready.into(), carried).await?;
+    }
+    let said = session.client_state.restorable();
+    if let Some(level) = said.level {
+        say(leg, request("logging/setLevel", "level", &level), carried).await?;
+    }
+    for uri in said.subscriptions {
+        say(leg, request("resources/subscribe", "uri", &uri), carried).await?;
+    }
+    Ok(())
+}
+
+/// Says something of the client's again on a newer generation than the one that it was said on.
+pub(crate) async fn say_again_on(leg: &Leg, message: &Message, carried: &Carried) {
+    let Some(span) = message.id_span() else {
+        return;
+    };
+    let saying = say(leg, message.splice(span, RESTORE_ID), carried);
+    let said = tokio::time::timeout(errand(&leg.upstream.config().recovery), saying).await;
+    if !matches!(said, Ok(Ok(()))) {
+        tracing::debug!("what the client set was not set on the newer generation");
+    }
+}
+
+fn request(method: &str, name: &str, value: &str) -> Bytes {
+    let params = format!(r#"{{"{name}":{value}}}"#);
+    compose::request(RESTORE_ID, method, params).into()
+}
+
+/// Sends something of our own; what the server thinks of it is its own affair, as it was before.
+async fn say(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed> {
+    let link = leg.link(carried).safe();
+    let said = leg.upstream.say(link, message).await.map_err(for_now)?;
+    match said {
+        Ok(()) => Ok(()),
+        Err(refused) => Err(Failed::ForNow(refused.why.into(), refused.asked_for)),
+    }
+}
+
+fn for_now(error: UpstreamError) -> Failed {
+    match error {
+        UpstreamError::Refused(status) => Failed::ForGood(RecoveryError::Refused(status)),
+        UpstreamError::SignIn(wanted) => Failed::ForGood(RecoveryError::SignIn(wanted)),
+        error => Failed::ForNow(error.to_string().into(), None),
+    }
+}

@@ -1,0 +1,126 @@
+use bowline_wire::id::SessionId;
+
+use super::*;
+use crate::caller::Caller;
+use crate::leg::capabilities::Capabilities;
+use crate::leg::marks::Seal;
+use crate::session::client_state::ClientState;
+use crate::session::recovery::Spent;
+
+/// A session over a server that nobody dials.
+fn session() -> Arc<Session> {
+    let id = SessionId::from_random([7; SessionId::BYTES]);
+    let client_state = ClientState::new(&[], None, Capabilities::default());
+    let seal = Seal::generate().unwrap();
+    Arc::new(Session::new(
+        &id,
+        Caller::Local,
+        seal,
+        Leg::idle(),
+        client_state,
+    ))
+}
+
+fn joined(session: &Arc<Session>, cause: Cause) -> Joined {
+    join(session, &session.leg(), cause, &Arc::default()).unwrap()
+}
+
+/// Which flight is under way.
+fn flight(session: &Session) -> Option<Arc<Waiters>> {
+    let flight = session.recovery.flight.lock();
+    flight.as_ref().map(|flight| Arc::clone(&flight.waiters))
+}
+
+#[tokio::test]
+async fn whoever_comes_while_somebody_waits_joins_the_flight() {
+    let session = session();
+    let first = joined(&session, Cause::Unproven).waiting;
+    let second = joined(&session, Cause::Lost).waiting;
+    assert!(Arc::ptr_eq(&first.0, &second.0));
+    drop(first);
+    assert!(!second.0.nobody_left.is_cancelled());
+    let waiters = Arc::clone(&second.0);
+    drop(second);
+    assert!(waiters.nobody_left.is_cancelled());
+}
+
+#[tokio::test]
+async fn whoever_comes_as_the_last_one_leaves_has_a_flight_of_its_own() {
+    let session = session();
+    let first = joined(&session, Cause::Unproven);
+    drop(first.waiting);
+    let mut outcome = first.outcome;
+    // The first flight has not noticed yet.
+    let second = joined(&session, Cause::Unproven).waiting;
+    let stopped = outcome.wait_for(Option::is_some).await.unwrap().clone();
+    assert!(matches!(stopped, Some(Err(RecoveryError::Unavailable(_)))));
+    let under_way = flight(&session).expect("the second flight");
+    assert!(
+        Arc::ptr_eq(&under_way, &second.0),
+        "the first one's end is not its end"
+    );
+    assert!(!second.0.nobody_left.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_comes_back_second_by_second_while_nothing_is_mended() {
+    let seconds = Duration::from_secs;
+    let total = seconds(30);
+    let mut spent = Spent::default();
+    assert_eq!(spent.left(total), total);
+    tokio::time::advance(seconds(20)).await;
+    spent.add(seconds(20));
+    tokio::time::advance(seconds(5)).await;
+    assert_eq!(
+        spent.left(total),
+        seconds(15),
+        "it was well for five seconds"
+    );
+    tokio::time::advance(seconds(15)).await;
+    spent.add(seconds(15));
+    assert_eq!(spent.left(total), Duration::ZERO);
+    tokio::time::advance(total).await;
+    assert_eq!(
+        spent.left(total),
+        total,
+        "it was well for as long as the budget"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
+    let total = Duration::from_secs(30);
+    let mut spent = Spent::default();
+    spent.left(total);
+    spent.add(total);
+    for second in 1..=30 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(spent.left(total), Duration::from_secs(second));
+        spent.add(Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flight_to_nobody_takes_its_budget_and_the_next_has_what_it_left() {
+    let session = session();
+    let total = session.upstream.config().recovery.budget;
+    let flown = async || {
+        let started = Instant::now();
+        let recovered = recover(
+            &session,
+            &session.leg(),
+            Cause::Unproven,
+            &Carried::default(),
+        )
+        .await;
+        assert!(matches!(recovered, Err(RecoveryError::Unavailable(_))));
+        started.elapsed()
+    };
+    let first = flown().await;
+    assert!(first <= total && first > total / 2, "{first:?}");
+    let second = flown().await;
+    assert!(first + second <= total, "{second:?}");
+    tokio::time::advance(total).await;
+    let third = flown().await;
+    assert!(third > total / 2, "well for long enough: {third:?}");
+}

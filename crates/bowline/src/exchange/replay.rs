@@ -1,0 +1,108 @@
+//! Whether a request may run twice. The one table.
+
+pub(crate) mod retry;
+pub(crate) mod tool_hints;
+
+use bowline_wire::message::Message;
+
+use crate::config::Replay;
+
+/// Whether a request may be sent again although it may have run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum MayRepeat {
+    Yes,
+    No,
+    /// If the caller was shown that this tool may run twice.
+    IfShown(String),
+}
+
+/// What the table says of a request.
+pub(crate) fn may_repeat(request: &Message, policy: &Replay) -> MayRepeat {
+    if *policy == Replay::Never {
+        return MayRepeat::No;
+    }
+    match request.method() {
+        Some(
+            "ping"
+            | "resources/read"
+            | "prompts/get"
+            | "completion/complete"
+            | "logging/setLevel"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+            | "tasks/get"
+            | "tasks/result",
+        ) => MayRepeat::Yes,
+        Some("tools/call") => {
+            let name = request.param("name").map(|span| request.text(span));
+            let name: Option<String> = name.and_then(|text| serde_json::from_str(text).ok());
+            match (name, policy) {
+                (None, _) => MayRepeat::No,
+                (Some(name), Replay::Tools(tools)) if tools.contains(&name) => MayRepeat::Yes,
+                (Some(name), _) => MayRepeat::IfShown(name),
+            }
+        }
+        Some(method) if method.ends_with("/list") => MayRepeat::Yes,
+        Some(_) | None => MayRepeat::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn safe(method: &str, policy: &Replay) -> MayRepeat {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"t"}}}}"#);
+        let message = Message::parse(Bytes::from(text)).unwrap();
+        may_repeat(&message, policy)
+    }
+
+    #[test]
+    fn the_table() {
+        for method in [
+            "ping",
+            "tools/list",
+            "prompts/list",
+            "resources/list",
+            "resources/templates/list",
+            "tasks/list",
+            "resources/read",
+            "prompts/get",
+            "completion/complete",
+            "logging/setLevel",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "tasks/get",
+            "tasks/result",
+        ] {
+            assert_eq!(safe(method, &Replay::Safe), MayRepeat::Yes, "{method}");
+            assert_eq!(safe(method, &Replay::Never), MayRepeat::No, "{method}");
+        }
+        for method in [
+            "initialize",
+            "tasks/cancel",
+            "vendor/do",
+            "list",
+            "listings",
+        ] {
+            assert_eq!(safe(method, &Replay::Safe), MayRepeat::No, "{method}");
+        }
+    }
+
+    #[test]
+    fn tools_are_safe_by_their_listing_or_by_the_operators_word() {
+        let call = Message::parse(Bytes::from_static(
+            br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t\u0065"}}"#,
+        ))
+        .unwrap();
+        let listed = |tool: &str| Replay::Tools(vec![tool.to_owned()]);
+        let if_shown = || MayRepeat::IfShown("te".to_owned());
+        assert_eq!(may_repeat(&call, &Replay::Safe), if_shown());
+        assert_eq!(may_repeat(&call, &Replay::Never), MayRepeat::No);
+        assert_eq!(may_repeat(&call, &listed("te")), MayRepeat::Yes);
+        assert_eq!(may_repeat(&call, &listed("other")), if_shown());
+    }
+}

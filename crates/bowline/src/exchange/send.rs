@@ -1,0 +1,366 @@
+//! A client's request: sent over its session's leg until it is answered or its outcome is known. Where that
+//! breaks, the session is recovered, and the request is sent again if it may be.
+
+use std::sync::Arc;
+
+use bowline_egress::Sent;
+use bowline_wire::batch;
+use bowline_wire::message::Message;
+use bytes::Bytes;
+
+use crate::exchange::call_timeout::CallTimeout;
+use crate::exchange::recovery::memory::{Memory, is_result};
+use crate::exchange::recovery::{Cause, recover_in_background};
+use crate::exchange::replay::retry::{self, is_safe, recovered};
+use crate::exchange::replay::tool_hints::ToolLesson;
+use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
+use crate::exchange::stream::rescue::Rescue;
+use crate::leg::marks::Born;
+use crate::leg::rewrite::Rewrite;
+use crate::leg::{Leg, array, repeat_id};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
+use crate::session::{Call, ClientState, Session};
+use crate::upstream::{
+    Carried, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError, UpstreamError, Whole,
+};
+
+/// A client's request on its way, and all that it is sent with.
+#[derive(Debug, Clone)]
+pub(crate) struct Request<'a> {
+    pub(crate) session: &'a Arc<Session>,
+    pub(crate) message: Message,
+    /// A cancel is known by it, also while the answer streams.
+    pub(crate) call: Arc<Call>,
+    pub(crate) carried: &'a Carried,
+    pub(crate) sent: Sent,
+}
+
+/// Sends a request over the session's leg.
+pub(crate) fn request<'a>(
+    session: &'a Arc<Session>,
+    message: Message,
+    carried: &'a Carried,
+    sent: Sent,
+) -> impl Future<Output = Result<Reply<Arriving>, UpstreamError>> + use<'a> {
+    let call = Call::begin(session, message.id().unwrap_or_default());
+    let sent_request = SentRequest::first(&message);
+    let leg = session.leg();
+    let timeout = CallTimeout::of(session, &message);
+    let request = Request {
+        session,
+        message,
+        call,
+        carried,
+        sent,
+    };
+    send_until_answered(request, leg, sent_request, timeout)
+}
+
+/// Sends a request again whose answer broke off on the leg `old`.
+pub(crate) async fn request_again(
+    request: Request<'_>,
+    old: &Arc<Leg>,
+    leg: Arc<Leg>,
+    timeout: Option<CallTimeout>,
+) -> Result<Reply<Arriving>, UpstreamError> {
+    let mut sent_request = SentRequest {
+        goes_on: true,
+        ..SentRequest::first(&request.message)
+    };
+    if old.generation == leg.generation {
+        sent_request = sent_request.again(&request);
+    } else {
+        // Nothing of it is under way there.
+        request.call.mark_sent_as(None);
+    }
+    send_until_answered(request, leg, sent_request, timeout).await
+}
+
+async fn send_until_answered(
+    request: Request<'_>,
+    mut leg: Arc<Leg>,
+    mut sent_request: SentRequest,
+    mut timeout: Option<CallTimeout>,
+) -> Result<Reply<Arriving>, UpstreamError> {
+    let Request {
+        session, message, ..
+    } = &request;
+    if sent_request.is_restorable
+        && let Err(full) = session.client_state.has_room_for(message)
+    {
+        return Ok(Reply::refusal(session, message, &full.into()));
+    }
+    if leg.is_lost() {
+        let recovering = recovered(&request, &leg, Cause::Lost);
+        let recovering = CallTimeout::within_recovery(&mut timeout, &request, &leg, recovering);
+        leg = Box::pin(recovering).await?;
+    }
+    let reply = loop {
+        if !leg.missing_lists.is_nothing()
+            && let Some(result) = leg.missing_lists.empty_list(message.method())
+        {
+            return Ok(Reply::result(message, result));
+        }
+        request.call.mark_sent(session.upstream.tool_hints.now());
+        let answering = answer(&request, &leg, &mut sent_request);
+        // What is wrapped is copied, and most calls have all the time they want.
+        let answered = match timeout {
+            None => answering.await,
+            Some(_) => Box::pin(CallTimeout::within(&mut timeout, answering)).await,
+        };
+        let error = match answered {
+            Ok(reply) => break reply.with_timeout(timeout.take()),
+            Err(error) => error,
+        };
+        // Boxed, like everything that is rare: every request's future is as large as its largest part.
+        let after = retry::after(&request, &leg, error);
+        let after = CallTimeout::within_recovery(&mut timeout, &request, &leg, after);
+        let next = Box::pin(after).await?;
+        if next.generation == leg.generation {
+            // The upstream may still be at work on the first: two requests, two ids.
+            sent_request = sent_request.again(&request);
+        }
+        leg = next;
+    };
+    Ok(finish(&request, &leg, &sent_request, reply).await)
+}
+
+/// Does what comes with an answer before its client sees it.
+async fn finish(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    sent_request: &SentRequest,
+    reply: Reply<Arriving>,
+) -> Reply<Arriving> {
+    let reply = match sent_request.is_restorable {
+        true => Box::pin(remembered(request, leg, reply)).await,
+        false => reply,
+    };
+    if sent_request.lesson.is_listing()
+        && let Some(written) = request.session.tools_written()
+    {
+        // What is taken back is written before the client hears so: a gateway may be killed in between.
+        _ = written.await;
+    }
+    let rescue = || Box::new(Rescue::request(request, leg));
+    match reply {
+        Reply::Stream(Arriving {
+            relay: Relay::Events(events),
+            ..
+        }) => match sent_request.goes_on {
+            true => Reply::stream(events, Some(rescue())),
+            false => Reply::events(events, || Some(rescue())).await,
+        },
+        reply => reply,
+    }
+}
+
+/// A request as it is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct SentRequest {
+    pub(crate) message: Message,
+    /// It goes under an id of ours.
+    has_repeat_id: bool,
+    /// The client has seen the beginning of an answer: what it knows already is not told again, so
+    /// nothing of this one is read before that is known.
+    goes_on: bool,
+    /// A recovery would have to say it again, once the server has accepted it.
+    is_restorable: bool,
+    /// What the answer teaches.
+    lesson: ToolLesson,
+}
+
+impl SentRequest {
+    fn first(message: &Message) -> Self {
+        Self {
+            message: message.clone(),
+            has_repeat_id: false,
+            goes_on: false,
+            is_restorable: ClientState::is_restorable(message),
+            lesson: ToolLesson::Nothing,
+        }
+    }
+
+    /// The same request under an id of our own, which its cancel will carry, too.
+    fn again(&self, request: &Request<'_>) -> Self {
+        let (original, call) = (&request.message, &request.call);
+        let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
+            return self.clone();
+        };
+        let ours = repeat_id::renamed(id, call.next_repeat());
+        match Message::parse(original.splice(span, &ours)) {
+            Ok(message) => {
+                call.mark_sent_as(Some(&ours));
+                Self {
+                    message,
+                    has_repeat_id: true,
+                    ..*self
+                }
+            }
+            Err(_) => self.clone(),
+        }
+    }
+
+    /// The client's own id, if the request goes under another one.
+    fn own_id(&self) -> Option<String> {
+        let id = self.message.id().filter(|_| self.has_repeat_id)?;
+        repeat_id::original(id)
+    }
+
+    /// How much of an answer is held before any of it is passed on.
+    fn holds(&self) -> usize {
+        // What goes on as an event must be whole; a listing is looked into, and so is the answer to what
+        // would be restored.
+        let is_looked_into = self.lesson.is_listing() || self.is_restorable;
+        match self.goes_on || is_looked_into {
+            true => MAX_HELD_ANSWER,
+            false => SMALL_ANSWER,
+        }
+    }
+
+    /// A whole answer under the client's own id.
+    fn restore(&self, body: Bytes) -> Bytes {
+        if !self.has_repeat_id {
+            return body;
+        }
+        let answer = Message::from_server(body.clone()).ok();
+        let given_back = answer.and_then(|answer| repeat_id::given_back(&answer));
+        given_back.unwrap_or(body)
+    }
+}
+
+/// Sends the request once, and makes a reply of what comes back.
+async fn answer(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    sent_request: &mut SentRequest,
+) -> Result<Reply<Arriving>, UpstreamError> {
+    let (session, carried) = (request.session, request.carried);
+    sent_request.lesson = ToolLesson::of(session, leg, &sent_request.message).await;
+    let (sent_request, message) = (&*sent_request, &sent_request.message);
+    let now = session.upstream.tool_hints.now();
+    #[cfg(feature = "planted")]
+    if planted::has(Bug::DrainedIsDeaf) && !leg.upstream.is_configured(&leg.endpoint) {
+        return Err(UpstreamError::deaf());
+    }
+    let own = sent_request.own_id();
+    let reading = Reading {
+        limit: sent_request.holds(),
+        own: own.as_deref(),
+    };
+    let send = |link| {
+        let upstream = &leg.upstream;
+        upstream.request(link, message, reading, request.sent.clone())
+    };
+    let sent = match send(leg.link(carried)).await {
+        // The redirect is met again, and followed.
+        Err(UpstreamError::RedirectedAfter(_))
+            if Box::pin(is_safe(session, message, now)).await =>
+        {
+            Box::pin(send(leg.link(carried).safe())).await
+        }
+        sent => sent,
+    };
+    let outcome = sent.map_err(|error| match error {
+        UpstreamError::AnotherId | UpstreamError::Stream(StreamError::AnotherId) => {
+            another_id(session)
+        }
+        error => error,
+    })?;
+    match outcome {
+        Outcome::Message(whole) => whole_reply(request, leg, sent_request, whole),
+        Outcome::Events(body) => {
+            let events = EventRelay::new(body, rewrite(session, leg, sent_request))
+                .of(session, leg)
+                .answering(sent_request.lesson)
+                .suspecting(leg.upstream.config());
+            Ok(Reply::stream(Box::new(events), None))
+        }
+        Outcome::Frames(frames) => {
+            sent_request.lesson.miss(session);
+            let sent_as = frames.sent_as.clone();
+            let frames = FrameRelay::new(frames, session.hash, leg);
+            Ok(Reply::Stream(Arriving {
+                relay: Relay::Frames(Box::new(frames)),
+                sent_as,
+                // Part of it has been passed on, and nothing tells where it stood.
+                rescue: None,
+            }))
+        }
+    }
+}
+
+/// What the client gets of an answer that is held whole.
+fn whole_reply(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    sent_request: &SentRequest,
+    whole: Whole,
+) -> Result<Reply<Arriving>, UpstreamError> {
+    let session = request.session;
+    let id = sent_request.message.id().unwrap_or_default();
+    let mut body = whole.body;
+    if batch::is_batch(&body) && !whole.may_deny_session {
+        let marked = array::marked(body.clone(), &rewrite(session, leg, sent_request))?;
+        if !array::has_answer_to(&body, id) {
+            return Err(another_id(session));
+        }
+        body = marked;
+    }
+    if whole.may_deny_session {
+        recover_in_background(session, leg, Cause::Unproven, request.carried);
+    }
+    let body = sent_request.restore(body);
+    let rewrite = || rewrite(session, leg, sent_request);
+    sent_request.lesson.take_whole(session, rewrite, &body);
+    Ok(Reply::Message {
+        body,
+        sent_as: whole.sent_as,
+    })
+}
+
+#[cold]
+fn another_id(session: &Session) -> UpstreamError {
+    let server = &session.upstream.name;
+    tracing::warn!(session = %session.hash, %server, "answer under another id, not passed on");
+    UpstreamError::AnotherId
+}
+
+fn rewrite(session: &Session, leg: &Leg, sent_request: &SentRequest) -> Rewrite {
+    let own = sent_request.own_id();
+    let id = own
+        .as_deref()
+        .or(sent_request.message.id())
+        .unwrap_or_default();
+    let reserved = leg.upstream.reserved.clone();
+    Rewrite::new(
+        session.seal.clone(),
+        leg.generation,
+        Born::Request(id.into()),
+        reserved,
+    )
+}
+
+/// Remembers what the server has accepted: now, or when its stream brings the answer.
+async fn remembered(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    mut reply: Reply<Arriving>,
+) -> Reply<Arriving> {
+    let Some(memory) = Memory::of(&request.message, request.carried) else {
+        return reply;
+    };
+    match &mut reply {
+        Reply::Message { body, .. } if is_result(body) => {
+            memory.remember(request.session, leg).await;
+        }
+        Reply::Stream(Arriving {
+            relay: Relay::Events(events),
+            ..
+        }) => events.remembers(memory),
+        _ => {}
+    }
+    reply
+}

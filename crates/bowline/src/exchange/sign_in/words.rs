@@ -1,0 +1,107 @@
+//! What a client hears of a sign-in that it cannot be prompted for, or that nobody has finished: a tool
+//! `sign_in` whose result is the link, and errors that have it.
+
+use bowline_wire::compose;
+use bowline_wire::message::Message;
+use serde_json::json;
+
+use super::Means;
+use crate::exchange::reply::Reply;
+use crate::fault::codes;
+use crate::leg::Generation;
+use crate::oauth::{AwaitedInput, Flow};
+use crate::session::Session;
+
+/// The tool of a server whose caller cannot be asked otherwise.
+const TOOL: &str = "sign_in";
+
+/// The error that a client gets which may come back when the sign-in is done (2025-11-25).
+const URL_ELICITATION_REQUIRED: i64 = -32042;
+
+/// Why a request is not served that is not held.
+pub(super) fn why(flow: &Flow) -> &'static str {
+    match &flow.awaited {
+        AwaitedInput::Authorization(_) => "the user has to sign in",
+        AwaitedInput::Tokens { .. } => {
+            "the client has to sign in by itself and hand over the tokens, for which it must be able to answer elicitations"
+        }
+        AwaitedInput::Client { .. } => {
+            "the authorization server registers no clients; configure a client id for this server"
+        }
+    }
+}
+
+/// The answer for a client that cannot be asked.
+pub(super) fn told(session: &Session, message: &Message, link: Option<&str>, why: &str) -> Reply {
+    let id = message.id().unwrap_or("null");
+    let is_own_tool = is_own_tool(message);
+    let result = match (message.method(), link) {
+        (Some("tools/list"), _) if session.leg().generation == Generation::UNOPENED => {
+            json!({"tools": [{
+                "name": TOOL,
+                "title": "Sign in",
+                "description": format!("Returns the link with which the user signs in at \"{}\". Its other tools appear afterwards.", session.upstream.name),
+                "inputSchema": {"type": "object", "properties": {}},
+            }]})
+        }
+        (Some("ping"), _) => json!({}),
+        (_, Some(link)) if is_own_tool => json!({"content": [{
+            "type": "text",
+            "text": format!("Please open this link to sign in at \"{}\", then try again: {link}", session.upstream.name),
+        }]}),
+        (_, None) if is_own_tool => json!({
+            "content": [{"type": "text", "text": format!("Signing in is not possible now: {why}")}],
+            "isError": true,
+        }),
+        _ => return Reply::own(error(id, codes::SIGN_IN_NEEDED, why, link)),
+    };
+    Reply::own(compose::result(id, result))
+}
+
+pub(super) fn error(id: &str, code: i64, why: &str, link: Option<&str>) -> String {
+    let message = match link {
+        Some(link) => format!("{why}: {link}"),
+        None => why.to_owned(),
+    };
+    let error = json!({
+        "code": code,
+        "message": message,
+        "data": {"reason": "sign_in_needed", "url": link},
+    });
+    compose::error(id, error)
+}
+
+/// What `sign_in` returns once somebody has.
+pub(super) fn signed_in(id: &str, session: &Session) -> String {
+    let text = format!("Signed in at \"{}\".", session.upstream.name);
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    compose::result(id, result)
+}
+
+pub(super) fn is_own_tool(message: &Message) -> bool {
+    message.method() == Some("tools/call")
+        && message.param("name").is_some_and(|name| {
+            serde_json::from_str::<String>(message.text(name)).is_ok_and(|name| name == TOOL)
+        })
+}
+
+/// Nobody has signed in within the time that a request is held.
+pub(super) fn come_back(id: &str, flow: &Flow, means: Means) -> String {
+    let link = flow.link();
+    if means != Means::Link {
+        let why = "nobody has signed in yet";
+        return error(id, codes::SIGN_IN_NEEDED, why, link.as_deref());
+    }
+    let elicitation = json!({
+        "mode": "url",
+        "elicitationId": flow.id.as_str(),
+        "url": link,
+        "message": format!("Sign in to use \"{}\".", flow.server),
+    });
+    let told = json!({
+        "code": URL_ELICITATION_REQUIRED,
+        "message": "nobody has signed in yet; try again afterwards",
+        "data": {"elicitations": [elicitation]},
+    });
+    compose::error(id, told)
+}

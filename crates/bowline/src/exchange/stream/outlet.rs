@@ -1,0 +1,105 @@
+//! A live stream as its client reads it. Dropping it is the client's disconnect: what belongs to a request
+//! that runs, and could not be resumed, is read to its end all the same.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::exchange::detach::Abandoned;
+use crate::exchange::stream::{LiveStream, StreamError};
+use crate::session::InUse;
+use crate::session::streams::ClientStream as _;
+use crate::share::Permit;
+use crate::upstream::SentAs;
+
+/// A client's end of a stream.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    stream: Arc<LiveStream>,
+    in_use: InUse,
+    abandoned: Abandoned,
+    /// The place among the streams that this one takes, also while it is read out.
+    place: Option<Permit>,
+    pub(crate) sent_as: SentAs,
+    /// Whether its pieces are events; otherwise they are parts of one body.
+    pub(crate) is_events: bool,
+}
+
+/// A stream whose client left, until it ends or gives way: then nothing of it is left.
+struct ReadOut {
+    stream: Arc<LiveStream>,
+    in_use: InUse,
+    _place: Option<Permit>,
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    /// The client's end of a stream of events.
+    pub(crate) fn events(
+        stream: Arc<LiveStream>,
+        in_use: InUse,
+        abandoned: Abandoned,
+        place: Option<Permit>,
+    ) -> Self {
+        Self {
+            stream,
+            in_use,
+            abandoned,
+            place,
+            sent_as: SentAs::events(),
+            is_events: true,
+        }
+    }
+
+    /// The client's end of a body that is not events.
+    pub(crate) fn frames(mut self, sent_as: SentAs) -> Self {
+        self.sent_as = sent_as;
+        self.is_events = false;
+        self
+    }
+
+    /// The next piece: one or more whole events, or a part of a body.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, StreamError>>> {
+        self.stream.poll_next(cx)
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        let session = Arc::clone(self.in_use.session());
+        let stream = Arc::clone(&self.stream);
+        stream.leave();
+        if stream.must_be_read_out() {
+            let reading = ReadOut {
+                stream,
+                in_use: session.begin_use(),
+                _place: self.place.take(),
+            };
+            self.abandoned.see_out(reading.finish());
+        } else {
+            stream.end();
+            session.detach(&stream);
+        }
+    }
+}
+
+// === impl ReadOut ===
+
+impl ReadOut {
+    async fn finish(self) {
+        let next = || std::future::poll_fn(|cx| self.stream.poll_next(cx));
+        while let Some(Ok(_)) = next().await {}
+    }
+}
+
+impl Drop for ReadOut {
+    fn drop(&mut self) {
+        self.stream.end();
+        self.in_use.session().detach(&self.stream);
+    }
+}

@@ -1,0 +1,141 @@
+//! What of a server's event the client sees, and what the gateway notes of it.
+
+use std::borrow::Cow;
+
+use bowline_wire::message::{Kind, Message};
+use bowline_wire::sse::Event;
+use bytes::Bytes;
+
+use super::events::{EventRelay, Shown};
+use crate::exchange::call_timeout::CallTimeout;
+use crate::exchange::recovery::memory::{Remembered, accepts};
+use crate::exchange::replay::tool_hints as lesson;
+use crate::leg::rewrite::Content;
+use crate::session::ServerRequest;
+use crate::upstream::{StreamError, is_lie};
+
+impl EventRelay {
+    /// An event as the client sees it, and what is in it; `None` if the client knows it already.
+    pub(super) fn show(&mut self, event: &Event) -> Result<Option<Shown>, StreamError> {
+        if let Some(id) = event.id().filter(|id| !id.is_empty()) {
+            self.saw_event_id = true;
+            self.last_event_id = Some(Bytes::copy_from_slice(id));
+        }
+        let data = event.data().filter(|data| !data.is_empty());
+        let has_data = data.is_some();
+        let content = match data {
+            // A slice of the event's own bytes unless the data spans lines.
+            Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
+            Some(Cow::Owned(joined)) => Content::of(joined.into())?,
+            None => Content::Other(Bytes::new()),
+        };
+        let Some(mut content) = self.rewrite.admitted(event, content) else {
+            tracing::warn!("a server's message says what only Bowline may say: not passed on");
+            return Ok(None);
+        };
+        if content.is_progress() {
+            self.timeout.iter_mut().for_each(CallTimeout::put_off);
+            let progress = content.progress();
+            if progress.is_some() && progress <= self.told_progress {
+                return Ok(None);
+            }
+            self.progress = progress.or(self.progress);
+        }
+        match &mut content {
+            Content::Message(message) if self.is_fingerprint(message) => {
+                // There is nothing to resume.
+                self.last_event_id = None;
+                return Err(StreamError::Fingerprint);
+            }
+            Content::Message(message) if self.is_stray(message) => return Ok(None),
+            Content::Message(message) => self.note(message),
+            Content::Batch(members) => {
+                members.retain(|raw| {
+                    let message = Message::from_server(raw.clone());
+                    !message.is_ok_and(|message| self.is_stray(&message))
+                });
+                if members.is_empty() {
+                    return Ok(None);
+                }
+                let messages = members.iter().map(|raw| Message::from_server(raw.clone()));
+                messages.flatten().for_each(|message| self.note(&message));
+            }
+            Content::Other(_) => {}
+        }
+        let shown = self.rewrite.event(event, &content);
+        let shown = shown.ok_or(StreamError::Seal)?;
+        self.has_told |= has_data;
+        Ok(Some((shown, content)))
+    }
+
+    /// Remembers the request whose answer has come; `None`: there is nothing to wait for.
+    pub(super) fn remember(&mut self) -> Option<Remembered> {
+        if !self.answered {
+            return None;
+        }
+        let (memory, session) = (self.memory.take()?, self.session.upgrade()?);
+        memory.begin(&session, self.leg.as_ref()?)
+    }
+
+    /// Whether a message is an answer that nobody waits for on this stream.
+    pub(super) fn is_stray(&self, message: &Message) -> bool {
+        if self.answered && self.rewrite.is_answer(message) {
+            return true;
+        }
+        let is_anothers = self.rewrite.is_anothers(message);
+        if is_anothers {
+            tracing::warn!("answer under another id, not passed on");
+        }
+        is_anothers
+    }
+
+    /// Whether the answer to the stream's request says that the session is lost.
+    pub(super) fn is_fingerprint(&self, message: &Message) -> bool {
+        self.suspect.as_ref().is_some_and(|server| {
+            let prints = &server.recovery.fingerprints;
+            self.rewrite.is_answer(message) && is_lie(prints, message.raw())
+        })
+    }
+
+    /// What a message means for later.
+    pub(super) fn note(&mut self, message: &Message) {
+        if self.rewrite.is_answer(message) {
+            self.answered = true;
+            self.memory.take_if(|_| !accepts(message));
+            self.timeout = None;
+            if let Some(session) = self.session.upgrade() {
+                self.lesson.take(&session, message);
+                if self.lesson.is_listing() {
+                    self.teaching = session.tools_written();
+                }
+            }
+            return;
+        }
+        let tools_changed = lesson::is_change(message);
+        let mark = self.rewrite.mark(message);
+        if !tools_changed && mark.is_none() {
+            return;
+        }
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        if tools_changed {
+            session.forget_tools();
+            self.teaching = session.tools_written();
+        }
+        match (mark, message.kind()) {
+            (Some(mark), Kind::Request) => session.server_requests.asked(ServerRequest {
+                mark: mark.into(),
+                shown_on: self.rewrite.born().clone(),
+            }),
+            (Some(mark), _) => session.server_requests.settled(&mark),
+            (None, _) => {}
+        }
+    }
+
+    /// Some servers begin a resumed stream with the very event after which it was to begin.
+    pub(super) fn is_repeated(&mut self, event: &Event) -> bool {
+        let skip = self.skip.take();
+        skip.is_some_and(|skip| event.id() == Some(&skip[..]))
+    }
+}

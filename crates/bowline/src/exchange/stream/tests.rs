@@ -1,0 +1,79 @@
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bowline_wire::id::SessionId;
+
+use super::*;
+use crate::caller::Caller;
+use crate::leg::Leg;
+use crate::leg::capabilities::Capabilities;
+use crate::leg::marks::Seal;
+use crate::session::Session;
+use crate::session::client_state::ClientState;
+use crate::upstream::Carried;
+
+fn session() -> Arc<Session> {
+    Arc::new(Session::new(
+        &SessionId::from_random([1; SessionId::BYTES]),
+        Caller::Local,
+        Seal::generate().unwrap(),
+        Leg::idle(),
+        ClientState::new(&Bytes::new(), None, Capabilities::default()),
+    ))
+}
+
+/// A stream that, while it is polled, does this to itself.
+fn opening(
+    session: &Arc<Session>,
+    act: impl FnOnce(&LiveStream) + Send + 'static,
+) -> Arc<LiveStream> {
+    Arc::new_cyclic(|stream: &std::sync::Weak<LiveStream>| {
+        let stream = stream.clone();
+        let source = Source::opening(async move {
+            act(&stream.upgrade().unwrap());
+            std::future::pending().await
+        });
+        let rescue = Rescue::standalone(session, Carried::default());
+        LiveStream::new(source, Some(Box::new(rescue)))
+    })
+}
+
+async fn next(stream: &LiveStream) -> Option<Result<Bytes, StreamError>> {
+    poll_fn(|cx| stream.poll_next(cx)).await
+}
+
+const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
+
+#[tokio::test(start_paused = true)]
+async fn what_is_polled_may_speak_on_its_own_stream() {
+    let session = session();
+    let stream = opening(&session, |stream| assert!(stream.say(&EVENT)));
+    assert_eq!(next(&stream).await.unwrap().unwrap(), EVENT);
+    // Also while only its opening is waited for.
+    let stream = opening(&session, |stream| assert!(stream.say(&EVENT)));
+    let opened = tokio::time::timeout(std::time::Duration::from_secs(1), stream.opened()).await;
+    assert!(opened.is_err());
+    assert_eq!(next(&stream).await.unwrap().unwrap(), EVENT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_polled_may_end_its_own_stream() {
+    let session = session();
+    let stream = opening(&session, LiveStream::end);
+    assert!(next(&stream).await.is_none());
+    let stream = opening(&session, LiveStream::end);
+    assert!(stream.opened().await.is_ok());
+    assert!(next(&stream).await.is_none());
+    assert!(!stream.say(&EVENT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ended_while_it_was_polled_is_not_read_anew() {
+    let session = session();
+    let stream = opening(&session, |stream| {
+        stream.end();
+        stream.restart();
+        assert!(!stream.say(&EVENT));
+    });
+    assert!(next(&stream).await.is_none());
+}

@@ -1,0 +1,55 @@
+//! What a failure of a server is in the table.
+
+use http::StatusCode;
+
+use super::{Reason, Retry};
+use crate::upstream::UpstreamError;
+use bowline_egress::{EgressError, WireError};
+
+/// The reason of a failure. The statuses here are what the server answered, not what the client gets.
+pub(super) fn reason(error: &UpstreamError) -> Reason {
+    match error {
+        UpstreamError::NoAnswer(EgressError::OutOfSockets(_)) => Reason::OutOfSockets,
+        UpstreamError::NoAnswer(EgressError::Broken(WireError::Http2)) => Reason::UpstreamHttp2,
+        UpstreamError::NoAnswer(error) if error.may_have_run() => Reason::OutcomeUnknown,
+        UpstreamError::NoAnswer(_) => Reason::UpstreamUnreachable,
+        UpstreamError::Unavailable(_) => Reason::UpstreamUnavailable,
+        UpstreamError::NotRecovered(_) => Reason::NotRecovered,
+        UpstreamError::OutcomeUnknown(_)
+        | UpstreamError::Fingerprint(_)
+        | UpstreamError::RedirectedAfter(_)
+        | UpstreamError::Compressed(..)
+        | UpstreamError::NotMcp(_)
+        | UpstreamError::AnotherId
+        | UpstreamError::BadBody(_)
+        | UpstreamError::Stream(_) => Reason::OutcomeUnknown,
+        UpstreamError::Cancelled => Reason::Cancelled,
+        UpstreamError::SessionLost => Reason::UpstreamSessionLost,
+        UpstreamError::Refused(StatusCode::UNAUTHORIZED) => Reason::UpstreamUnauthorized,
+        UpstreamError::Refused(_) => Reason::UpstreamForbidden,
+        UpstreamError::SignIn(_) => Reason::SignInNeeded,
+        UpstreamError::Grant(_) => Reason::GrantUnknown,
+        UpstreamError::Redirected(_) | UpstreamError::TooManyRedirects(_) => {
+            Reason::UpstreamRedirected
+        }
+        UpstreamError::Declined(_) => Reason::UpstreamDeclined,
+        UpstreamError::NotOpenedInTime(_)
+        | UpstreamError::NotOpened(StatusCode::SERVICE_UNAVAILABLE) => Reason::UpstreamUnavailable,
+        UpstreamError::NotOpened(_) | UpstreamError::NotListened(_) => Reason::UpstreamNotMcp,
+        UpstreamError::InitializeTimeout(_)
+        | UpstreamError::CallTimeout(_)
+        | UpstreamError::NotTaken(_) => Reason::Deadline,
+        UpstreamError::BadSessionId(_) | UpstreamError::SeveralSessionIds => {
+            Reason::UpstreamSessionId
+        }
+        UpstreamError::BadInitialize => Reason::UpstreamInitialize,
+    }
+}
+
+/// When to retry, where that depends on more than the reason.
+pub(super) fn retry(error: &UpstreamError) -> Option<Retry> {
+    match error {
+        UpstreamError::Unavailable(ailment) => Some(Retry::Later(ailment.retry_after())),
+        _ => None,
+    }
+}

@@ -1,0 +1,89 @@
+//! Access to the routes of sign-ins: whoever shows a key or the API token is known; requests of everybody
+//! else are anonymous, and are counted.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::guard::callers::bearer_key;
+use crate::hub::Shared;
+
+/// Counts an anonymous request.
+pub(crate) fn count_anonymous(shared: &Shared, address: IpAddr) -> Result<(), Fault> {
+    match shared.sign_in_rate.admit(address) {
+        true => Ok(()),
+        false => Err(Fault::TooManyVisits),
+    }
+}
+
+/// Whether a request carries the API token; never where none is set.
+fn shows_api_token(shared: &Shared, headers: &HeaderMap) -> bool {
+    let token = shared.api_token.as_ref();
+    token.is_some_and(|token| bearer_key(headers).is_some_and(|shown| token.is_of(shown)))
+}
+
+/// Requires the API token; where none is set, nobody gets in.
+pub(crate) fn require_api_token(
+    shared: &Shared,
+    headers: &HeaderMap,
+    address: IpAddr,
+) -> Result<(), Fault> {
+    if shows_api_token(shared, headers) {
+        return Ok(());
+    }
+    count_anonymous(shared, address)?;
+    Err(match &shared.api_token {
+        Some(_) => Fault::ApiToken,
+        None => Fault::NoApiToken,
+    })
+}
+
+/// Requires what a program needs to pass answers on: the API token or, where none is set, nothing.
+pub(crate) fn require_host(
+    shared: &Shared,
+    headers: &HeaderMap,
+    address: IpAddr,
+) -> Result<(), Fault> {
+    match require_api_token(shared, headers, address) {
+        Err(Fault::NoApiToken) => Ok(()),
+        known => known,
+    }
+}
+
+/// The caller of a request. Where callers have no keys, anybody on this machine is the local one: there the
+/// API token, where one is set, is required, because links of the flow `drive` have their state.
+pub(crate) fn identify_caller(
+    shared: &Shared,
+    headers: &HeaderMap,
+    address: IpAddr,
+) -> Result<Caller, Fault> {
+    match shared.callers.identify(headers) {
+        Ok(caller @ Caller::Named(..)) => Ok(caller),
+        Ok(caller @ Caller::Local) => require_host(shared, headers, address).map(|()| caller),
+        Err(fault) => Err(count_anonymous(shared, address).err().unwrap_or(fault)),
+    }
+}
+
+/// Whether a browser fetches this for a part of some page, or ahead of a person who may never open it.
+/// Pages of others would use up a person's rate limit with it.
+pub(crate) fn is_subresource(headers: &HeaderMap) -> bool {
+    let is_other = |name, than| headers.get(name).is_some_and(|value| value != than);
+    let is_ahead = |name| {
+        let mut values = headers.get_all(name).iter();
+        values.any(|value| {
+            let value = value.as_bytes().to_ascii_lowercase();
+            value
+                .split(|byte| matches!(byte, b';' | b','))
+                .any(|part| matches!(part.trim_ascii(), b"prefetch" | b"prerender" | b"preview"))
+        })
+    };
+    // Programs send a mode, too (Node's `fetch`), but only browsers say where a request comes from.
+    let is_browser = headers.contains_key("sec-fetch-site");
+    is_other("sec-fetch-dest", "document")
+        || is_browser && is_other("sec-fetch-mode", "navigate")
+        || ["sec-purpose", "purpose", "x-purpose", "x-moz"]
+            .into_iter()
+            .any(is_ahead)
+}

@@ -1,0 +1,264 @@
+//! The routes of a sign-in: the pages that a person's browser shows, and the API for a program that passes an
+//! authorization server's response on.
+//!
+//! A request here is untrusted, and its query has secrets: nothing of it is logged, and the pages show only
+//! what Bowline knows itself and, escaped, why an authorization server refused.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::{CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use serde_json::json;
+
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::front::access::{count_anonymous, identify_caller, is_subresource, require_host};
+use crate::front::browser::BrowserCookie;
+use crate::front::html::{end_page, escaped, no_store, page};
+use crate::front::query::Query;
+use crate::front::response;
+use crate::front::response::ReplyBody;
+use crate::front::status;
+use crate::hub::Shared;
+use crate::oauth::{
+    Authorization, DeliveryError, DeliveryRoute, Flow, FlowId, Secret, hosts_elsewhere,
+};
+
+/// What the start page may do: the same, and send its form. Browsers hold every redirect that follows
+/// against `form-action`, and where an authorization server redirects to is not known here.
+const START_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Whether a path is one of these routes.
+pub(crate) fn is_route(path: &str) -> bool {
+    is_page(path) || path.starts_with("/api/mcp-oauth/")
+}
+
+/// Whether a path is one that people's browsers go to.
+pub(crate) fn is_page(path: &str) -> bool {
+    path.starts_with("/oauth/")
+}
+
+/// Serves one of these routes.
+pub(crate) async fn serve(
+    shared: &Arc<Shared>,
+    head: &Parts,
+    address: IpAddr,
+) -> Response<ReplyBody> {
+    let served = route(shared, head, address).await;
+    served.unwrap_or_else(|fault| response::refuse_counted(&shared.metrics, None, &fault, None))
+}
+
+async fn route(
+    shared: &Arc<Shared>,
+    head: &Parts,
+    address: IpAddr,
+) -> Result<Response<ReplyBody>, Fault> {
+    let (path, headers) = (head.uri.path(), &head.headers);
+    // No page of another origin may submit the form, not even of one that is allowed elsewhere.
+    if is_page(path) {
+        shared.guard.check_own(&head.uri, headers)?;
+    }
+    if is_page(path) && is_subresource(headers) {
+        return Err(Fault::Origin);
+    }
+    // Access is checked first, so that known callers are not counted.
+    let caller = match path {
+        "/api/mcp-oauth/callback" => require_host(shared, headers, address).map(|()| None)?,
+        "/api/mcp-oauth/pending" => Some(identify_caller(shared, headers, address)?),
+        _ => count_anonymous(shared, address).map(|()| None)?,
+    };
+    let query = Query::of(&head.uri)?;
+    match (path, &head.method, caller) {
+        ("/oauth/start", &Method::GET, _) => start(shared, &query).await,
+        ("/oauth/start", &Method::POST, _) => continue_sign_in(shared, &query).await,
+        ("/oauth/callback", &Method::GET, _) => callback(shared, query, headers).await,
+        ("/api/mcp-oauth/callback", &Method::POST, _) => deliver(shared, query).await,
+        ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(shared, &caller).await,
+        ("/oauth/start", ..) => Err(Fault::Method { allow: "GET, POST" }),
+        ("/oauth/callback" | "/api/mcp-oauth/pending", ..) => Err(Fault::Method { allow: "GET" }),
+        ("/api/mcp-oauth/callback", ..) => Err(Fault::Method { allow: "POST" }),
+        _ => Err(Fault::NoSuchPath),
+    }
+}
+
+/// The page that a sign-in begins with. It says who asks for what, before anybody types anything.
+/// Looking at it changes nothing: chats and mail programs look at every link that they show.
+async fn start(shared: &Shared, query: &Query) -> Result<Response<ReplyBody>, Fault> {
+    let Some(flow) = flow_named(shared, query).await? else {
+        return Ok(gone());
+    };
+    let Some(way) = flow.authorization() else {
+        return Ok(gone());
+    };
+    if way.browser.is_some() {
+        return Ok(gone());
+    }
+    let mut response = page(StatusCode::OK, "Sign in", &start_text(&flow, way));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(START_POLICY),
+    );
+    // Without any, a browser would not say either that the form is ours.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    Ok(response)
+}
+
+/// A person continues from the start page, once. What follows is tied to this browser: an authorization
+/// server's response from another one is rejected.
+async fn continue_sign_in(shared: &Shared, query: &Query) -> Result<Response<ReplyBody>, Fault> {
+    let Some(flow) = flow_named(shared, query).await? else {
+        return Ok(gone());
+    };
+    let browser = Secret::random().map_err(|_| Fault::Random)?;
+    let is_first = shared.flows.bind_browser(&flow.id, &browser).await?;
+    let (true, Some(way)) = (is_first, flow.authorization()) else {
+        return Ok(gone());
+    };
+    let (Some(cookie), Ok(mut location)) = (
+        browser_cookie(shared, &flow.id).set(&browser, shared.flows.settings().deadline),
+        HeaderValue::try_from(&way.request.authorize_url),
+    ) else {
+        return Ok(gone());
+    };
+    location.set_sensitive(true);
+    let mut response = no_store(response::empty(StatusCode::SEE_OTHER));
+    let headers = response.headers_mut();
+    headers.insert(SET_COOKIE, cookie);
+    headers.insert(LOCATION, location);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}
+
+async fn flow_named(shared: &Shared, query: &Query) -> Result<Option<Flow>, Fault> {
+    let Some(id) = query.get("flow").and_then(FlowId::parse) else {
+        return Ok(None);
+    };
+    Ok(shared.flows.managed_flow(&id).await?)
+}
+
+fn start_text(flow: &Flow, way: &Authorization) -> String {
+    let caller = match flow.caller_name() {
+        "" => "You".to_owned(),
+        caller => format!("The caller <strong>{}</strong>", escaped(caller)),
+    };
+    let host = |url: &str| {
+        url.parse::<Uri>()
+            .ok()
+            .and_then(|url| url.authority().map(ToString::to_string))
+    };
+    let server = host(&flow.server_url).unwrap_or_default();
+    let issuer = host(&flow.discovery.issuer).unwrap_or_default();
+    let leads_to = host(&way.request.authorize_url).unwrap_or_default();
+    let elsewhere = match hosts_elsewhere(&flow.discovery) {
+        hosts if hosts.is_empty() => String::new(),
+        hosts => format!(
+            "<p id=\"elsewhere\">The operator of this gateway also allows it the hosts <strong>{}</strong>.</p>",
+            escaped(&hosts.join(", "))
+        ),
+    };
+    format!(
+        "<p>{caller} will be able to use the server <strong>{}</strong> ({}) in your name, as far as you allow at <strong>{}</strong>.</p>\
+         {elsewhere}\
+         <p>Continue only if you asked for this yourself.</p>\
+         <form method=\"post\" action=\"?flow={}\"><button id=\"continue\">Continue to {}</button></form>",
+        escaped(&flow.server),
+        escaped(&server),
+        escaped(&issuer),
+        flow.id.as_str(),
+        escaped(&leads_to),
+    )
+}
+
+/// A person's browser returns from the authorization server.
+async fn callback(
+    shared: &Shared,
+    query: Query,
+    headers: &HeaderMap,
+) -> Result<Response<ReplyBody>, Fault> {
+    let (state, delivery) = match query.into_delivery() {
+        Ok(delivered) => delivered,
+        Err(fault) => {
+            return Ok(page(
+                status::of(&fault, None),
+                "Not a sign-in",
+                "<p>This address is incomplete.</p>",
+            ));
+        }
+    };
+    let shown = browser_cookie(shared, &FlowId::of(&state)).shown(headers);
+    let delivered = shared
+        .flows
+        .deliver(&state, delivery, DeliveryRoute::Browser(shown.as_deref()))
+        .await;
+    Ok(match delivered {
+        Ok(end) => end_page(&end),
+        Err(DeliveryError::UnknownFlow) => gone(),
+        Err(DeliveryError::IssuerMismatch) => page(
+            status::of(&Fault::WrongIssuer, None),
+            "Not a sign-in",
+            "<p>This response is not from the authorization server of this sign-in.</p>",
+        ),
+        Err(DeliveryError::Store(error)) => return Err(error.into()),
+        Err(DeliveryError::Aborted) => return Err(Fault::Stopping),
+    })
+}
+
+/// A program passes an authorization server's response on.
+async fn deliver(shared: &Shared, query: Query) -> Result<Response<ReplyBody>, Fault> {
+    let (state, delivery) = query.into_delivery()?;
+    let delivered = shared
+        .flows
+        .deliver(&state, delivery, DeliveryRoute::Forwarded)
+        .await;
+    match delivered {
+        Ok(end) => Ok(no_store(response::json(
+            StatusCode::OK,
+            json!({"result": end.name()}).to_string(),
+        ))),
+        Err(DeliveryError::UnknownFlow) => Err(Fault::NoSuchFlow),
+        Err(DeliveryError::IssuerMismatch) => Err(Fault::WrongIssuer),
+        Err(DeliveryError::Store(error)) => Err(error.into()),
+        Err(DeliveryError::Aborted) => Err(Fault::Stopping),
+    }
+}
+
+/// The sign-ins that wait for the caller who asks.
+async fn pending(shared: &Shared, caller: &Caller) -> Result<Response<ReplyBody>, Fault> {
+    let mut waiting = Vec::new();
+    for upstream in shared.routes.all().values() {
+        let Some(account) = upstream.account(caller) else {
+            continue;
+        };
+        if let Some(flow) = account.current_flow().await? {
+            waiting.push(json!({
+                "server": flow.server,
+                "elicitation_id": flow.id.as_str(),
+                "url": flow.link(),
+                "ends": flow.ends,
+            }));
+        }
+    }
+    Ok(no_store(response::json(
+        StatusCode::OK,
+        json!({"pending": waiting}).to_string(),
+    )))
+}
+
+/// The same for a sign-in that never was, is over, or goes on in a browser, be it this one.
+fn gone() -> Response<ReplyBody> {
+    page(
+        status::of(&Fault::NoSuchFlow, None),
+        "No such sign-in",
+        "<p>This sign-in has ended, or a browser has already continued with it.</p>\
+         <p>If you have just continued here and the next page did not open, ask for a new link: \
+         have your client call the tool <code>sign_in</code>.</p>",
+    )
+}
+
+fn browser_cookie(shared: &Shared, id: &FlowId) -> BrowserCookie {
+    BrowserCookie::of(shared.flows.public_url(), id)
+}

@@ -1,0 +1,194 @@
+//! Everything that the connections of a gateway share, made from its configuration.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_egress::Tls;
+use bowline_store::sealed::{SealKeys, SealKeysError};
+use bowline_store::{Memory, Store};
+use tokio_util::task::TaskTracker;
+
+use super::StartError;
+use crate::config::{Config, StoreKind};
+use crate::descriptors;
+use crate::drain::Drain;
+use crate::guard::Guard;
+use crate::guard::callers::Callers;
+use crate::guard::loops::Pseudonym;
+use crate::guard::rate_limit::RateLimit;
+use crate::hub::Shared;
+use crate::listener::ConnectionLimits;
+use crate::listener::bodies::BodyMemory;
+use crate::oauth::{
+    AuthServers, FileVault, FlowStore, Flows, Grants, MemoryVault, SharedVault, Vault,
+};
+use crate::registry::presence::OtherGateways;
+use crate::registry::{RecentlyEnded, Registry, Table, presence};
+use crate::route::Routes;
+use crate::session_store::{SessionStore, SessionTimes};
+use crate::share::Share;
+use crate::telemetry::Metrics;
+use crate::upstream::Upstream;
+
+/// Makes it for a gateway that listens here. `adjust` may change each upstream.
+pub(super) async fn shared(
+    config: Config,
+    listen: SocketAddr,
+    adjust: impl Fn(&mut Upstream),
+) -> Result<Arc<Shared>, StartError> {
+    let mut limits = config.limits.clone();
+    descriptors::fit(&mut limits, descriptors::raise());
+    let (tls, tracker) = (Tls::platform(), TaskTracker::new());
+    let metrics = Arc::new(Metrics::new());
+    let session_store = session_store(&config, &tracker, &metrics).await?;
+    let flows = flows(&config, listen, session_store.as_deref(), &tls, &tracker)
+        .map_err(StartError::Vault)?;
+    let callers = config.callers.len();
+    let table = table(&config, session_store);
+    let streams = Share::common(limits.streams);
+    streams.share_out(config.servers.len(), callers);
+    let connections = ConnectionLimits::of_clients(&limits);
+    connections.share_out(callers);
+    let guard = Guard::new(listen.ip(), &config);
+    let upstreams = config.servers.into_iter().map(|(name, server)| {
+        let mut upstream = Upstream::new(
+            name,
+            server,
+            &tls,
+            Arc::clone(&flows),
+            tracker.clone(),
+            Arc::clone(&metrics),
+            &streams,
+        );
+        adjust(&mut upstream);
+        Arc::new(upstream)
+    });
+    let routes = Routes::new(upstreams);
+    Ok(Arc::new(Shared {
+        guard,
+        callers: Callers::new(&config.callers),
+        routes,
+        registry: Arc::new(Registry {
+            table: Arc::new(table),
+            recently_ended: RecentlyEnded::default(),
+            metrics: Arc::clone(&metrics),
+            tracker: tracker.clone(),
+            idle: limits.session_idle,
+        }),
+        other_gateways: OtherGateways::default(),
+        bodies: BodyMemory::new(limits.body_bytes, callers),
+        limits,
+        streams,
+        connections,
+        pseudonym: Pseudonym::generate(),
+        metrics,
+        api_token: config.api_token,
+        tls,
+        flows,
+        sign_in_rate: RateLimit::default(),
+        tracker,
+        drain: Drain::new(config.stop_timeout),
+        admin_drain: Drain::new(Duration::ZERO),
+    }))
+}
+
+/// The sessions, which are also in the session store, if there is one.
+fn table(config: &Config, session_store: Option<Arc<SessionStore>>) -> Table {
+    let table = Table::new(config.limits.sessions);
+    table.share_out(config.callers.len());
+    match session_store {
+        Some(session_store) => table.over(session_store, config.store.cache),
+        None => table,
+    }
+}
+
+/// The session store, if sessions are kept beyond this process.
+async fn session_store(
+    config: &Config,
+    tracker: &TaskTracker,
+    metrics: &Metrics,
+) -> Result<Option<Arc<SessionStore>>, StartError> {
+    let failed = |source| StartError::Store {
+        kind: config.store.kind.clone(),
+        source,
+    };
+    let (store, Some(keys)) = bowline_store::open(&config.store.settings())
+        .await
+        .map_err(failed)?
+    else {
+        return Ok(None);
+    };
+    let me = presence::name().map_err(|error| failed(SealKeysError::from(error).into()))?;
+    let times = SessionTimes {
+        idle: config.limits.session_idle,
+        grace: config.store.grace,
+    };
+    let counts = metrics.of_store(store.kind());
+    let store = Arc::new(store);
+    let session_store = Arc::new(SessionStore::new(
+        store,
+        keys,
+        me,
+        times,
+        tracker.clone(),
+        counts,
+    ));
+    if let Err(error) = session_store.ping().await
+        && config.store.gives_up_at_start()
+    {
+        return Err(failed(error.into()));
+    }
+    Ok(Some(session_store))
+}
+
+/// The sign-ins of callers. Their tokens are stored where their sessions are.
+fn flows(
+    config: &Config,
+    listen: SocketAddr,
+    session_store: Option<&SessionStore>,
+    tls: &Tls,
+    tracker: &TaskTracker,
+) -> Result<Arc<Flows>, Box<dyn std::error::Error + Send + Sync>> {
+    let (store, keys) = match session_store {
+        Some(session_store) => (Arc::clone(&session_store.store), session_store.keys.clone()),
+        None => {
+            let keys = SealKeys::generate()?;
+            let keys = SealKeys::parse(&keys)?;
+            (Arc::new(Store::Memory(Memory::new())), keys)
+        }
+    };
+    let has_sign_ins = config.servers.values().any(|it| it.oauth.is_some());
+    let vault = match (&config.store.kind, session_store) {
+        (StoreKind::Redis(_), Some(session_store)) => Vault::Shared(SharedVault::new(
+            Arc::clone(&store),
+            keys.clone(),
+            session_store.me.clone(),
+            tracker.clone(),
+        )),
+        // Also where nobody signs in yet: a reload may bring a server that wants it.
+        (StoreKind::File { path }, Some(_)) => Vault::File(FileVault::at(path)?),
+        _ => Vault::Memory(MemoryVault::default()),
+    };
+    if has_sign_ins {
+        tracing::info!(%vault, "tokens of sign-ins are stored");
+    }
+    let public_url = match &config.oauth.public_url {
+        Some(url) => url.to_string(),
+        None => format!("http://{listen}"),
+    };
+    let (vault, auth_servers) = (Arc::new(vault), Arc::new(AuthServers::new(tls.clone())));
+    let renew: Arc<AuthServers> = Arc::clone(&auth_servers);
+    let grants = Grants::new(Arc::clone(&vault), renew, tracker.clone());
+    let pending = FlowStore::new(store, keys, config.oauth.deadline);
+    let flows = Flows::new(
+        grants,
+        vault,
+        pending,
+        config.oauth.clone(),
+        &public_url,
+        auth_servers,
+    );
+    flows.identities.know(&config.callers);
+    Ok(flows)
+}

@@ -1,0 +1,149 @@
+//! Listening to the other gateways on the store, and saying that this one is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use bowline_store::{ListenerEvent, Presence, StoreError};
+use tokio::sync::Notify;
+
+use crate::exchange::announcements;
+use crate::hub::Shared;
+use crate::registry::presence::hex;
+use crate::session::tool_hints::SharedToolHints;
+use crate::session_store::SessionStore;
+use crate::session_store::announcement::Announcement;
+
+/// How often a gateway announces itself, and for how long that holds.
+const EVERY: Duration = Duration::from_secs(3);
+const HOLDS: Duration = Duration::from_secs(12);
+
+/// How often a store that does not answer is retried.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// Listens and looks around for as long as the gateway runs.
+pub(super) fn watch(shared: &Arc<Shared>) {
+    let Some(session_store) = shared.registry.table.session_store() else {
+        return;
+    };
+    if session_store.is_shared() {
+        let missed = Arc::new(Notify::new());
+        let hearing = hear(
+            Arc::clone(shared),
+            Arc::clone(session_store),
+            Arc::clone(&missed),
+        );
+        shared.tracker.spawn(shared.drain.until_closed(hearing));
+        let making_up = make_up_for(missed, Arc::clone(shared));
+        shared.tracker.spawn(shared.drain.until_closed(making_up));
+    }
+    let looking = look_around(Arc::clone(shared), Arc::clone(session_store));
+    shared.tracker.spawn(shared.drain.until_closed(looking));
+}
+
+async fn hear(shared: Arc<Shared>, session_store: Arc<SessionStore>, missed: Arc<Notify>) {
+    let mut listener = session_store.store.listen();
+    loop {
+        match listener.next().await {
+            ListenerEvent::Broken => session_store.hears_no_more(),
+            ListenerEvent::Whole => {
+                session_store.hears_again();
+                missed.notify_one();
+            }
+            ListenerEvent::Announcement(announced) => {
+                if let Some(news) = Announcement::heard(&session_store, &announced.body) {
+                    announcements::hear(&shared.registry.table, &session_store, news).await;
+                }
+            }
+        }
+    }
+}
+
+/// Looks in the store for what nobody looks at unasked, whenever announcements may have been missed. Beside
+/// the hearing, because that goes on.
+async fn make_up_for(missed: Arc<Notify>, shared: Arc<Shared>) {
+    loop {
+        missed.notified().await;
+        while let Err(error) = shared.registry.table.end_overtaken().await {
+            tracing::debug!(%error, "cannot look up overtaken streams");
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+}
+
+async fn look_around(shared: Arc<Shared>, session_store: Arc<SessionStore>) {
+    let mut knows_policy = false;
+    loop {
+        let me = Presence {
+            id: session_store.me.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seal_keys: session_store.seal_keys(),
+            servers: fingerprint(&shared),
+        };
+        let looked = async {
+            session_store.ping().await?;
+            // One that takes nothing may be read all the same.
+            let appeared = session_store.appear(&me, HOLDS).await;
+            shared
+                .other_gateways
+                .see(&me, session_store.gateways().await?);
+            session_store.count_sessions().await?;
+            if !knows_policy {
+                knows_policy = tell_eviction(&session_store).await;
+            }
+            appeared
+        };
+        let looked: Result<(), StoreError> = looked.await;
+        if looked.is_ok() {
+            share_hints(&shared, &session_store).await;
+        }
+        let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Writes what was learnt of tools while the store could not be written to: what a listing took back must not
+/// come back by another gateway, or after a restart.
+async fn share_hints(shared: &Shared, session_store: &Arc<SessionStore>) {
+    for upstream in shared.routes.all().values() {
+        for audience in upstream.tool_hints.unshared() {
+            let hints = SharedToolHints::new(session_store, upstream, audience);
+            if let Err(error) = hints.share().await {
+                tracing::debug!(%error, "tool hints not written");
+            }
+        }
+    }
+}
+
+/// Warns of a store that may evict sessions. `false`: it could not be asked.
+async fn tell_eviction(session_store: &SessionStore) -> bool {
+    let policy = session_store.store.eviction().await;
+    if let Ok(Some(policy)) = &policy {
+        tracing::warn!(
+            policy,
+            "Redis may evict sessions: set `maxmemory-policy noeviction`"
+        );
+    }
+    policy.is_ok()
+}
+
+/// What must be the same on all gateways: which servers there are, and where.
+fn fingerprint(shared: &Shared) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let servers: BTreeMap<_, _> = shared
+        .routes
+        .all()
+        .iter()
+        .map(|(name, upstream)| (name.clone(), Arc::clone(upstream)))
+        .collect();
+    for (name, upstream) in servers {
+        context.update(name.as_ref().as_bytes());
+        for url in upstream.config().way.urls() {
+            context.update(b"\n");
+            context.update(url.to_string().as_bytes());
+        }
+        context.update(b"\n\n");
+    }
+    hex(&context.finish().as_ref()[..8])
+}

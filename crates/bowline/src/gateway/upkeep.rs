@@ -1,0 +1,67 @@
+//! What a gateway does by itself as long as it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+use crate::exchange::recovery::moves;
+use crate::hub::Shared;
+use crate::upstream::TEND_EVERY;
+
+/// How often idle sessions are looked for, at the most.
+const EXPIRY_EVERY: Duration = Duration::from_secs(10);
+
+/// How often sign-ins and sign-outs on the command line are looked for.
+const NOTICE_EVERY: Duration = Duration::from_secs(1);
+
+/// Often enough that a session which something uses all the time is seen in time.
+fn expiry_every(idle: Duration) -> Duration {
+    EXPIRY_EVERY.min(idle / 4).max(Duration::from_millis(1))
+}
+
+fn move_drained(shared: &Shared) {
+    let upstreams = shared.routes.all();
+    upstreams.values().for_each(|one| one.errands.run());
+    if !shared.drain.has_begun() && upstreams.values().any(|one| one.has_overdue_sessions()) {
+        moves::move_drained(&shared.registry.table);
+    }
+}
+
+/// Lets idle sessions expire, by one task: if that takes longer than it should, nothing piles up.
+pub(super) fn keep_expiring(shared: &Arc<Shared>) {
+    let own = Arc::clone(shared);
+    let idle = shared.limits.session_idle;
+    shared.tracker.spawn(shared.drain.until_closed(async move {
+        let mut expiry = tokio::time::interval(expiry_every(idle));
+        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            expiry.tick().await;
+            own.registry.table.keep_up();
+            own.registry.expire(idle).await;
+            // Whom another gateway signed out, requests would find out; a stream is no request.
+            for session in own.registry.table.streaming() {
+                session.leg().look_if_signed_out();
+            }
+        }
+    }));
+}
+
+/// Looks after upstreams.
+pub(super) fn keep_tidy(shared: &Arc<Shared>) {
+    let own = Arc::clone(shared);
+    shared.tracker.spawn(shared.drain.until_closed(async move {
+        let mut tend = tokio::time::interval(TEND_EVERY);
+        let mut notice = tokio::time::interval(NOTICE_EVERY);
+        loop {
+            tokio::select! {
+                _ = tend.tick() => {
+                    own.routes.tend();
+                    move_drained(&own);
+                }
+                _ = notice.tick() => own.flows.notice().await,
+                () = own.flows.signed_out() => own.end_streams_of_signed_out(),
+            }
+        }
+    }));
+}

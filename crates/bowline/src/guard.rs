@@ -1,0 +1,368 @@
+//! The check of `Host` and `Origin`: against pages that use a browser to reach local services.
+//!
+//! A page on the web can make a browser send requests to any address that the browser reaches, and by
+//! rebinding its own name even read the answers. So `Host` must be one of the gateway's names, or an
+//! address, which cannot be rebound; and an `Origin`, which only browsers send, must be the gateway's own
+//! or one that is let in. Both hold on every listener, keys or no keys: some routes ask for none.
+
+pub(crate) mod callers;
+pub(crate) mod loops;
+pub(crate) mod rate_limit;
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, Uri, header};
+
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::net::{host_of, is_loopback, is_loopback_address, origin};
+
+/// The checks of one listener.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    /// Whether the listener is bound to a loopback address.
+    loopback: bool,
+    /// Whether pages of this machine are let in: not where people come from elsewhere, by a proxy, whose
+    /// own machines' pages would look the same.
+    lets_local_pages_in: bool,
+    /// The gateway's host names.
+    names: Box<[Box<str>]>,
+    /// The origin of the pages that people reach by a proxy.
+    public_origin: Option<Box<str>>,
+    /// Other origins that are let in.
+    origins: Box<[Box<str>]>,
+}
+
+impl Guard {
+    /// That of a gateway's listener at this address.
+    pub(crate) fn new(address: IpAddr, config: &Config) -> Self {
+        let loopback = is_loopback_address(address);
+        let public = config.oauth.public_url.as_ref();
+        let public = public.and_then(|url| Some((url.scheme_str()?, url.authority()?)));
+        let public_host = public.and_then(|(_, authority)| host_of(authority.as_str()));
+        let is_local = |host: &str| is_loopback(host) || is_loopback(&format!("[{host}]"));
+        let names = config.hosts.iter().map(String::as_str).chain(public_host);
+        Self {
+            loopback,
+            lets_local_pages_in: loopback && public_host.is_none_or(is_local),
+            names: names.map(Into::into).collect(),
+            public_origin: public.map(|(scheme, authority)| origin(scheme, authority.as_str())),
+            origins: config.origins.iter().map(|it| it.as_str().into()).collect(),
+        }
+    }
+
+    /// That of a loopback listener which knows of no configuration.
+    pub(crate) fn loopback() -> Self {
+        Self {
+            loopback: true,
+            lets_local_pages_in: true,
+            names: Box::default(),
+            public_origin: None,
+            origins: Box::default(),
+        }
+    }
+
+    /// Rejects what a browser was tricked into sending. Returns the origin of the page that sent it, if one did.
+    pub(crate) fn check<'a>(
+        &self,
+        uri: &Uri,
+        headers: &'a HeaderMap,
+    ) -> Result<Option<&'a str>, Fault> {
+        let host = self.host(uri, headers)?;
+        match only(headers, &header::ORIGIN) {
+            Ok(None) => Ok(None),
+            Ok(Some(origin)) if self.lets_in(origin, host) => Ok(Some(origin)),
+            _ => Err(Fault::Origin),
+        }
+    }
+
+    /// The same for what nothing but a page of the gateway's own may do.
+    pub(crate) fn check_own(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+        let host = self.host(uri, headers)?;
+        match only(headers, &header::ORIGIN) {
+            Ok(None) => Ok(()),
+            Ok(Some(origin)) if self.is_own(origin, host) => Ok(()),
+            _ => Err(Fault::Origin),
+        }
+    }
+
+    /// The host that a request names, if it is one of the gateway's.
+    fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Fault> {
+        let named = only(headers, &header::HOST).map_err(|Repeated| Fault::Host)?;
+        // A request in absolute form names its host in the URI (RFC 9112, 3.2.2).
+        let authority = uri.authority().map(|authority| authority.as_str());
+        let authority = authority.or(named).unwrap_or_default();
+        let is_address = match self.loopback {
+            true => is_loopback(authority),
+            false => is_loopback(authority) || is_address(authority),
+        };
+        match is_address || self.has_name(authority) {
+            true => Ok(authority),
+            false => Err(Fault::Host),
+        }
+    }
+
+    fn has_name(&self, authority: &str) -> bool {
+        host_of(authority).is_some_and(|host| {
+            self.names
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(host))
+        })
+    }
+
+    fn lets_in(&self, origin: &str, host: &str) -> bool {
+        let is_named = || {
+            self.origins
+                .iter()
+                .any(|it| it.eq_ignore_ascii_case(origin))
+        };
+        let is_local =
+            || self.lets_local_pages_in && web_authority(origin).is_some_and(is_loopback);
+        self.is_own(origin, host) || is_named() || is_local()
+    }
+
+    /// Whether pages of this origin are the gateway's, which was asked for by this host.
+    fn is_own(&self, origin: &str, host: &str) -> bool {
+        let named = web_authority(origin);
+        let public = self.public_origin.as_deref();
+        if public.is_some_and(|public| public.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let secure = public.and_then(|public| host_of(public.strip_prefix("https://")?));
+        let is_insecure = secure.is_some_and(|secure| {
+            let host = named.and_then(host_of);
+            host.is_some_and(|host| host.eq_ignore_ascii_case(secure))
+        });
+        // By http the same name may be anybody on the network.
+        !is_insecure && named.is_some_and(|it| it.eq_ignore_ascii_case(host))
+    }
+}
+
+/// A header came more than once, and two readers could mean two of them.
+struct Repeated;
+
+/// The one value of a header; one that is not text is like no other.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Repeated> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => Ok(Some(value.to_str().unwrap_or_default())),
+        (Some(_), Some(_)) => Err(Repeated),
+    }
+}
+
+/// What comes behind `http://` or `https://`.
+fn web_authority(origin: &str) -> Option<&str> {
+    let (scheme, authority) = origin.split_once("://")?;
+    matches!(scheme, "http" | "https").then_some(authority)
+}
+
+/// Whether an authority is an address, which cannot be rebound.
+fn is_address(authority: &str) -> bool {
+    host_of(authority).is_some_and(|host| host.parse::<IpAddr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    /// The guard of a listener here, where the configuration says this.
+    fn guard(listen: &str, config: &str) -> Guard {
+        let config = Config::parse("test", config, &|_| None).unwrap();
+        Guard::new(listen.parse().unwrap(), &config)
+    }
+
+    const PUBLIC: &str = "oauth.public_url = \"https://gw.example.com/bowline\"";
+
+    fn asks(host: &str, origin: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, HeaderValue::from_str(origin).unwrap());
+        }
+        headers
+    }
+
+    fn passes(guard: &Guard, host: &str, origin: Option<&str>) -> bool {
+        let headers = asks(host, origin);
+        guard.check(&Uri::from_static("/mcp"), &headers).is_ok()
+    }
+
+    fn is_own(guard: &Guard, host: &str, origin: &str) -> bool {
+        let headers = asks(host, Some(origin));
+        guard
+            .check_own(&Uri::from_static("/oauth/start"), &headers)
+            .is_ok()
+    }
+
+    #[test]
+    fn a_loopback_listener_answers_to_loopback_names_only() {
+        let guard = Guard::loopback();
+        for good in [
+            "localhost",
+            "LocalHost:6270",
+            "127.0.0.1:1",
+            "127.0.0.2:1",
+            "[::1]:6270",
+            "[::1]",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            assert!(passes(&guard, good, None), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "localhost:x@evil.example",
+            "user@localhost",
+            "[::1]evil.example",
+            "",
+            "[::2]",
+            "0.0.0.0",
+            "10.0.0.1",
+        ] {
+            assert!(!passes(&guard, bad, None), "{bad}");
+        }
+    }
+
+    #[test]
+    fn other_listeners_answer_to_addresses_and_to_names_that_are_configured() {
+        let plain = guard("0.0.0.0", "");
+        let named = guard("10.0.0.1", "hosts = [\"gw.internal\"]");
+        let public = guard("::", PUBLIC);
+        for good in ["10.0.0.1:6270", "[2001:db8::1]", "localhost:1", "127.0.0.1"] {
+            for guard in [&plain, &named, &public] {
+                assert!(passes(guard, good, None), "{good}");
+            }
+        }
+        assert!(passes(&named, "GW.internal:6270", None));
+        assert!(passes(&public, "gw.example.com", None));
+        for bad in [
+            "evil.example",
+            "",
+            "gw.internal.evil.example",
+            "gw",
+            "x@10.0.0.1",
+        ] {
+            for guard in [&plain, &named, &public] {
+                assert!(!passes(guard, bad, None), "{bad}");
+            }
+        }
+        assert!(!passes(&plain, "gw.internal", None));
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused() {
+        let guard = Guard::loopback();
+        for good in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:5",
+        ] {
+            assert!(passes(&guard, "localhost:1", Some(good)), "{good}");
+        }
+        for bad in [
+            "http://evil.example",
+            "null",
+            "file://",
+            "",
+            "http://localhost.evil.example",
+            "localhost",
+            "ftp://localhost",
+        ] {
+            assert!(!passes(&guard, "localhost:1", Some(bad)), "{bad}");
+        }
+        let open = self::guard("0.0.0.0", "hosts = [\"mcp.example.com\"]");
+        let own = Some("https://mcp.example.com");
+        assert!(passes(&open, "mcp.example.com", own));
+        assert!(passes(&open, "10.0.0.1:80", Some("http://10.0.0.1:80")));
+        assert!(!passes(&open, "10.0.0.1:80", own));
+        for bad in ["https://example.com", "http://localhost"] {
+            assert!(!passes(&open, "mcp.example.com", Some(bad)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn behind_a_proxy_the_public_origin_is_its_own_whatever_the_host() {
+        let guard = guard("127.0.0.1", PUBLIC);
+        for host in ["127.0.0.1:6270", "gw.example.com", "gw.example.com:443"] {
+            assert!(passes(&guard, host, None), "{host}");
+            assert!(
+                passes(&guard, host, Some("https://gw.example.com")),
+                "{host}"
+            );
+            assert!(is_own(&guard, host, "https://gw.example.com"), "{host}");
+            for bad in [
+                "https://gw.example.com:8443",
+                "http://gw.example.com",
+                "http://GW.example.com:443",
+                "https://gw.example.com.evil.example",
+                "https://gw.example.com/bowline",
+                // A page of the visitor's own machine.
+                "http://localhost:3000",
+            ] {
+                assert!(!passes(&guard, host, Some(bad)), "{host} {bad}");
+            }
+        }
+        let public = "oauth.public_url = \"https://GW.example.com:443/\"";
+        let guard = self::guard("127.0.0.1", public);
+        assert!(passes(
+            &guard,
+            "127.0.0.1:6270",
+            Some("https://gw.example.com")
+        ));
+        let local = self::guard("127.0.0.1", "oauth.public_url = \"http://[::1]:80\"");
+        assert!(passes(
+            &local,
+            "127.0.0.1:6270",
+            Some("http://localhost:3000")
+        ));
+        assert!(is_own(&local, "127.0.0.1:6270", "http://[::1]"));
+    }
+
+    #[test]
+    fn origins_that_are_configured_are_let_in_and_are_not_its_own() {
+        let origins = "origins = [\"https://app.example\", \"vscode-webview://abc\"]";
+        for listen in ["127.0.0.1", "0.0.0.0"] {
+            let guard = guard(listen, origins);
+            for good in ["https://app.example", "vscode-webview://abc"] {
+                assert!(passes(&guard, "127.0.0.1:1", Some(good)), "{good}");
+                assert!(!is_own(&guard, "127.0.0.1:1", good), "{good}");
+            }
+            for bad in [
+                "http://app.example",
+                "https://app.example:1",
+                "https://x.app.example",
+            ] {
+                assert!(!passes(&guard, "127.0.0.1:1", Some(bad)), "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_port_of_this_machine_is_not_its_own() {
+        let guard = Guard::loopback();
+        assert!(is_own(&guard, "localhost:1", "http://localhost:1"));
+        for bad in ["http://localhost:3000", "http://127.0.0.1:1", "null"] {
+            assert!(!is_own(&guard, "localhost:1", bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_absolute_target_is_the_host_and_two_hosts_are_none() {
+        let guard = Guard::loopback();
+        let headers = asks("localhost", None);
+        let uri = Uri::from_static("http://evil.example/mcp");
+        assert!(guard.check(&uri, &headers).is_err());
+        for (name, second) in [
+            (header::HOST, "127.0.0.1"),
+            (header::ORIGIN, "http://localhost"),
+        ] {
+            let mut headers = asks("localhost", Some("http://localhost"));
+            headers.append(name, HeaderValue::from_static(second));
+            assert!(guard.check(&Uri::from_static("/mcp"), &headers).is_err());
+        }
+    }
+}

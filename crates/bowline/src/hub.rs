@@ -1,0 +1,68 @@
+//! What every connection of a gateway shares: one value below the fronts, which the gateway assembles.
+
+use std::sync::Arc;
+
+use bowline_egress::Tls;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{KeyHash, Limits};
+use crate::drain::Drain;
+use crate::guard::Guard;
+use crate::guard::callers::Callers;
+use crate::guard::loops::Pseudonym;
+use crate::guard::rate_limit::RateLimit;
+use crate::listener::ConnectionLimits;
+use crate::listener::bodies::BodyMemory;
+use crate::oauth::Flows;
+use crate::registry::Registry;
+use crate::registry::presence::OtherGateways;
+use crate::route::Routes;
+use crate::session::Session;
+use crate::share::Share;
+use crate::telemetry::Metrics;
+
+/// What every connection of a gateway shares.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) guard: Guard,
+    pub(crate) callers: Callers,
+    pub(crate) routes: Routes,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) limits: Limits,
+    /// The permits of requests and streams.
+    pub(crate) streams: Arc<Share>,
+    /// The limits of clients' connections.
+    pub(crate) connections: Arc<ConnectionLimits>,
+    /// The memory of unfinished bodies.
+    pub(crate) bodies: BodyMemory,
+    /// By which this gateway recognizes requests that it passed on.
+    pub(crate) pseudonym: Pseudonym,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) api_token: Option<KeyHash>,
+    pub(crate) tls: Tls,
+    /// The sign-ins of callers.
+    pub(crate) flows: Arc<Flows>,
+    /// The rate limit of anonymous requests to the routes of sign-ins.
+    pub(crate) sign_in_rate: RateLimit,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) drain: Drain,
+    /// What is known of the other gateways on the same store.
+    pub(crate) other_gateways: OtherGateways,
+    /// The operator's listener goes on until everything else has ended.
+    pub(crate) admin_drain: Drain,
+}
+
+impl Shared {
+    /// Ends the streams that are read in the name of somebody who has signed out.
+    pub(crate) fn end_streams_of_signed_out(&self) {
+        self.end_streams_where(|session| session.leg().is_signed_out());
+    }
+
+    pub(crate) fn end_streams_where(&self, is_over: impl Fn(&Session) -> bool) {
+        for session in self.registry.table.streaming() {
+            if is_over(&session) {
+                session.cut_streams();
+            }
+        }
+    }
+}

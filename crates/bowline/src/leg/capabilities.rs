@@ -1,0 +1,159 @@
+//! What a server offers, as far as a client may rely on it, and what it turned out not to have.
+
+use serde::{Deserialize, Serialize};
+
+/// The capabilities of a server, as far as a client may rely on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Capabilities(u16);
+
+/// Lists that a client was shown on a guess and its server does not have; a bit for each of
+/// [`LISTS`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MissingLists(u8);
+
+/// Lists whose changes are announced, with the bit that stands for each.
+pub(crate) const LISTS: [(&str, u8); 3] = [("tools", 1), ("prompts", 2), ("resources", 4)];
+
+// === impl Capabilities ===
+
+impl Capabilities {
+    const GUESSED: u16 = 1 << 15;
+    /// The bit for the first of [`LISTS`] being there at all.
+    const FIRST_LIST: u16 = LISTS.len() as u16;
+
+    /// Reads the capabilities in the result of `initialize`.
+    pub(crate) fn of(capabilities: &str) -> Self {
+        #[derive(Deserialize, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        struct List {
+            list_changed: bool,
+            subscribe: bool,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Capabilities {
+            tools: Option<List>,
+            prompts: Option<List>,
+            resources: Option<List>,
+            logging: Option<serde::de::IgnoredAny>,
+            completions: Option<serde::de::IgnoredAny>,
+            tasks: Option<serde::de::IgnoredAny>,
+        }
+        let capabilities: Capabilities = serde_json::from_str(capabilities).unwrap_or_default();
+        let changes = |list: &Option<List>| list.as_ref().is_some_and(|list| list.list_changed);
+        let bits = [
+            changes(&capabilities.tools),
+            changes(&capabilities.prompts),
+            changes(&capabilities.resources),
+            capabilities.tools.is_some(),
+            capabilities.prompts.is_some(),
+            capabilities.resources.is_some(),
+            capabilities
+                .resources
+                .as_ref()
+                .is_some_and(|list| list.subscribe),
+            capabilities.logging.is_some(),
+            capabilities.completions.is_some(),
+            capabilities.tasks.is_some(),
+        ];
+        let bits = bits.into_iter().enumerate();
+        Self(bits.fold(0, |sum, (place, bit)| sum | (u16::from(bit) << place)))
+    }
+
+    /// The same for what a client was shown before anybody could ask the server.
+    pub(crate) fn guessed(capabilities: &str) -> Self {
+        Self(Self::of(capabilities).0 | Self::GUESSED)
+    }
+
+    /// Whether everything that a client was shown is there. A guess was nobody's word, and binds
+    /// nobody.
+    pub(crate) fn covers(self, shown: Self) -> bool {
+        shown.0 & Self::GUESSED != 0 || self.0 & shown.0 == shown.0
+    }
+
+    /// What was shown on a guess and is not in `real`.
+    pub(crate) fn missing_in(self, real: Self) -> MissingLists {
+        let is_guess = self.0 & Self::GUESSED != 0;
+        let missing = (self.0 & !real.0) >> Self::FIRST_LIST & 0b111;
+        MissingLists(if is_guess { missing as u8 } else { 0 })
+    }
+
+    /// The lists that can change.
+    pub(crate) fn changing(self) -> u8 {
+        (self.0 & 0b111) as u8
+    }
+}
+
+// === impl MissingLists ===
+
+impl MissingLists {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// The result of a request for a list that the server does not have.
+    pub(crate) fn empty_list(self, method: Option<&str>) -> Option<&'static str> {
+        let (list, result) = match method? {
+            "tools/list" => ("tools", r#"{"tools":[]}"#),
+            "prompts/list" => ("prompts", r#"{"prompts":[]}"#),
+            "resources/list" => ("resources", r#"{"resources":[]}"#),
+            "resources/templates/list" => ("resources", r#"{"resourceTemplates":[]}"#),
+            _ => return None,
+        };
+        let is_lacking = LISTS
+            .iter()
+            .any(|(name, bit)| *name == list && self.0 & bit != 0);
+        is_lacking.then_some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_was_shown_does_not_cover() {
+        let shown =
+            Capabilities::of(r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#);
+        assert!(shown.covers(shown));
+        assert!(
+            Capabilities::of(
+                r#"{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}}"#
+            )
+            .covers(shown)
+        );
+        for less in [
+            "{}",
+            r#"{"tools":{},"resources":{"subscribe":true}}"#,
+            r#"{"tools":{"listChanged":true},"resources":{}}"#,
+        ] {
+            assert!(!Capabilities::of(less).covers(shown), "{less}");
+        }
+    }
+
+    #[test]
+    fn a_guess_binds_nobody() {
+        let shown = Capabilities::guessed(r#"{"tools":{"listChanged":true},"prompts":{}}"#);
+        assert!(Capabilities::of("{}").covers(shown));
+        assert_eq!(shown.changing(), 1);
+    }
+
+    #[test]
+    fn lists_that_were_guessed_are_empty_where_the_server_has_none() {
+        let shown = Capabilities::guessed(r#"{"tools":{},"prompts":{},"resources":{}}"#);
+        let missing_lists = shown.missing_in(Capabilities::of(r#"{"tools":{},"logging":{}}"#));
+        assert_eq!(missing_lists.empty_list(Some("tools/list")), None);
+        assert_eq!(
+            missing_lists.empty_list(Some("prompts/list")),
+            Some(r#"{"prompts":[]}"#)
+        );
+        assert!(
+            missing_lists
+                .empty_list(Some("resources/templates/list"))
+                .is_some()
+        );
+        assert_eq!(missing_lists.empty_list(Some("prompts/get")), None);
+        let asked = Capabilities::of(r#"{"tools":{},"prompts":{}}"#);
+        assert!(asked.missing_in(Capabilities::of("{}")).is_nothing());
+    }
+}

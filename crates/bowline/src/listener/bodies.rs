@@ -1,0 +1,188 @@
+//! The memory of long bodies that are not complete yet.
+//!
+//! A client with a session may send long bodies, slowly. The memory of all of them is bounded,
+//! with a share for each caller like everything that is limited; a body takes of it by what has arrived, not
+//! by what it announces. The first 64 KiB of each are not counted: most bodies have no more.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+
+use crate::caller::Caller;
+use crate::session::client_state::MAX_OPENING;
+use crate::share::{ServerShares, Share};
+
+/// The most that is held, in bodies of the largest size.
+const BODIES: usize = 64;
+
+/// What is not counted of each, and by how much it takes of the rest.
+const UNIT: usize = MAX_OPENING;
+
+/// The memory that unfinished bodies may use.
+#[derive(Debug)]
+pub(crate) struct BodyMemory {
+    units: Arc<Share>,
+    callers: ServerShares,
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BodyReadError {
+    TooLarge,
+    NoRoom,
+    Broken,
+}
+
+impl BodyMemory {
+    /// Those of a gateway whose bodies have at most so many bytes, and which has so many callers.
+    pub(crate) fn new(largest: usize, callers: usize) -> Self {
+        let units = Share::common(BODIES * largest.div_ceil(UNIT));
+        let bodies = Self {
+            callers: ServerShares::of(&units),
+            units,
+        };
+        bodies.share_out(callers);
+        bodies
+    }
+
+    /// Shares it out to so many callers.
+    pub(crate) fn share_out(&self, callers: usize) {
+        self.units.share_out(1, callers);
+    }
+
+    /// Reads a caller's body of at most `limit` bytes.
+    pub(crate) async fn read<B>(
+        &self,
+        caller: &Caller,
+        body: &mut B,
+        limit: usize,
+    ) -> Result<Bytes, BodyReadError>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        if body.size_hint().lower() > limit as u64 {
+            return Err(BodyReadError::TooLarge);
+        }
+        let share = self.callers.of_caller(caller);
+        let (mut held, mut units) = (BytesMut::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| BodyReadError::Broken)?.into_data() else {
+                continue;
+            };
+            let length = held.len() + data.len();
+            if length > limit {
+                return Err(BodyReadError::TooLarge);
+            }
+            while length > (units.len() + 1) * UNIT {
+                units.push(share.take().ok_or(BodyReadError::NoRoom)?);
+            }
+            held.extend_from_slice(&data);
+        }
+        Ok(held.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use http_body::Frame;
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    const LIMIT: usize = 4 * UNIT;
+
+    type Pen = mpsc::Sender<Bytes>;
+
+    /// A body that comes as it is written.
+    struct Written(mpsc::Receiver<Bytes>);
+
+    impl Body for Written {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let next = self.0.poll_recv(cx);
+            next.map(|data| data.map(|data| Ok(Frame::data(data))))
+        }
+    }
+
+    fn begin(
+        bodies: &Arc<BodyMemory>,
+        caller: &Caller,
+    ) -> (Pen, JoinHandle<Result<Bytes, BodyReadError>>) {
+        let (pen, frames) = mpsc::channel(1);
+        let (bodies, caller) = (Arc::clone(bodies), caller.clone());
+        let read = TaskTracker::new()
+            .spawn(async move { bodies.read(&caller, &mut Written(frames), LIMIT).await });
+        (pen, read)
+    }
+
+    async fn write(pen: &Pen, bytes: usize) {
+        drop(pen.send(vec![b'x'; bytes].into()).await);
+    }
+
+    fn named(name: &str) -> Caller {
+        Caller::Named(name.parse().unwrap(), None)
+    }
+
+    #[tokio::test]
+    async fn what_one_caller_holds_leaves_the_others_theirs() {
+        let bodies = Arc::new(BodyMemory::new(LIMIT, 2));
+        let (greedy, modest) = (named("greedy"), named("modest"));
+        let mut unfinished = Vec::new();
+        let refused = loop {
+            let (pen, read) = begin(&bodies, &greedy);
+            write(&pen, LIMIT - 1).await;
+            let taken = bodies.units.taken_by_all();
+            // It is either held or refused.
+            while bodies.units.taken_by_all() < taken + 3 && !read.is_finished() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            match read.is_finished() {
+                true => break read,
+                false => unfinished.push((pen, read)),
+            }
+        };
+        assert_eq!(refused.await.unwrap().unwrap_err(), BodyReadError::NoRoom);
+        assert!(unfinished.len() > BODIES / 2, "{}", unfinished.len());
+        let (pen, read) = begin(&bodies, &modest);
+        write(&pen, LIMIT).await;
+        drop(pen);
+        assert_eq!(read.await.unwrap().unwrap().len(), LIMIT);
+        // Short ones are read all the same.
+        let (pen, read) = begin(&bodies, &greedy);
+        write(&pen, UNIT).await;
+        drop(pen);
+        assert_eq!(read.await.unwrap().unwrap().len(), UNIT);
+        // What has come to its end gives back what it took.
+        let (pen, read) = unfinished.pop().unwrap();
+        drop(pen);
+        assert_eq!(read.await.unwrap().unwrap().len(), LIMIT - 1);
+        let (pen, read) = begin(&bodies, &greedy);
+        write(&pen, LIMIT).await;
+        drop(pen);
+        assert_eq!(read.await.unwrap().unwrap().len(), LIMIT);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_too_large_is_not_held() {
+        let bodies = Arc::new(BodyMemory::new(LIMIT, 1));
+        let (pen, read) = begin(&bodies, &Caller::Local);
+        write(&pen, LIMIT).await;
+        write(&pen, 1).await;
+        assert_eq!(read.await.unwrap().unwrap_err(), BodyReadError::TooLarge);
+        assert_eq!(bodies.units.taken_by_all(), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! Revoking tokens (RFC 7009), which rmcp does not do.
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Request, Uri};
+use url::form_urlencoded;
+
+use super::client::{basic, shown_secret};
+use super::transport::refusal;
+use super::{AuthServer, AuthServerError, FORM};
+use crate::oauth::grant::{Authentication, ClientIdentity, Discovery};
+use crate::oauth::secret::Secret;
+use bowline_egress::Redirects;
+
+/// Which token is revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    Access,
+    Refresh,
+}
+
+impl AuthServer {
+    /// Revokes a token; `false` if the authorization server offers no revocation.
+    pub(crate) async fn revoke(
+        &self,
+        discovery: &Discovery,
+        client: &ClientIdentity,
+        token: &Secret,
+        kind: TokenKind,
+    ) -> Result<bool, AuthServerError> {
+        let Some(endpoint) = discovery.metadata.get("revocation_endpoint") else {
+            return Ok(false);
+        };
+        self.trust.check(discovery)?;
+        let endpoint = endpoint.as_str().and_then(|url| url.parse().ok());
+        let endpoint: Uri = endpoint.ok_or(AuthServerError::Malformed("revocation_endpoint"))?;
+        // In a block: the serializer must not be held across the await.
+        let request = {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            form.append_pair("token", token.expose());
+            form.append_pair("token_type_hint", kind.name());
+            let mut request = Request::post(endpoint).header(CONTENT_TYPE, FORM);
+            match shown_secret(discovery, client) {
+                Some((secret, Authentication::ClientSecretPost)) => {
+                    form.append_pair("client_id", &client.id);
+                    form.append_pair("client_secret", secret.expose());
+                }
+                Some((secret, _)) => {
+                    request = request.header(AUTHORIZATION, basic(&client.id, secret))
+                }
+                None => drop(form.append_pair("client_id", &client.id)),
+            }
+            request
+                .body(form.finish().into_bytes())
+                .map_err(|_| AuthServerError::Malformed("revocation_endpoint"))?
+        };
+        let answer = self.fetch.send(request, Redirects::Stop).await?;
+        match answer.status().is_success() {
+            true => Ok(true),
+            false => Err(refusal(&answer)),
+        }
+    }
+}
+
+// === impl TokenKind ===
+
+impl TokenKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Access => "access_token",
+            Self::Refresh => "refresh_token",
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Starting a sign-in: the flow that is under way for the account, or a new one.
+//!
+//! This sends requests to every host that a server names, so one deadline covers all of them, and a failure
+//! is remembered for a moment instead of being repeated for the next request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::account::{Account, AccountKey, SignInReason};
+use super::auth_server::AuthServerError;
+use super::flow::{AwaitedInput, Flow, FlowKind, FlowState};
+use super::flow_store::FlowStoreError;
+use super::flows::{Flows, SignInError};
+use super::step_ups::requested_scopes;
+use super::trust::Trust;
+use super::vault::VaultError;
+use crate::config::{self, ServerOAuth};
+use bowline_system::clock;
+
+impl Flows {
+    /// The flow in which a caller can sign in: the one that is under way, or a new one. It takes at most the
+    /// time that a request is held. Dropping the future gives up.
+    pub(crate) async fn begin(
+        &self,
+        account: &Account,
+        server: &config::Server,
+        reason: &SignInReason,
+    ) -> Result<Flow, SignInError> {
+        let Some(oauth) = &server.oauth else {
+            return Err(AuthServerError::NoSupport.into());
+        };
+        let hold = self.settings().hold;
+        let begun = timeout(hold, self.begin_one(account, oauth, reason)).await;
+        let begun = begun.unwrap_or(Err(SignInError::Timeout(hold)));
+        if let Err(error @ (SignInError::AuthServer(_) | SignInError::Timeout(_))) = &begun {
+            self.failures
+                .note(account.key().clone(), &error.to_string());
+        }
+        begun
+    }
+
+    /// What [`Flows::begin`] does, without its deadline. One at a time per account.
+    async fn begin_one(
+        &self,
+        account: &Account,
+        oauth: &ServerOAuth,
+        reason: &SignInReason,
+    ) -> Result<Flow, SignInError> {
+        let key = account.key();
+        let one = self.beginning_of(key);
+        let _one = one.lock().await;
+        let now = clock::unix_seconds();
+        // Read first: a sign-out from here on makes the flow worthless.
+        let sign_outs = self.grants.sign_outs(&key.caller, &key.server_url).await?;
+        let before = self
+            .flow_store
+            .signing(&key.caller, &key.server_url)
+            .await?;
+        if now < before.declined_until {
+            return Err(SignInError::Declined { said: None });
+        }
+        let kind = self.kind(oauth);
+        if let Some(flow) = self.under_way(&before, now).await? {
+            let is_fitting =
+                reason.is_covered_by(flow.scopes()) && is_as_configured(&flow, &kind, oauth);
+            // One that is finishing has its answer: its tokens are nearly here.
+            if flow.is_finishing(now) || (flow.is_open(now) && is_fitting) {
+                return Ok(flow);
+            }
+        }
+        self.failures.check(key)?;
+        let granted = match reason.is_step_up {
+            true => self.granted_scopes(key).await?,
+            false => Vec::new(),
+        };
+        if reason.is_step_up {
+            self.step_ups.count(key, reason.is_covered_by(&granted))?;
+        }
+        let auth_server = self.auth_servers.of(&key.server_url)?;
+        let discovery = auth_server.discover(reason.challenge.as_ref()).await?;
+        if before.flow.is_some() && before.current(now).is_none() {
+            self.forget_unfinished_registration(&key.server_url, oauth, &discovery)
+                .await?;
+        }
+        let scopes = requested_scopes(oauth, &discovery, reason, granted);
+        let awaited = self.first_input(key, oauth, &auth_server, &discovery, scopes);
+        let (awaited, ends) = (awaited.await?, now + seconds(self.settings().deadline));
+        let flow = Flow::new(
+            key,
+            &account.server,
+            discovery,
+            kind,
+            awaited,
+            ends,
+            sign_outs,
+        );
+        let flow = flow.map_err(FlowStoreError::from)?;
+        self.publish(flow, before, now).await
+    }
+
+    /// Held by the one request that starts a sign-in of this account.
+    fn beginning_of(&self, key: &AccountKey) -> Arc<tokio::sync::Mutex<()>> {
+        let mut beginning = self.beginning.lock();
+        beginning.retain(|_, one| Arc::strong_count(one) > 1);
+        Arc::clone(beginning.entry(key.clone()).or_default())
+    }
+
+    /// Makes a new flow the one under way, in place of the one before. Another gateway may have started one
+    /// meanwhile: then that one is returned.
+    async fn publish(&self, flow: Flow, before: FlowState, now: i64) -> Result<Flow, SignInError> {
+        self.flow_store.add(&flow).await?;
+        let replaced = before.flow;
+        let state = self
+            .flow_store
+            .change_signing(&flow.caller, &flow.server_url, |state| {
+                let is_free = state.current(now).is_none() || state.flow == replaced;
+                if is_free {
+                    (state.flow, state.ends) = (Some(flow.id.clone()), flow.ends);
+                }
+                is_free
+            })
+            .await?;
+        if state.flow.as_ref() == Some(&flow.id) {
+            tracing::info!(server = %flow.server, flow = ?flow.id, "sign-in started");
+            if let Some(replaced) = replaced {
+                self.forget(&replaced).await;
+                self.changed.notify_waiters();
+            }
+            return Ok(flow);
+        }
+        self.forget(&flow.id).await;
+        match self.under_way(&state, now).await? {
+            Some(flow) => Ok(flow),
+            None => Err(FlowStoreError::Contended.into()),
+        }
+    }
+
+    /// The kind of a new flow at a server with these settings.
+    fn kind(&self, oauth: &ServerOAuth) -> FlowKind {
+        match (oauth.flow, &oauth.redirect_uri) {
+            (config::Flow::ClientDriven, _) => FlowKind::ClientDriven,
+            (_, Some(uri)) => FlowKind::Drive {
+                redirect_uri: uri.as_str().to_owned(),
+            },
+            (_, None) => FlowKind::Managed {
+                pages: self.public_url().to_owned(),
+            },
+        }
+    }
+
+    async fn granted_scopes(&self, key: &AccountKey) -> Result<Vec<String>, VaultError> {
+        let signed_in = self
+            .vault
+            .signed_in(&key.caller, &key.server_url)
+            .await?
+            .value;
+        let Some(grant) = signed_in.and_then(|it| it.grant) else {
+            return Ok(Vec::new());
+        };
+        let grant = self.vault.grant(&grant).await?.value;
+        Ok(grant.map(|grant| grant.scopes).unwrap_or_default())
+    }
+}
+
+/// Whether a flow would still be started like this: the operator may have changed the configuration.
+fn is_as_configured(flow: &Flow, kind: &FlowKind, oauth: &ServerOAuth) -> bool {
+    let is_for_client = matches!(flow.awaited, AwaitedInput::Client { .. });
+    // Any gateway's pages will do: people come back to them.
+    let is_of_kind =
+        flow.kind == *kind || (flow.is_managed() && matches!(kind, FlowKind::Managed { .. }));
+    is_of_kind
+        && !(is_for_client && oauth.client.is_some())
+        && Trust::of(oauth).check(&flow.discovery).is_ok()
+}
+
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,89 @@
+//! How a flow ends when the authorization server refuses the sign-in, and which of its words are shown.
+
+use crate::oauth::flow::FlowOutcome;
+
+/// The most characters of an error's description that are shown.
+const MAX_DESCRIPTION: usize = 300;
+
+/// The outcome of a flow that the authorization server refused.
+pub(super) fn refusal(error: &str, description: Option<&str>) -> FlowOutcome {
+    let said = description.and_then(words_of);
+    if error == "access_denied" {
+        return FlowOutcome::Declined { said };
+    }
+    let mut why = format!("the authorization server answered {}", code_of(error));
+    if let Some(said) = said {
+        why = format!("{why}: \"{said}\"");
+    }
+    FlowOutcome::Failed(why)
+}
+
+/// The error code, if it looks like one: anybody could have written it.
+fn code_of(error: &str) -> &str {
+    let is_code = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    match error.len() <= 40 && error.bytes().all(is_code) {
+        true => error,
+        false => "an error",
+    }
+}
+
+/// An error's description, on one line and without quotation marks, because it is shown in such: anybody
+/// could have written it. Where it is shown, it has to be escaped.
+fn words_of(description: &str) -> Option<String> {
+    let printed = description.chars().map(|character| match character {
+        '"' => '\'',
+        control if is_unprintable(control) => ' ',
+        other => other,
+    });
+    let printed: String = printed.collect();
+    let line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut words: String = line.chars().take(MAX_DESCRIPTION).collect();
+    if words.len() < line.len() {
+        words.push('…');
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+/// Control characters, and those that reverse or hide the text around them.
+fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{feff}')
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_an_error_is_one_line_that_ends_nothing() {
+        assert_eq!(words_of(" \r\n\t"), None);
+        assert_eq!(words_of("Ask\r\nthe  admin.").unwrap(), "Ask the admin.");
+        assert_eq!(
+            words_of("no\" Now run \u{202e}this\u{e0041}").unwrap(),
+            "no' Now run this"
+        );
+        assert_eq!(words_of("Zugriff für Übung").unwrap(), "Zugriff für Übung");
+        let long = words_of(&"ä".repeat(1000)).unwrap();
+        assert_eq!(long.chars().count(), MAX_DESCRIPTION + 1);
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_authorization_server_did() {
+        let said = |error, description| refusal(error, description);
+        assert_eq!(
+            said("access_denied", Some("Ask.")),
+            FlowOutcome::Declined {
+                said: Some("Ask.".to_owned())
+            }
+        );
+        let why = "the authorization server answered server_error: \"Down.\"";
+        assert_eq!(
+            said("server_error", Some("Down.")),
+            FlowOutcome::Failed(why.to_owned())
+        );
+        let why = "the authorization server answered an error";
+        assert_eq!(said("<b>", None), FlowOutcome::Failed(why.to_owned()));
+    }
+}

@@ -1,0 +1,277 @@
+//! Flows, the sign-ins under way: one at a time per caller and server, and finished by any gateway that gets
+//! the answer.
+//!
+//! A flow belongs to a caller and a server; a wait belongs to one request. A wait that ends does not end its
+//! flow: somebody may be typing a password. A flow ends once: by success, by a decline, or at its deadline.
+//! The gateway that takes it exchanges its code. No lock is held while a person signs in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_system::clock;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::Notify;
+
+use super::account::{Account, AccountKey};
+use super::auth_server::AuthServerError;
+use super::auth_servers::AuthServers;
+use super::failures::RecentFailures;
+use super::flow::{Flow, FlowOutcome, FlowProgress, FlowState};
+use super::flow_store::{FlowStore, FlowStoreError};
+use super::grants::{GrantError, Grants};
+use super::identity::CallerIdentities;
+use super::prompts::Prompts;
+use super::registration::{Doubt, GivenUp};
+use super::step_ups::StepUps;
+use super::vault::{Vault, VaultError};
+use crate::config;
+
+/// How often the store is read to see whether another gateway has finished a flow.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The flows of one gateway.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    pub(super) grants: Arc<Grants>,
+    pub(super) vault: Arc<Vault>,
+    pub(super) flow_store: FlowStore,
+    settings: config::OAuth,
+    /// The URL of this gateway's pages, without a slash at the end.
+    public_url: Box<str>,
+    pub(crate) auth_servers: Arc<AuthServers>,
+    /// One start of a sign-in at a time per account.
+    pub(super) beginning: Mutex<HashMap<AccountKey, Arc<tokio::sync::Mutex<()>>>>,
+    pub(super) failures: RecentFailures,
+    pub(super) given_up: GivenUp,
+    pub(super) step_ups: StepUps,
+    pub(super) prompts: Prompts,
+    /// The last result of `initialize`, per account, with the number of the sign-in whose token was sent.
+    pub(super) initialized: Mutex<HashMap<AccountKey, (u64, Box<str>)>>,
+    pub(super) changed: Notify,
+    /// The configured callers.
+    pub(crate) identities: CallerIdentities,
+}
+
+/// Why there is no sign-in to wait for.
+#[derive(Debug, Error)]
+pub(crate) enum SignInError {
+    #[error("the sign-in was declined{}; call the tool `sign_in` to try again", in_brackets(.said.as_deref()))]
+    Declined { said: Option<String> },
+    #[error("another sign-in replaced this one")]
+    Replaced,
+    #[error("the caller signed out during the sign-in, or was removed from the configuration")]
+    SignedOut,
+    #[error("the server keeps asking for more scopes")]
+    TooManyStepUps,
+    #[error(
+        "no answer from the authorization server within {}",
+        humantime::format_duration(*.0)
+    )]
+    Timeout(Duration),
+    /// The last attempt failed a moment ago, for this reason.
+    #[error("{0}")]
+    FailedRecently(Box<str>),
+    #[error(transparent)]
+    AuthServer(#[from] AuthServerError),
+    // What the store reported is for the operator, who finds it in the log.
+    #[error("the sign-in store is unavailable; retry later")]
+    FlowStore(#[from] FlowStoreError),
+    #[error("the token vault is unavailable; retry later")]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Grant(GrantError),
+}
+
+impl From<GrantError> for SignInError {
+    fn from(error: GrantError) -> Self {
+        match error {
+            GrantError::Vault(error) => Self::Vault(error),
+            GrantError::SignedOut => Self::SignedOut,
+            error => Self::Grant(error),
+        }
+    }
+}
+
+/// The authorization server's own words, in brackets.
+fn in_brackets(said: Option<&str>) -> String {
+    said.map_or_else(String::new, |said| format!(" (\"{said}\")"))
+}
+
+// === impl Flows ===
+
+impl Flows {
+    pub(crate) fn new(
+        grants: Arc<Grants>,
+        vault: Arc<Vault>,
+        flow_store: FlowStore,
+        settings: config::OAuth,
+        public_url: &str,
+        auth_servers: Arc<AuthServers>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            grants,
+            vault,
+            flow_store,
+            settings,
+            public_url: public_url.trim_end_matches('/').into(),
+            auth_servers,
+            beginning: Mutex::default(),
+            failures: RecentFailures::default(),
+            given_up: GivenUp::default(),
+            step_ups: StepUps::default(),
+            prompts: Prompts::default(),
+            initialized: Mutex::default(),
+            changed: Notify::new(),
+            identities: CallerIdentities::default(),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &config::OAuth {
+        &self.settings
+    }
+
+    /// Reads what other processes wrote to the vault.
+    pub(crate) async fn notice(&self) {
+        self.grants.notice().await;
+    }
+
+    /// Waits until this gateway learns that a caller has signed out.
+    pub(crate) async fn signed_out(&self) {
+        self.grants.signed_out().await;
+    }
+
+    /// The URL of this gateway's pages, without a slash at the end.
+    pub(crate) fn public_url(&self) -> &str {
+        &self.public_url
+    }
+
+    pub(super) fn callback_url(&self) -> String {
+        format!("{}/oauth/callback", self.public_url)
+    }
+
+    pub(super) async fn under_way(
+        &self,
+        signing: &FlowState,
+        now: i64,
+    ) -> Result<Option<Flow>, FlowStoreError> {
+        match signing.current(now) {
+            None => Ok(None),
+            Some(id) => self.flow_store.flow(id).await,
+        }
+    }
+
+    /// Makes way for a new link at the caller's request: forgets a decline, and drops a flow that a browser
+    /// has opened, which may not be the caller's.
+    pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), FlowStoreError> {
+        let AccountKey { caller, server_url } = account.key();
+        let flow = self.current_flow(caller, server_url).await?;
+        let is_taken = |flow: &Flow| {
+            let authorization = flow.authorization();
+            flow.taken.is_some()
+                || authorization.is_some_and(|authorization| authorization.browser.is_some())
+        };
+        let taken = flow.filter(is_taken);
+        // Its browser may show a page that says that the client is unknown.
+        if let Some((flow, authorization)) = taken
+            .as_ref()
+            .and_then(|it| Some((it, it.authorization()?)))
+        {
+            self.forget_client(flow, &authorization.client, Doubt::Suspected)
+                .await;
+        }
+        let taken = taken.map(|flow| flow.id);
+        let forget = |signing: &mut FlowState| {
+            let was_declined = std::mem::take(&mut signing.declined_until) != 0;
+            let is_taken = taken.is_some() && signing.flow == taken;
+            if is_taken {
+                signing.flow = None;
+            }
+            was_declined || is_taken
+        };
+        self.flow_store
+            .change_signing(caller, server_url, forget)
+            .await?;
+        if let Some(taken) = taken {
+            self.forget(&taken).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until a flow has ended; `None` if another flow replaced it. Dropping the wait does not end the
+    /// flow.
+    pub(crate) async fn wait(&self, flow: &Flow) -> Option<FlowOutcome> {
+        loop {
+            let told = self.changed.notified();
+            match self
+                .flow_store
+                .signing(&flow.caller, &flow.server_url)
+                .await
+            {
+                Ok(signing) => match signing.of(flow, clock::unix_seconds()) {
+                    FlowProgress::UnderWay => {}
+                    FlowProgress::Ended(end) => return Some(end),
+                    FlowProgress::Replaced => return None,
+                },
+                // Read again later: the outcome is only unknown for now.
+                Err(error) => tracing::debug!(%error, "sign-in state unavailable"),
+            }
+            // Nothing notifies of the deadline, nor of an end at another gateway.
+            drop(tokio::time::timeout(LOOK_EVERY, told).await);
+        }
+    }
+
+    /// Replaces a flow that was taken by another one.
+    pub(super) async fn replace(&self, old: &Flow, new: &Flow) -> Result<(), FlowStoreError> {
+        self.flow_store.add(new).await?;
+        let signing = self
+            .flow_store
+            .change_signing(&old.caller, &old.server_url, |signing| {
+                let is_current = signing.flow.as_ref() == Some(&old.id);
+                if is_current {
+                    (signing.flow, signing.ends) = (Some(new.id.clone()), new.ends);
+                }
+                is_current
+            })
+            .await?;
+        self.forget(&old.id).await;
+        if signing.flow.as_ref() != Some(&new.id) {
+            self.forget(&new.id).await;
+        }
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// The flow that is under way for a caller at a server, if any.
+    pub(crate) async fn current_flow(
+        &self,
+        caller: &str,
+        server_url: &str,
+    ) -> Result<Option<Flow>, FlowStoreError> {
+        let signing = self.flow_store.signing(caller, server_url).await?;
+        self.under_way(&signing, clock::unix_seconds()).await
+    }
+}
+
+#[cfg(test)]
+impl Flows {
+    /// Flows without any sign-in.
+    pub(crate) fn idle() -> Arc<Self> {
+        use bowline_store::sealed::SealKeys;
+        use bowline_store::{Memory, Store};
+        let tls = bowline_egress::Tls::platform();
+        let (vault, auth_servers) = (
+            Arc::new(Vault::Memory(super::vault::Memory::default())),
+            Arc::new(AuthServers::new(tls)),
+        );
+        let renew: Arc<AuthServers> = Arc::clone(&auth_servers);
+        let tracker = tokio_util::task::TaskTracker::new();
+        let grants = Grants::new(Arc::clone(&vault), renew, tracker);
+        let keys = SealKeys::parse(&SealKeys::generate().unwrap()).unwrap();
+        let store = Arc::new(Store::Memory(Memory::new()));
+        let settings = config::OAuth::default();
+        let flow_store = FlowStore::new(store, keys, settings.deadline);
+        let url = "http://127.0.0.1:9";
+        Self::new(grants, vault, flow_store, settings, url, auth_servers)
+    }
+}

@@ -1,0 +1,32 @@
+//! The sessions of this gateway: found, opened, ended and expired in one place.
+
+mod lifecycle;
+mod places;
+pub(crate) mod presence;
+mod recently_ended;
+pub(crate) mod report;
+mod table;
+mod vacancy;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::lifecycle::Ending;
+pub(crate) use self::recently_ended::RecentlyEnded;
+pub(crate) use self::table::Table;
+pub(crate) use self::vacancy::Vacancy;
+use crate::telemetry::Metrics;
+
+/// The sessions of a gateway, and what it takes to end one.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pub(crate) table: Arc<Table>,
+    /// What became of the sessions that ended last.
+    pub(crate) recently_ended: RecentlyEnded,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tracker: TaskTracker,
+    /// How long a session that nobody uses is kept.
+    pub(crate) idle: Duration,
+}

@@ -1,0 +1,87 @@
+//! The other gateways on the same store, as they were last seen: one that has other keys or other servers
+//! is noticed before its sessions are met.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::rand;
+use bowline_store::sealed::NoRandomness;
+use bowline_store::{Presence, PresentGateways};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// The other gateways, as they were last seen.
+#[derive(Debug, Default)]
+pub(crate) struct OtherGateways(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// In what each differs.
+    others: BTreeMap<String, Vec<&'static str>>,
+    /// How many say something that cannot be read.
+    unreadable: usize,
+}
+
+/// A random name for this gateway.
+pub(crate) fn name() -> Result<Box<str>, NoRandomness> {
+    let mut random = [0; 8];
+    rand::fill(&mut random).map_err(|_| NoRandomness)?;
+    Ok(hex(&random).into())
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// === impl OtherGateways ===
+
+impl OtherGateways {
+    pub(crate) fn see(&self, me: &Presence, found: PresentGateways) {
+        let others = found.gateways.into_iter().filter(|other| other.id != me.id);
+        let seen: BTreeMap<_, _> = others
+            .map(|other| {
+                let opens = me.opens_what_is_sealed_by(&other) && other.opens_what_is_sealed_by(me);
+                let differ = [
+                    ("seal keys", !opens),
+                    ("servers", other.servers != me.servers),
+                ];
+                let differ = differ.into_iter().filter(|(_, differs)| *differs);
+                (other.id, differ.map(|(what, _)| what).collect::<Vec<_>>())
+            })
+            .collect();
+        let mut known = self.0.lock();
+        for (gateway, differ) in &seen {
+            if !differ.is_empty() && known.others.get(gateway) != Some(differ) {
+                tracing::warn!(
+                    gateway,
+                    "another gateway on this store has other {}: sessions of one fail on the other",
+                    differ.join(" and ")
+                );
+            }
+        }
+        if found.unreadable > known.unreadable {
+            tracing::warn!(
+                count = found.unreadable,
+                "what other gateways on this store say of themselves cannot be read"
+            );
+        }
+        *known = Known {
+            others: seen,
+            unreadable: found.unreadable,
+        };
+    }
+
+    /// What an operator should know.
+    pub(crate) fn told(&self) -> Value {
+        let known = self.0.lock();
+        let told = known
+            .others
+            .iter()
+            .map(|(gateway, differ)| json!({"gateway": gateway, "differs_in": differ}));
+        told.collect()
+    }
+
+    /// How many there are of which nothing else can be said.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.0.lock().unreadable
+    }
+}

@@ -1,0 +1,56 @@
+//! The sessions that ended last, for whoever asks what became of one.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::telemetry::SessionHash;
+
+/// How many are remembered.
+const MAX_DEPARTED: usize = 256;
+
+/// What operators were last told of sessions that are over, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct RecentlyEnded(Mutex<VecDeque<(SessionHash, Value)>>);
+
+impl RecentlyEnded {
+    /// Remembers a session, and forgets another one for it if there are many.
+    pub(crate) fn remember(&self, hash: SessionHash, told: Value) {
+        let mut departed = self.0.lock();
+        if departed.len() >= MAX_DEPARTED {
+            departed.pop_front();
+        }
+        departed.push_back((hash, told));
+    }
+
+    /// What is remembered of the session with this hash.
+    pub(crate) fn find(&self, hash: &str) -> Option<Value> {
+        let departed = self.0.lock();
+        let found = departed.iter().find(|(known, _)| known.to_string() == hash);
+        found.map(|(_, told)| told.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_wire::id::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn the_latest_are_remembered_and_no_more() {
+        let hash = |n: usize| {
+            let mut id = [0; SessionId::BYTES];
+            id[..8].copy_from_slice(&n.to_be_bytes());
+            SessionHash::of(&SessionId::from_random(id))
+        };
+        let departed = RecentlyEnded::default();
+        for n in 0..=MAX_DEPARTED {
+            departed.remember(hash(n), n.into());
+        }
+        assert_eq!(departed.find(&hash(0).to_string()), None);
+        assert_eq!(departed.find(&hash(1).to_string()), Some(1.into()));
+        assert_eq!(departed.0.lock().len(), MAX_DEPARTED);
+    }
+}

@@ -1,0 +1,360 @@
+//! The sessions at hand: open, find, end, expire.
+//!
+//! Without a store this is all there is. With one it is a near cache of it ([`SessionStore`]): what is not
+//! at hand is looked for there, and what nobody uses gives way when there is no more room. Ending
+//! takes the entry out first, so nothing that is still under way for the session can bring it back:
+//! ids are never used twice.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bowline_store::StoreError;
+use bowline_wire::id::SessionId;
+use parking_lot::Mutex;
+
+use crate::registry::places::Places;
+use crate::session::persistence::Persistence;
+use crate::session::{InUse, Session};
+use crate::session_store::{PersistenceError, SessionStore};
+use crate::upstream::Upstream;
+
+/// Enough that two cores rarely meet at one lock.
+pub(super) const SHARDS: usize = 16;
+
+/// How much of a full shard gives way at once.
+const GIVES_WAY: usize = 8;
+
+/// The sessions of one gateway.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(super) shards: [Mutex<Shard>; SHARDS],
+    /// Places that are taken here: sessions at hand, and those that open.
+    pub(super) taken: AtomicUsize,
+    /// Sessions that open.
+    pub(super) opening: AtomicUsize,
+    pub(super) limit: usize,
+    /// What callers have of it.
+    pub(super) places: Places,
+    pub(super) session_store: Option<Arc<SessionStore>>,
+    /// How many sessions that are in the store are kept at hand as well.
+    pub(super) cache: usize,
+}
+
+/// Sessions by their ids, which they have with them: so the table itself is small enough to stay in a
+/// cache that they do not fit in.
+pub(super) type Shard = HashSet<Entry>;
+
+#[derive(Debug)]
+pub(super) struct Entry(pub(super) Arc<Session>);
+
+// === impl Table ===
+
+impl Table {
+    /// A table of at most `limit` sessions.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            taken: AtomicUsize::new(0),
+            opening: AtomicUsize::new(0),
+            limit,
+            places: Places::new(limit),
+            session_store: None,
+            cache: limit,
+        }
+    }
+
+    /// The same over a store, with `cache` sessions at hand.
+    pub(crate) fn over(self, session_store: Arc<SessionStore>, cache: usize) -> Self {
+        Self {
+            session_store: Some(session_store),
+            cache,
+            ..self
+        }
+    }
+
+    /// Where sessions are kept besides.
+    pub(crate) fn session_store(&self) -> Option<&Arc<SessionStore>> {
+        self.session_store.as_ref()
+    }
+
+    /// Shares the places out to so many callers.
+    pub(crate) fn share_out(&self, callers: usize) {
+        self.places.share_out(callers);
+    }
+
+    /// The session of this server with this id, in use from now on: expiry cannot come between.
+    pub(crate) async fn find(
+        &self,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Option<InUse>, PersistenceError> {
+        let at_hand = self.at_hand(id);
+        match (&self.session_store, at_hand) {
+            (None, found) => Ok(found),
+            (Some(_), Some(in_use)) if in_use.session().is_fresh() => Ok(Some(in_use)),
+            (Some(session_store), at_hand) => {
+                Box::pin(self.look_up(session_store, id, upstream, at_hand)).await
+            }
+        }
+    }
+
+    pub(crate) fn at_hand(&self, id: &SessionId) -> Option<InUse> {
+        self.shard(id).lock().get(id).map(Entry::begin_use)
+    }
+
+    async fn look_up(
+        &self,
+        session_store: &Arc<SessionStore>,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+        at_hand: Option<InUse>,
+    ) -> Result<Option<InUse>, PersistenceError> {
+        if let Some(in_use) = at_hand {
+            let is_there = in_use.session().refresh().await?;
+            match is_there {
+                // Before its time is over in the middle of this use.
+                true => in_use.session().outlast_use(),
+                false => drop(self.end(id)),
+            }
+            return Ok(is_there.then_some(in_use));
+        }
+        let loaded = Persistence::load(session_store, id, upstream).await?;
+        let found = loaded.and_then(|session| self.insert(Arc::new(session)));
+        if let Some(in_use) = &found {
+            in_use.session().outlast_use();
+        }
+        Ok(found)
+    }
+
+    /// Puts a session that was found in the store at hand, unless somebody was faster.
+    fn insert(&self, session: Arc<Session>) -> Option<InUse> {
+        let id = &session.id;
+        let mut shard = self.shard(id).lock();
+        if let Some(known) = shard.get(id) {
+            return Some(known.begin_use());
+        }
+        // It may have ended while it was read.
+        if self
+            .session_store
+            .as_ref()
+            .is_some_and(|session_store| session_store.has_ended(id))
+        {
+            return None;
+        }
+        let in_use = session.begin_use();
+        self.places.take_back(&session);
+        shard.insert(Entry(session));
+        self.taken.fetch_add(1, Ordering::AcqRel);
+        let room = self.cache.div_ceil(SHARDS);
+        if shard.len() > room {
+            self.make_room(&mut shard, room);
+        }
+        Some(in_use)
+    }
+
+    /// Lets the sessions go that were used least lately; the store has them.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "the id of a session does not change"
+    )]
+    pub(super) fn make_room(&self, shard: &mut Shard, room: usize) {
+        let mut idle: Vec<(Duration, SessionId)> = shard
+            .iter()
+            .filter(|Entry(session)| session.is_at_rest())
+            .map(|Entry(session)| (session.idle_for(), session.id))
+            .collect();
+        let too_many = shard.len().saturating_sub(room - room / GIVES_WAY);
+        let going = too_many.min(idle.len());
+        if going == 0 {
+            return;
+        }
+        idle.select_nth_unstable_by(going - 1, |one, other| other.0.cmp(&one.0));
+        for (_, id) in &idle[..going] {
+            if let Some(Entry(session)) = shard.take(id) {
+                self.places.let_go(&session);
+            }
+        }
+        self.taken.fetch_sub(going, Ordering::AcqRel);
+    }
+
+    /// Ends a session: from now on its id is unknown here and its streams are over.
+    ///
+    /// Returns the session to the one caller that ended it.
+    pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
+        let Some(Entry(session)) = self.shard(id).lock().take(id) else {
+            self.places.forget(id);
+            return None;
+        };
+        self.taken.fetch_sub(1, Ordering::AcqRel);
+        drop(session.give_up_place());
+        session.end();
+        Some(session)
+    }
+
+    /// How many sessions are at hand.
+    pub(crate) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Every session at hand.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.lock().iter().map(Entry::session).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Keeps the sessions in the store of which something is under way here, and writes what could not
+    /// be written before.
+    pub(crate) fn keep_up(&self) {
+        if self.session_store.is_none() {
+            return;
+        }
+        for shard in &self.shards {
+            for Entry(session) in shard.lock().iter() {
+                session.outlast_use();
+                session.catch_up();
+            }
+        }
+    }
+
+    /// The sessions at hand that have streams.
+    pub(crate) fn streaming(&self) -> Vec<Arc<Session>> {
+        let mut streaming = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let some = shard.iter().filter(|Entry(one)| one.live_streams() > 0);
+            streaming.extend(some.map(Entry::session));
+        }
+        streaming
+    }
+
+    /// Ends every session of which nothing was used for `idle`.
+    pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
+        let mut expired = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let stale = shard.extract_if(|Entry(session)| session.idle_for() >= idle);
+            expired.extend(stale.map(|Entry(session)| session));
+        }
+        self.taken.fetch_sub(expired.len(), Ordering::AcqRel);
+        for session in &expired {
+            drop(session.give_up_place());
+            session.end();
+        }
+        self.places.forget_after(idle);
+        expired
+    }
+
+    /// The sessions at hand of which nothing was used here for `idle`.
+    pub(crate) fn unused(&self, idle: Duration) -> Vec<Arc<Session>> {
+        self.places.forget_after(idle);
+        let mut unused = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let stale = shard.iter().filter(|Entry(one)| one.idle_for() >= idle);
+            unused.extend(stale.map(Entry::session));
+        }
+        unused
+    }
+
+    /// Lets a session go that is not used here; if it lives, the store has it.
+    pub(crate) fn let_go(&self, id: &SessionId) {
+        let mut shard = self.shard(id).lock();
+        if shard
+            .get(id)
+            .is_some_and(|Entry(session)| session.is_at_rest())
+            && let Some(Entry(session)) = shard.take(id)
+        {
+            self.places.let_go(&session);
+            self.taken.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends the streams of GETs here whose clients have newer ones elsewhere. Announcements may have been
+    /// missed, so the store is asked: for one after the other, and while it does not answer, for none.
+    pub(crate) async fn end_overtaken(&self) -> Result<(), StoreError> {
+        for session in self.listening() {
+            session.give_way_to_newer().await?;
+        }
+        Ok(())
+    }
+
+    /// The sessions whose stream of a GET is open here.
+    fn listening(&self) -> Vec<Arc<Session>> {
+        let mut listening = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let with_stream = shard.iter().filter(|Entry(one)| one.listens());
+            listening.extend(with_stream.map(Entry::session));
+        }
+        listening
+    }
+
+    pub(super) fn shard(&self, id: &SessionId) -> &Mutex<Shard> {
+        // Ids are random, so any of their bytes spreads them evenly.
+        &self.shards[usize::from(id.as_bytes()[0]) % SHARDS]
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.0)
+    }
+
+    fn begin_use(&self) -> InUse {
+        self.0.begin_use()
+    }
+}
+
+impl Borrow<SessionId> for Entry {
+    fn borrow(&self) -> &SessionId {
+        &self.0.id
+    }
+}
+
+impl Hash for Entry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Entry {}
+
+// === impl Session ===
+
+impl Session {
+    /// Whether what is at hand may be believed without asking the store.
+    fn is_fresh(&self) -> bool {
+        self.persistence
+            .as_deref()
+            .is_none_or(Persistence::is_fresh)
+    }
+
+    /// Makes what is at hand what is in the store. `false`: the session has ended.
+    pub(crate) async fn refresh(self: &Arc<Self>) -> Result<bool, PersistenceError> {
+        match &self.persistence {
+            None => Ok(true),
+            Some(persistence) => persistence.refresh(self).await,
+        }
+    }
+
+    pub(super) async fn create(&self) -> Result<(), PersistenceError> {
+        match &self.persistence {
+            None => Ok(()),
+            Some(persistence) => persistence.create(self).await,
+        }
+    }
+}

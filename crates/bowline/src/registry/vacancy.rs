@@ -1,0 +1,92 @@
+//! A place for one more session, within the limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::table::{Entry, SHARDS, Table};
+use crate::caller::Caller;
+use crate::session::Session;
+use crate::session::persistence::Persistence;
+use crate::session_store::PersistenceError;
+use crate::share::{Permit, ShareOwner};
+
+/// A place for one more session, held while its leg opens.
+#[derive(Debug)]
+pub(crate) struct Vacancy {
+    table: Arc<Table>,
+    place: Option<Permit>,
+}
+
+// === impl Table ===
+
+impl Table {
+    /// Takes a place for one more session of this caller, if there is one. With a store, whatever is in
+    /// it has a place, at hand or not.
+    pub(crate) fn reserve(self: &Arc<Self>, caller: &Caller) -> Result<Vacancy, ShareOwner> {
+        let place = self.places.take(caller)?;
+        let take = |places: &AtomicUsize, others: &dyn Fn() -> usize| {
+            let free = |taken| (taken + others() < self.limit).then_some(taken + 1);
+            places
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, free)
+                .map_err(|_| ShareOwner::Gateway)
+        };
+        match &self.session_store {
+            None => {
+                take(&self.taken, &|| 0)?;
+                self.opening.fetch_add(1, Ordering::AcqRel);
+            }
+            Some(session_store) => {
+                take(&self.opening, &|| session_store.sessions())?;
+                self.taken.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        Ok(Vacancy {
+            table: Arc::clone(self),
+            place: Some(place),
+        })
+    }
+}
+
+// === impl Vacancy ===
+
+impl Vacancy {
+    /// Opens a session. Where sessions are kept in a store it is written there
+    /// before anybody can hear of it; if that fails the session comes back.
+    pub(crate) async fn fill(
+        mut self,
+        session: Session,
+    ) -> Result<Arc<Session>, (PersistenceError, Arc<Session>)> {
+        let session = match &self.table.session_store {
+            None => Arc::new(session),
+            Some(session_store) => {
+                let persistence =
+                    Persistence::new(session_store, &session.id, session.upstream.name.as_ref());
+                let session = Arc::new(session.persisted_by(persistence));
+                Box::pin(session.create())
+                    .await
+                    .map_err(|unsure| (unsure, Arc::clone(&session)))?;
+                session
+            }
+        };
+        if let Some(place) = self.place.take() {
+            session.take_place(place);
+        }
+        let mut shard = self.table.shard(&session.id).lock();
+        shard.insert(Entry(Arc::clone(&session)));
+        // The place now belongs to the entry.
+        self.table.taken.fetch_add(1, Ordering::AcqRel);
+        let room = self.table.cache.div_ceil(SHARDS);
+        if self.table.session_store.is_some() && shard.len() > room {
+            self.table.make_room(&mut shard, room);
+        }
+        drop(shard);
+        Ok(session)
+    }
+}
+
+impl Drop for Vacancy {
+    fn drop(&mut self) {
+        self.table.taken.fetch_sub(1, Ordering::AcqRel);
+        self.table.opening.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,87 @@
+//! Who may open a session again: one gateway at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_store::{KeyState, Operation};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::leg::Leg;
+use crate::session::Session;
+use crate::session::persistence::Persistence;
+use crate::session_store::PersistenceError;
+
+/// For how long nobody may open a session again whose gateway died while it did. Gateways that live
+/// renew it so many times as often.
+const CLAIM: Duration = Duration::from_secs(3);
+const RENEWALS: u32 = 3;
+/// Whether this gateway may open the next generation.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    Mine(Option<ClaimGuard>),
+    /// Another gateway is about to.
+    Theirs,
+    /// Another gateway has.
+    Other(Arc<Leg>),
+    Ended,
+}
+
+/// The turn to open the next generation, where it has to be held against other gateways: until this
+/// is dropped, or this gateway dies.
+#[derive(Debug)]
+pub(crate) struct ClaimGuard(#[expect(dead_code, reason = "ends it when dropped")] DropGuard);
+
+impl Persistence {
+    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does while
+    /// the turn is held.
+    pub(crate) async fn claim(
+        &self,
+        session: &Arc<Session>,
+        seen: &Leg,
+    ) -> Result<Claim, PersistenceError> {
+        let store = &self.session_store.store;
+        let claim = format!("mend/{}", self.key.as_str());
+        let claiming = store.claim(&claim, &self.session_store.me, CLAIM);
+        if !self.session_store.ask(Operation::Claim, claiming).await? {
+            return Ok(Claim::Theirs);
+        }
+        let held = self.hold(claim);
+        // With the claim: whoever had it before may have published meanwhile.
+        let knew = self.known();
+        let loading = store.load(&self.key);
+        match self.session_store.ask(Operation::Load, loading).await? {
+            KeyState::Live(live) => self.adopt(session, &live, knew).await?,
+            KeyState::Absent if Box::pin(self.put_back(session)).await? => {}
+            KeyState::Absent | KeyState::Ended => return Ok(Claim::Ended),
+        }
+        let current = session.leg();
+        if current.generation.number > seen.generation.number {
+            return Ok(Claim::Other(current));
+        }
+        Ok(Claim::Mine(Some(held)))
+    }
+
+    /// Renews a claim until the turn is dropped, however that comes about.
+    pub(crate) fn hold(&self, claim: String) -> ClaimGuard {
+        let session_store = Arc::clone(&self.session_store);
+        let over = CancellationToken::new();
+        let held = ClaimGuard(over.clone().drop_guard());
+        self.session_store.tracker.spawn(async move {
+            let renewing = async {
+                loop {
+                    tokio::time::sleep(CLAIM / RENEWALS).await;
+                    let claiming = session_store.store.claim(&claim, &session_store.me, CLAIM);
+                    if let Err(error) = session_store.ask(Operation::Claim, claiming).await {
+                        tracing::debug!(%error, "claim not renewed");
+                    }
+                }
+            };
+            over.run_until_cancelled(renewing).await;
+            let releasing = session_store.store.release(&claim, &session_store.me);
+            if let Err(error) = session_store.ask(Operation::Release, releasing).await {
+                tracing::debug!(%error, "claim not released; it expires");
+            }
+        });
+        held
+    }
+}

@@ -1,0 +1,79 @@
+//! Uses of a session: they renew its time in the store, and number its streams.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Persistence;
+use crate::session::Session;
+use bowline_store::{Operation, StoreError};
+
+impl Persistence {
+    /// Does after a use what need not be waited for: begins the session's time anew, and writes the
+    /// jar if it has changed.
+    pub(crate) fn after_use(&self, session: &Arc<Session>) {
+        self.touch(session);
+        self.keep_jar(session);
+    }
+
+    /// A number that is higher than any before, for whichever gateway; `None` if nobody else can be told
+    /// of it.
+    pub(crate) async fn next_number(&self) -> Option<u64> {
+        if !self.session_store.is_shared() || !self.session_store.is_reachable() {
+            return None;
+        }
+        let numbering = self.session_store.store.next_number(&self.key);
+        let number = self
+            .session_store
+            .ask(Operation::NextNumber, numbering)
+            .await;
+        number.ok().flatten()
+    }
+
+    /// The last of these numbers; `None` if it has ended.
+    pub(crate) async fn last_number(&self) -> Result<Option<u64>, StoreError> {
+        let asking = self.session_store.store.last_number(&self.key);
+        self.session_store.ask(Operation::LastNumber, asking).await
+    }
+
+    /// Begins the session's time anew, if some of it is over.
+    pub(crate) fn touch(&self, session: &Arc<Session>) {
+        let now = self.session_store.now();
+        let touched = self.touched.load(Ordering::Relaxed);
+        let every = self.session_store.touch_every().as_millis();
+        let every = u64::try_from(every).unwrap_or(u64::MAX);
+        let is_due = touched == 0 || now >= touched.saturating_add(every);
+        if !is_due || !self.session_store.is_reachable() {
+            return;
+        }
+        self.touched.store(now.max(1), Ordering::Relaxed);
+        if self.has_old_seal.load(Ordering::Relaxed) {
+            self.seal_anew(session);
+        }
+        // From now on it is this key's, whoever is given the name.
+        if self.lacks_key.swap(false, Ordering::Relaxed) {
+            self.write_down(
+                session,
+                "a session's record does not say whose key is its own",
+            );
+        }
+        let session = Arc::clone(session);
+        self.session_store.tracker.spawn(async move {
+            let Some(persistence) = &session.persistence else {
+                return;
+            };
+            let touching = persistence
+                .session_store
+                .store
+                .touch(&persistence.key, persistence.session_store.ttl);
+            if let Err(error) = persistence
+                .session_store
+                .ask(Operation::Touch, touching)
+                .await
+            {
+                // The next use tries again.
+                persistence.touched.store(touched, Ordering::Relaxed);
+                tracing::debug!(%error, "a session's time was not begun anew");
+            }
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! Writing a session: before its client hears of it, when its generation or what the client set changes, and
+//! when it ends.
+
+use std::sync::Arc;
+
+use super::cookies::tag;
+use super::{Persistence, Published, REMEMBERED};
+use crate::leg::Leg;
+use crate::session::{Put, Session};
+use crate::session_store::PersistenceError;
+use crate::session_store::announcement::Announcement;
+use bowline_store::{Live, MAX_CONFLICTS, Operation, Part, UpdateOutcome, Version};
+
+impl Persistence {
+    /// Writes a new session, before anybody hears of it.
+    pub(crate) async fn create(&self, session: &Session) -> Result<(), PersistenceError> {
+        let leg = session.leg();
+        let record = self.written(session, &leg)?.to_bytes()?;
+        let record = self.sealed(Part::Record, Version::FIRST, &record)?;
+        let jar = self.sealed_jar(&leg, Version::FIRST)?;
+        {
+            let mut place = self.place.lock();
+            place.jar_names = leg.jar_names();
+            place.record_tag = tag(&record);
+        }
+        let store = &self.session_store.store;
+        let creating = store.create(&self.key, &record, &jar, self.session_store.ttl);
+        match self.session_store.ask(Operation::Create, creating).await? {
+            true => {
+                self.session_store.note_opened();
+                Ok(())
+            }
+            // Ids are random: this is not one of ours by chance.
+            false => Err(PersistenceError::Contended),
+        }
+    }
+
+    /// Makes `leg` the session's generation, for every gateway, unless another has made one.
+    pub(crate) async fn publish(
+        &self,
+        session: &Arc<Session>,
+        leg: &Arc<Leg>,
+    ) -> Result<Published, PersistenceError> {
+        for _ in 0..MAX_CONFLICTS {
+            let (version, written) = {
+                // What is client_state belongs to the version, see `adopt`; and so does the leg: where
+                // the version is known, a generation that was published with it is.
+                let place = self.place.lock();
+                let current = session.leg();
+                if current.generation.number >= leg.generation.number {
+                    return Ok(Published::Other(current));
+                }
+                (place.version, self.written(session, leg)?)
+            };
+            let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
+            let jar = self.sealed_jar(leg, version.next())?;
+            let store = &self.session_store.store;
+            let updating = store.update(&self.key, version, &record, Some(&jar));
+            match self.session_store.ask(Operation::Update, updating).await? {
+                UpdateOutcome::Done(version) => {
+                    let put = {
+                        // In one step for whoever writes next: under this version, this generation.
+                        let mut place = self.place.lock();
+                        if version > place.version {
+                            (place.version, place.jar_since) = (version, version);
+                            place.record_tag = tag(&record);
+                            place.jar_names = leg.jar_names();
+                            place.is_behind = false;
+                        }
+                        session.put(leg)
+                    };
+                    session.goes_on(put);
+                    self.was_seen(self.session_store.now());
+                    self.session_store
+                        .announce(Announcement::Changed(session.id));
+                    return Ok(match put {
+                        Put::Ended => Published::Ended,
+                        Put::New | Put::Known => Published::Done,
+                    });
+                }
+                // Lost by a store that was emptied meanwhile is not ended.
+                UpdateOutcome::Gone if Box::pin(self.put_back(session)).await? => {}
+                UpdateOutcome::Gone => return Ok(Published::Ended),
+                UpdateOutcome::Conflict(live) => self.adopt(session, &live, version).await?,
+            }
+        }
+        Err(PersistenceError::Contended)
+    }
+
+    /// Writes what the client has said; `said` says it after whatever another gateway wrote. The leg
+    /// that is then the session's may be a newer one.
+    pub(crate) async fn save(
+        &self,
+        session: &Arc<Session>,
+        said: impl Fn(),
+    ) -> Result<Arc<Leg>, PersistenceError> {
+        for _ in 0..MAX_CONFLICTS {
+            let (version, leg, written, is_behind) = {
+                // What is client_state belongs to the version, see `adopt`.
+                let place = self.place.lock();
+                said();
+                let leg = session.leg();
+                let written = self.written(session, &leg)?;
+                (place.version, leg, written, place.is_behind)
+            };
+            let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
+            let jar = match is_behind {
+                true => Some(self.sealed_jar(&leg, version.next())?),
+                false => None,
+            };
+            let store = &self.session_store.store;
+            let updating = store.update(&self.key, version, &record, jar.as_deref());
+            match self.session_store.ask(Operation::Update, updating).await? {
+                UpdateOutcome::Done(version) => {
+                    {
+                        let mut place = self.place.lock();
+                        if version > place.version {
+                            place.version = version;
+                            place.record_tag = tag(&record);
+                            if let Some(jar) = &jar {
+                                (place.jar_since, place.jar_tag) = (version, tag(jar));
+                                place.is_behind = false;
+                            }
+                        }
+                    }
+                    self.was_seen(self.session_store.now());
+                    self.session_store
+                        .announce(Announcement::Changed(session.id));
+                    return Ok(leg);
+                }
+                // Its end is found by whoever asks next.
+                UpdateOutcome::Gone => return Ok(leg),
+                UpdateOutcome::Conflict(live) => self.adopt(session, &live, version).await?,
+            }
+        }
+        Err(PersistenceError::Contended)
+    }
+
+    /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
+    /// other, ends it upstream: on this leg.
+    pub(crate) async fn end(
+        &self,
+        session: &Arc<Session>,
+    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+        let ending = self.session_store.store.end(&self.key, REMEMBERED);
+        let replaced = self.session_store.ask(Operation::End, ending).await?;
+        if replaced.is_some() {
+            self.session_store.note_ended();
+        }
+        self.session_store.remember_end(&session.id);
+        self.session_store.announce(Announcement::Ended(session.id));
+        self.last_leg(session, replaced).await
+    }
+
+    /// Lets the session go from the store if no gateway has used it for as long as it is persistence. `None`:
+    /// one has, or it is gone. Otherwise this caller, and no other, ends it upstream: on this leg.
+    pub(crate) async fn expire(
+        &self,
+        session: &Arc<Session>,
+    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+        let session_store = &self.session_store;
+        let expired = session_store
+            .store
+            .expire(&self.key, session_store.left_of_unused());
+        let replaced = session_store.ask(Operation::Expire, expired).await?;
+        if replaced.is_some() {
+            session_store.note_ended();
+            session_store.remember_end(&session.id);
+            session_store.announce(Announcement::Ended(session.id));
+        }
+        self.last_leg(session, replaced).await
+    }
+
+    /// The leg that a session had which was ended here.
+    async fn last_leg(
+        &self,
+        session: &Arc<Session>,
+        replaced: Option<Live>,
+    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+        let Some(live) = replaced else {
+            return Ok(None);
+        };
+        if let Err(error) = self.adopt(session, &live, Version(0)).await {
+            tracing::debug!(%error, "the newest generation of an ended session is not known here");
+        }
+        Ok(Some(session.leg()))
+    }
+}

@@ -1,0 +1,351 @@
+//! Storing sessions beyond this process's memory: written before the client learns of them, and read when a
+//! client reaches a gateway that does not know its session.
+//!
+//! Memory is a cache of the store. In a store that gateways share, a cached session is used for [`FRESH`];
+//! then its version is checked again, or sooner if another gateway announces a change
+//! ([`Announcement`]). While the store is unavailable, cached sessions are used for the configured grace, and
+//! nothing is known of others: "unknown" is not "absent".
+
+pub(crate) mod announcement;
+pub(crate) mod health;
+pub(crate) mod record_error;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bowline_store::sealed::{NoRandomness, OpenError, SealKeys};
+use bowline_store::{
+    EntryError, Key, Observer, Operation, Presence, PresentGateways, SealedEntry, Store, StoreError,
+};
+use bowline_wire::id::SessionId;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use self::record_error::BadRecord;
+use crate::session_store::announcement::Announcement;
+use crate::session_store::health::{Condition, StoreHealth};
+use crate::telemetry::StoreMetrics;
+use crate::upstream::UpstreamError;
+
+/// How long a cached session of a shared store is used before it is checked again.
+const FRESH: Duration = Duration::from_secs(2);
+/// How often, within the idle time of a session, its time in the store is restarted.
+const TOUCHES: u32 = 10;
+/// How many ended sessions this gateway remembers by itself, in case an old state of the store is restored.
+const ENDED: usize = 10_000;
+
+/// The store of a gateway's sessions, and what it takes to use it.
+#[derive(Debug)]
+pub(crate) struct SessionStore {
+    pub(crate) store: Arc<Store>,
+    pub(crate) keys: SealKeys,
+    /// This gateway's name among those that share the store; random.
+    pub(crate) me: Box<str>,
+    /// How long a session that nobody uses is kept.
+    idle: Duration,
+    /// How long it stays in the store: longer, because not every use is written there at once. In a shared
+    /// store so much longer that a gateway ends it before, see [`SessionStore::left_of_unused`].
+    pub(crate) ttl: Duration,
+    health: StoreHealth,
+    pub(crate) counts: StoreMetrics,
+    /// What was last checked before this must be checked again; milliseconds, as [`SessionStore::now`].
+    doubted: AtomicU64,
+    ended: Mutex<EndedSessions>,
+    counted: Mutex<SessionCounts>,
+    pub(crate) tracker: TaskTracker,
+}
+
+/// How long sessions are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionTimes {
+    /// How long a session that nobody uses is kept.
+    pub(crate) idle: Duration,
+    /// How long cached sessions are used while the store is unavailable.
+    pub(crate) grace: Duration,
+}
+
+/// How many sessions are in a store that gateways share.
+#[derive(Debug, Default)]
+struct SessionCounts {
+    /// When it was last counted there.
+    there: usize,
+    /// How many were opened here since, and how many ended.
+    opened: usize,
+    ended: usize,
+}
+
+/// Sessions that have ended, the latest ones.
+#[derive(Debug, Default)]
+struct EndedSessions {
+    ids: HashSet<SessionId>,
+    order: VecDeque<SessionId>,
+}
+
+/// Why a session cannot be read or written.
+#[derive(Debug, Error)]
+pub(crate) enum PersistenceError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a session's record is {0}")]
+    Sealed(#[from] OpenError),
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    #[error("too many gateways write to one session at once")]
+    Contended,
+    /// No endpoint of the session's server is available.
+    #[error("its server is unavailable: {0}")]
+    Nowhere(UpstreamError),
+}
+
+// === impl SessionStore ===
+
+impl SessionStore {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        keys: SealKeys,
+        me: Box<str>,
+        times: SessionTimes,
+        tracker: TaskTracker,
+        counts: StoreMetrics,
+    ) -> Self {
+        let SessionTimes { idle, grace } = times;
+        let ttl = match *store {
+            Store::Redis(_) => 2 * idle,
+            Store::Memory(_) | Store::File(_) => idle + idle / TOUCHES,
+        };
+        Self {
+            store,
+            keys,
+            me,
+            idle,
+            ttl,
+            health: StoreHealth::new(grace),
+            counts,
+            doubted: AtomicU64::new(0),
+            ended: Mutex::default(),
+            counted: Mutex::default(),
+            tracker,
+        }
+    }
+
+    /// Whether other gateways may use the same store.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(*self.store, Store::Redis(_))
+    }
+
+    /// How often a session's time in the store is restarted while it is used.
+    pub(crate) fn touch_every(&self) -> Duration {
+        self.idle / TOUCHES
+    }
+
+    /// The most that is left of a session's time in the store if no gateway has used it for its idle time:
+    /// the last use may not have been written.
+    pub(crate) fn left_of_unused(&self) -> Duration {
+        self.ttl.saturating_sub(self.idle + self.touch_every())
+    }
+
+    /// After how long without a use here the last gateway to use a session treats it as unused.
+    pub(crate) fn unused_after(&self) -> Duration {
+        self.idle + 2 * self.touch_every()
+    }
+
+    /// The ids of the seal keys, newest first.
+    pub(crate) fn seal_keys(&self) -> Vec<String> {
+        self.keys.ids()
+    }
+
+    /// Whether the store answered when it was last asked.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.health.is_reachable()
+    }
+
+    /// The condition of the store.
+    pub(crate) fn condition(&self) -> Condition {
+        self.health.condition()
+    }
+
+    /// Runs an operation of the store, and notes how it went.
+    pub(crate) async fn ask<T>(
+        &self,
+        operation: Operation,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let answer = asking.await;
+        self.note(operation, answer.as_ref().err(), began.elapsed());
+        answer
+    }
+
+    /// What is sealed under this key; operations on it are counted.
+    pub(crate) fn entry<'a>(&'a self, key: &'a Key) -> SealedEntry<'a> {
+        SealedEntry::new(&self.store, &self.keys, key).observed_by(self)
+    }
+
+    /// Removes this gateway from those present.
+    pub(crate) async fn leave(&self) {
+        let leaving = self.store.leave(&self.me);
+        if let Err(error) = self.ask(Operation::Leave, leaving).await {
+            tracing::debug!(%error, "departure not announced");
+        }
+    }
+
+    /// Asks the store whether it answers.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        self.ask(Operation::Ping, self.store.ping()).await
+    }
+
+    /// Registers this gateway as present, for as long as `holds`.
+    pub(crate) async fn appear(&self, me: &Presence, holds: Duration) -> Result<(), StoreError> {
+        let appearing = self.store.appear(me, holds);
+        self.ask(Operation::Appear, appearing).await
+    }
+
+    /// Every gateway that is present.
+    pub(crate) async fn gateways(&self) -> Result<PresentGateways, StoreError> {
+        self.ask(Operation::Gateways, self.store.gateways()).await
+    }
+
+    /// How many sessions there are, of all gateways on the store: exactly where this one has it to
+    /// itself, else as it was last counted there and with what happened here since.
+    pub(crate) fn sessions(&self) -> usize {
+        self.store.cached_count().unwrap_or_else(|| {
+            let counted = self.counted.lock();
+            (counted.there + counted.opened).saturating_sub(counted.ended)
+        })
+    }
+
+    /// Counts the sessions of a store that gateways share.
+    pub(crate) async fn count_sessions(&self) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let (opened, ended) = {
+            let counted = self.counted.lock();
+            (counted.opened, counted.ended)
+        };
+        let there = self.ask(Operation::Count, self.store.count()).await?;
+        let mut counted = self.counted.lock();
+        // What happened while it was counted may count twice, until the next time.
+        counted.there = there;
+        counted.opened -= opened;
+        counted.ended -= ended;
+        Ok(())
+    }
+
+    /// A session was written.
+    pub(crate) fn note_opened(&self) {
+        self.counted.lock().opened += 1;
+    }
+
+    /// This gateway removed a session from the store.
+    pub(crate) fn note_ended(&self) {
+        self.counted.lock().ended += 1;
+    }
+
+    /// From now on every cached session is checked again before it is used.
+    fn doubt_all(&self) {
+        self.doubted.store(self.now() + 1, Ordering::Relaxed);
+    }
+
+    /// From now on announcements are received; earlier ones may have been missed.
+    pub(crate) fn hears_again(&self) {
+        self.health.hears_again();
+        self.doubt_all();
+    }
+
+    /// From now on announcements may be missed.
+    pub(crate) fn hears_no_more(&self) {
+        self.health.hears_no_more();
+        self.doubt_all();
+    }
+
+    /// Whether what was last seen then may be used without asking the store.
+    pub(crate) fn is_fresh(&self, seen: u64) -> bool {
+        let fresh_until = seen + FRESH.as_millis() as u64;
+        let is_doubted = seen < self.doubted.load(Ordering::Relaxed);
+        !self.is_shared() || (!is_doubted && self.now() < fresh_until)
+    }
+
+    /// Whether what was last seen then may be used although the store is unavailable.
+    pub(crate) fn is_within_grace(&self, seen: u64) -> bool {
+        self.health.is_within_grace(seen)
+    }
+
+    /// Whether an end would be remembered in the store that came after a session was last seen there.
+    pub(crate) fn would_remember(&self, seen: u64, remembered: Duration) -> bool {
+        self.health.is_known_since(seen, remembered)
+    }
+
+    /// Whether a session is still kept whose last use was written to the store then.
+    pub(crate) fn would_keep(&self, touched: u64) -> bool {
+        let kept = self.idle + self.touch_every();
+        let kept = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
+        self.now() < touched.saturating_add(kept)
+    }
+
+    /// Remembers that a session has ended.
+    pub(crate) fn remember_end(&self, id: &SessionId) {
+        let mut ended = self.ended.lock();
+        if ended.ids.insert(*id) {
+            ended.order.push_back(*id);
+            if ended.order.len() > ENDED
+                && let Some(oldest) = ended.order.pop_front()
+            {
+                ended.ids.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether this gateway remembers that a session has ended.
+    pub(crate) fn has_ended(&self, id: &SessionId) -> bool {
+        self.ended.lock().ids.contains(id)
+    }
+
+    /// Announces something to the other gateways, without waiting for it.
+    pub(crate) fn announce(self: &Arc<Self>, announcement: Announcement) {
+        if !self.is_shared() {
+            return;
+        }
+        let session_store = Arc::clone(self);
+        self.tracker.spawn(async move {
+            let Some(sealed) = announcement.sealed(&session_store) else {
+                return;
+            };
+            let announcing = session_store.store.announce(&sealed);
+            if let Err(error) = session_store.ask(Operation::Announce, announcing).await {
+                tracing::debug!(%error, "announcement failed");
+            }
+        });
+    }
+
+    /// Milliseconds since this gateway started, at least one.
+    pub(crate) fn now(&self) -> u64 {
+        self.health.now()
+    }
+}
+
+impl Observer for SessionStore {
+    fn note(&self, operation: Operation, error: Option<&StoreError>, took: Duration) {
+        self.counts.asked(operation, error, took);
+        self.health.note(operation, error);
+    }
+}
+
+// === impl PersistenceError ===
+
+impl From<EntryError> for PersistenceError {
+    fn from(error: EntryError) -> Self {
+        match error {
+            EntryError::Store(error) => Self::Store(error),
+            EntryError::Sealed(error) => Self::Sealed(error),
+            EntryError::NoRandomness(error) => Self::NoRandomness(error),
+            EntryError::Contended => Self::Contended,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! An answer's head, and its body still to be read.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bowline_wire::media;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body::Body as _;
+
+use crate::upstream::SentAs;
+use bowline_egress::{UpstreamBody, WireError, read_limited};
+
+/// How much of a body that nobody wants is read, and for how long.
+pub(super) const MAX_READ_OUT: usize = 64 * 1024;
+const READ_OUT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// An answer's head, and its body still to be read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: UpstreamBody,
+    /// Whether the request named a session, so that 404 means that the session is unknown.
+    pub(super) named_session: bool,
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Whether the body is of this media type.
+    pub(crate) fn is(&self, media: &str) -> bool {
+        media::is(self.content_type(), media)
+    }
+
+    pub(crate) fn content_type(&self) -> Option<&HeaderValue> {
+        self.headers.get(CONTENT_TYPE)
+    }
+
+    /// Reads a small body out, so that the connection can be used again.
+    pub(crate) async fn read_out(self) {
+        if !self.body.is_end_stream() {
+            let rest = read_limited(self.body, MAX_READ_OUT);
+            drop(Box::pin(tokio::time::timeout(READ_OUT_TIMEOUT, rest)).await);
+        }
+    }
+
+    /// How it was sent.
+    pub(crate) fn sent_as(&self) -> SentAs {
+        SentAs {
+            status: self.status,
+            content_type: self.content_type().cloned(),
+        }
+    }
+
+    /// Whether it is a stream of events.
+    pub(crate) fn is_events(&self) -> bool {
+        self.status == StatusCode::OK && self.is(media::EVENT_STREAM)
+    }
+
+    /// Whether the request named the upstream's session.
+    pub(crate) fn named_session(&self) -> bool {
+        self.named_session
+    }
+
+    /// 404 to a request that named the upstream's session: by the protocol, the session is gone.
+    pub(crate) fn denies_session(&self) -> bool {
+        self.named_session && self.status == StatusCode::NOT_FOUND
+    }
+}
+
+/// The next bytes of a body; trailers mean nothing here.
+pub(crate) fn poll_data(
+    body: &mut UpstreamBody,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, WireError>>> {
+    loop {
+        match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Requests as they are written: built from nothing but the configuration, the leg's own id, version and
+//! cookies, the protocol's headers, and what [`Carried`](crate::upstream::Carried) picked of a client's.
+
+use bowline_wire::header_policy::{Passage, passes};
+use bowline_wire::version::wants_header;
+use bowline_wire::{header, media};
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, USER_AGENT,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method};
+
+use crate::config::Server;
+use crate::oauth::Bearer;
+use crate::upstream::Link;
+use bowline_egress::{Head, Place, Request, Sent};
+
+/// How Bowline introduces itself, unless the configuration says otherwise.
+const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+
+/// What is asked, wherever a redirect may lead it.
+pub(super) struct Asking<'a> {
+    pub(super) method: Method,
+    pub(super) accept: Option<HeaderValue>,
+    pub(super) last_event_id: Option<&'a HeaderValue>,
+    pub(super) message: Option<(Bytes, Sent)>,
+}
+
+// === impl Asking ===
+
+impl Asking<'_> {
+    pub(super) fn request(
+        &self,
+        link: Link<'_>,
+        server: &Server,
+        target: &PathAndQuery,
+        place: Place<'_>,
+        bearer: Option<&Bearer>,
+    ) -> Request {
+        let mut head = Head::new(&self.method, target);
+        head.add(&HOST, &link.endpoint.address.url().host);
+        let configured = server.headers.iter();
+        for (name, value) in configured.filter(|(name, _)| passes(name, Passage::Configured)) {
+            head.add(name, value);
+        }
+        if !server.headers.contains_key(USER_AGENT) {
+            head.add(&USER_AGENT, &HeaderValue::from_static(AGENT));
+        }
+        link.carried.add_to(&mut head);
+        if let Some(bearer) = bearer {
+            head.add(&AUTHORIZATION, bearer.header());
+        }
+        // Bodies are looked into, and some are rewritten: none may come compressed.
+        head.add(&ACCEPT_ENCODING, &HeaderValue::from_static("identity"));
+        if let Some(accept) = &self.accept {
+            head.add(&ACCEPT, accept);
+        }
+        if let Some(id) = link.conversation.session_id() {
+            head.add_session(id);
+        }
+        if let Some(negotiated) = link.version
+            && wants_header(negotiated.as_str())
+        {
+            head.add(&header::PROTOCOL_VERSION, negotiated.as_header());
+        }
+        if let Some(id) = self.last_event_id {
+            head.add(&header::LAST_EVENT_ID, id);
+        }
+        if let Some(cookies) = link.conversation.as_http().jar.lock().header(place) {
+            head.add(&COOKIE, &cookies);
+        }
+        match &self.message {
+            None => head.alone(),
+            Some((message, sent)) => {
+                head.add(&CONTENT_TYPE, &HeaderValue::from_static(media::JSON));
+                head.with(message.clone(), sent.clone())
+            }
+        }
+    }
+}

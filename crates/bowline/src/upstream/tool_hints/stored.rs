@@ -1,0 +1,78 @@
+//! Tool hints as a store has them, for one caller.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{MAX_NAMES, MAX_TOOLS};
+
+/// What a store has for one caller.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    /// Which server it is about, whatever is configured under its name now.
+    pub(super) server: Box<str>,
+    pub(super) counts: Counts,
+    pub(super) harmless: Harmless,
+}
+
+/// How often all was forgotten, and how often because the tools changed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(super) forgotten: u64,
+    pub(super) changed: u64,
+}
+
+/// The names of tools that may run twice.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeSet<Box<str>>", into = "BTreeSet<Box<str>>")]
+pub(crate) struct Harmless {
+    pub(super) names: BTreeSet<Box<str>>,
+    pub(super) length: usize,
+}
+
+// === impl Stored ===
+
+impl Stored {
+    /// The same as far as it is about this server.
+    pub(crate) fn about(&self, server: &str) -> Self {
+        let is_it = *self.server == *server;
+        Self {
+            server: server.into(),
+            counts: self.counts,
+            harmless: match is_it {
+                true => self.harmless.clone(),
+                false => Harmless::default(),
+            },
+        }
+    }
+}
+
+// === impl Harmless ===
+
+impl Harmless {
+    /// Whether that was new.
+    pub(super) fn set(&mut self, name: &str, is_harmless: bool) -> bool {
+        if !is_harmless {
+            let was_known = self.names.remove(name);
+            self.length -= if was_known { name.len() } else { 0 };
+            return was_known;
+        }
+        let has_room = self.names.len() < MAX_TOOLS && self.length + name.len() <= MAX_NAMES;
+        let is_new = has_room && self.names.insert(name.into());
+        self.length += if is_new { name.len() } else { 0 };
+        is_new
+    }
+}
+
+impl From<BTreeSet<Box<str>>> for Harmless {
+    fn from(names: BTreeSet<Box<str>>) -> Self {
+        let length = names.iter().map(|name| name.len()).sum();
+        Self { names, length }
+    }
+}
+
+impl From<Harmless> for BTreeSet<Box<str>> {
+    fn from(harmless: Harmless) -> Self {
+        harmless.names
+    }
+}

@@ -1,0 +1,305 @@
+use super::*;
+
+const FOUR: &str = r#"{"tools":[{"name":"r","annotations":{"readOnlyHint":true}},{"name":"i","annotations":{"idempotentHint":true,"title":"x"}},{"name":"w"},{"name":"d","annotations":{"destructiveHint":true}}]}"#;
+const NOT_R: &str = r#"{"tools":[{"name":"r"}]}"#;
+const SERVER: &str = "the server";
+
+/// Whoever is there.
+fn own() -> Audience {
+    shown_to(Caller::Local, "")
+}
+
+fn shown_to(caller: Caller, tenant: &str) -> Audience {
+    let tenant = tenant.into();
+    Audience { caller, tenant }
+}
+
+/// One gateway, and the store that it reads and writes.
+#[derive(Default)]
+struct Stage {
+    tools: ToolHints,
+    stored: Stored,
+    version: u64,
+}
+
+impl Stage {
+    /// A listing that is asked for and answered now.
+    fn learn(&self, listing: &str, sharing: Sharing) -> bool {
+        let asked = Some(self.tools.epoch(&own()));
+        self.tools.learn(&own(), listing, asked, sharing)
+    }
+
+    fn is_harmless(&self, tool: &str) -> bool {
+        self.was_harmless(tool, self.tools.now())
+    }
+
+    /// The same for a call that was sent then.
+    fn was_harmless(&self, tool: &str, called: Epoch) -> bool {
+        self.tools.is_harmless(&own(), tool, called)
+    }
+
+    fn merge(&self) -> Merged {
+        let read = self.tools.epoch(&own());
+        let stored = self.stored.about(SERVER);
+        let merged = self
+            .tools
+            .merge(&own(), &stored, Some(Version(self.version)), read);
+        merged.unwrap()
+    }
+
+    /// The store takes what was merged; whether there is more by now.
+    fn put(&mut self, merged: &Merged) -> bool {
+        self.version += 1;
+        self.stored = merged.stored.clone();
+        let version = Some(Version(self.version));
+        self.tools.shared(&own(), merged, version)
+    }
+
+    fn share(&mut self) -> bool {
+        let merged = self.merge();
+        self.put(&merged)
+    }
+
+    fn look(&self, store: &Stored, version: u64) {
+        let read = self.tools.epoch(&own());
+        let version = Some(Version(version));
+        self.tools.see(&own(), &store.about(SERVER), version, read);
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let names = self.stored.harmless.names.iter();
+        names.map(|name| &**name).collect()
+    }
+}
+
+#[test]
+fn tools_are_known_per_caller_until_they_change() {
+    let tools = ToolHints::default();
+    let ann = Caller::Named("ann".parse().unwrap(), None);
+    let (ann, bob) = (shown_to(ann, ""), own());
+    let learn = |listing: &str| {
+        let asked = Some(tools.epoch(&ann));
+        tools.learn(&ann, listing, asked, Sharing::Alone)
+    };
+    assert!(!learn(FOUR));
+    let harmless = |caller: &Audience| {
+        ["r", "i", "w", "d"].map(|tool| tools.is_harmless(caller, tool, tools.now()))
+    };
+    assert_eq!(harmless(&ann), [true, true, false, false]);
+    assert_eq!(harmless(&bob), [false; 4]);
+    learn(NOT_R);
+    assert_eq!(
+        harmless(&ann),
+        [false, true, false, false],
+        "a later listing counts"
+    );
+    assert!(!tools.forget(&ann, Forgetting::Changed, Sharing::Alone));
+    assert_eq!(harmless(&ann), [false; 4]);
+    learn(FOUR);
+    learn(r#"{"tools":"many"}"#);
+    assert_eq!(harmless(&ann), [false; 4], "nobody knows what it says");
+    learn(FOUR);
+    tools.lose_all();
+    assert_eq!(harmless(&ann), [false; 4], "another server");
+}
+
+#[test]
+fn a_listing_from_before_only_takes_back() {
+    let stage = Stage::default();
+    let caller = &own();
+    for forgets in [
+        (|tools| {
+            tools.forget(&own(), Forgetting::Changed, Sharing::Alone);
+        }) as fn(&ToolHints),
+        |tools| tools.lose(&own()),
+        ToolHints::lose_all,
+    ] {
+        let asked = Some(stage.tools.epoch(caller));
+        forgets(&stage.tools);
+        stage.tools.learn(caller, FOUR, asked, Sharing::Alone);
+        assert!(!stage.is_harmless("r"));
+        stage.learn(FOUR, Sharing::Alone);
+        assert!(stage.is_harmless("r"));
+        stage.tools.learn(caller, NOT_R, asked, Sharing::Alone);
+        assert!(!stage.is_harmless("r") && stage.is_harmless("i"));
+    }
+    stage.tools.learn(caller, FOUR, None, Sharing::Alone);
+    assert!(!stage.is_harmless("r"));
+}
+
+#[test]
+fn a_call_that_was_sent_before_a_loss_is_judged_by_what_was_known_then() {
+    let (stage, caller) = (Stage::default(), &own());
+    let early = stage.tools.now();
+    stage.learn(FOUR, Sharing::Alone);
+    let sent = stage.tools.now();
+    // The gateway that recovers forgets, and goes on with the new generation.
+    stage
+        .tools
+        .forget(caller, Forgetting::Generation, Sharing::Alone);
+    stage.tools.lose(caller);
+    let later = stage.tools.now();
+    assert!(stage.was_harmless("r", sent));
+    assert!(!stage.was_harmless("r", later) && !stage.was_harmless("r", early));
+    stage.learn(NOT_R, Sharing::Alone);
+    assert!(!stage.was_harmless("r", sent) && stage.was_harmless("i", sent));
+    stage.learn(FOUR, Sharing::Alone);
+    assert!(stage.was_harmless("r", later) && !stage.was_harmless("r", sent));
+    // ToolHints that change may have changed before it ran.
+    stage
+        .tools
+        .forget(caller, Forgetting::Changed, Sharing::Alone);
+    assert!(!stage.was_harmless("i", sent) && !stage.was_harmless("r", later));
+    // Whoever hears of it from the store.
+    let (mut one, other) = (Stage::default(), Stage::default());
+    for why in [Forgetting::Generation, Forgetting::Changed] {
+        one.learn(FOUR, Sharing::All);
+        one.share();
+        other.look(&one.stored, one.version);
+        let sent = other.tools.now();
+        assert!(other.was_harmless("r", sent));
+        one.tools.forget(caller, why, Sharing::All);
+        one.share();
+        other.look(&one.stored, one.version);
+        assert_eq!(other.was_harmless("r", sent), why == Forgetting::Generation);
+        assert!(!other.is_harmless("r"));
+    }
+}
+
+#[test]
+fn only_news_are_shared_and_by_one_at_a_time() {
+    let mut stage = Stage::default();
+    assert!(stage.learn(FOUR, Sharing::OnlyNew));
+    assert!(!stage.learn(NOT_R, Sharing::OnlyNew), "somebody is at it");
+    assert!(!stage.share());
+    assert_eq!(stage.names(), ["i"]);
+    assert!(!stage.learn(NOT_R, Sharing::OnlyNew), "nothing new");
+    assert!(stage.learn(NOT_R, Sharing::All));
+    stage.tools.not_shared(&own());
+    assert!(stage.learn(NOT_R, Sharing::OnlyNew), "once more");
+}
+
+#[test]
+fn what_is_learnt_while_the_store_is_told_counts() {
+    let mut stage = Stage::default();
+    stage.learn(FOUR, Sharing::OnlyNew);
+    let merged = stage.merge();
+    stage.learn(NOT_R, Sharing::OnlyNew);
+    assert!(stage.put(&merged));
+    assert!(!stage.is_harmless("r"));
+    stage.look(&stage.stored, stage.version);
+    assert!(!stage.is_harmless("r"), "the store is behind");
+    assert!(!stage.share());
+    assert_eq!(stage.names(), ["i"]);
+    // And the same for what is forgotten.
+    assert!(stage.learn(FOUR, Sharing::OnlyNew));
+    let merged = stage.merge();
+    assert!(
+        !stage
+            .tools
+            .forget(&own(), Forgetting::Changed, Sharing::OnlyNew)
+    );
+    assert!(stage.put(&merged));
+    assert!(!stage.is_harmless("i"));
+    assert!(!stage.share());
+    assert_eq!(stage.names(), [""; 0]);
+    // Also if the store is told of something that was forgotten before.
+    assert!(
+        stage
+            .tools
+            .forget(&own(), Forgetting::Changed, Sharing::OnlyNew)
+    );
+    stage.learn(FOUR, Sharing::OnlyNew);
+    let merged = stage.merge();
+    stage
+        .tools
+        .forget(&own(), Forgetting::Changed, Sharing::OnlyNew);
+    assert!(stage.put(&merged));
+    assert!(!stage.is_harmless("i"));
+    assert!(!stage.share());
+    assert_eq!(stage.names(), [""; 0]);
+    // What was read before somebody wrote, and is told after.
+    let mut old = Stored::default().about(SERVER);
+    old.harmless.set("r", true);
+    stage.look(&old, 1);
+    assert!(!stage.is_harmless("r"));
+}
+
+#[test]
+fn what_another_gateway_forgot_does_not_come_back() {
+    let (mut one, mut other) = (Stage::default(), Stage::default());
+    one.learn(FOUR, Sharing::All);
+    one.share();
+    other.look(&one.stored, one.version);
+    assert!(other.is_harmless("r"));
+    // What it has not shared yet, and what it asked for before it knew.
+    other.learn(FOUR, Sharing::All);
+    let asked = Some(other.tools.epoch(&own()));
+    one.tools
+        .forget(&own(), Forgetting::Generation, Sharing::All);
+    one.share();
+    (other.stored, other.version) = (one.stored.clone(), one.version);
+    assert!(!other.share());
+    assert!(!other.is_harmless("r"));
+    assert_eq!(other.names(), [""; 0]);
+    other.tools.learn(&own(), FOUR, asked, Sharing::All);
+    assert!(!other.is_harmless("r"));
+    other.learn(FOUR, Sharing::All);
+    assert!(!other.share());
+    assert_eq!(other.names(), ["i", "r"]);
+    // What was read before it was forgotten here, and is told after.
+    let read = other.tools.epoch(&own());
+    other.tools.lose(&own());
+    let (stored, version) = (other.stored.about(SERVER), Some(Version(other.version)));
+    other.tools.see(&own(), &stored, version, read);
+    assert!(!other.is_harmless("r"));
+    let merged = other.tools.merge(&own(), &stored, version, read);
+    assert!(merged.is_none());
+}
+
+#[test]
+fn what_is_stored_of_another_server_counts_for_nothing() {
+    let mut stage = Stage::default();
+    stage.learn(FOUR, Sharing::All);
+    stage.share();
+    assert_eq!(stage.names(), ["i", "r"]);
+    let stored = &stage.stored;
+    assert_eq!(stored.about(SERVER), *stored);
+    assert_eq!(stored.about("another").harmless, Harmless::default());
+}
+
+#[test]
+fn a_listing_without_end_costs_no_more() {
+    let mut stage = Stage::default();
+    let listing = |count: usize, name: &str| {
+        let one = |number| {
+            format!(r#"{{"name":"{name}{number}","annotations":{{"readOnlyHint":true}}}}"#)
+        };
+        let all: Vec<_> = (0..count).map(one).collect();
+        format!(r#"{{"tools":[{}]}}"#, all.join(","))
+    };
+    stage.learn(&listing(MAX_UNSHARED + 9, "t"), Sharing::All);
+    stage.learn(&listing(9, &"x".repeat(MAX_NAMES / 4)), Sharing::All);
+    stage.share();
+    assert!(stage.stored.harmless.names.len() <= MAX_TOOLS);
+    let bytes = serde_json::to_vec(&stage.stored).unwrap();
+    assert!(bytes.len() < 4 * MAX_NAMES);
+    assert_eq!(
+        serde_json::from_slice::<Stored>(&bytes).unwrap(),
+        stage.stored
+    );
+}
+
+#[test]
+fn what_one_tenant_is_shown_says_nothing_of_another() {
+    let tools = ToolHints::default();
+    let (acme, other) = (
+        shown_to(Caller::Local, "acme"),
+        shown_to(Caller::Local, "other"),
+    );
+    let asked = Some(tools.epoch(&acme));
+    tools.learn(&acme, FOUR, asked, Sharing::Alone);
+    assert!(tools.is_harmless(&acme, "r", tools.now()));
+    assert!(!tools.is_harmless(&other, "r", tools.now()));
+    assert!(!tools.is_harmless(&own(), "r", tools.now()));
+}

@@ -1,0 +1,39 @@
+//! What clients and servers say.
+
+use serde_json::{Value, json};
+
+/// The revision that clients ask for.
+pub(crate) const VERSION: &str = "2025-11-25";
+
+/// The header of an answer that is one message.
+pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
+
+pub(crate) fn initialize_message() -> Value {
+    json!({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": {
+        "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+    }})
+}
+
+pub(crate) fn call(id: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": "tools/call", "params": {"name": "t", "arguments": {}}})
+}
+
+/// A request for the server's tools.
+pub(crate) fn list(id: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": "tools/list"})
+}
+
+/// What a client says once its session is open.
+pub(crate) fn ready() -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+}
+
+/// A notification.
+pub(crate) fn note(method: &str) -> Value {
+    json!({"jsonrpc": "2.0", "method": method})
+}
+
+/// A result for the request of this id.
+pub(crate) fn result(id: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "result": {}})
+}

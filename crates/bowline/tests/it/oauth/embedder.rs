@@ -1,0 +1,159 @@
+//! A program that runs its clients' dialogs itself: it learns a session's hash, and answers for it.
+
+use bowline::Gateway;
+use bowline::config::Flow;
+use serde_json::{Value, json};
+
+use crate::kit::asking::{API_TOKEN, gateway, initialize, question, stream, text};
+use crate::kit::client::{Client, sent};
+use crate::kit::messages::call;
+use crate::kit::protected::Protected;
+
+/// A session whose client asked for its hash; the client, and the hash.
+async fn known(gateway: &Gateway, elicitation: &Value) -> (Client, String) {
+    let mut client = Client::new(gateway);
+    let request = client
+        .post(&initialize(elicitation))
+        .header("bowline-session", "?");
+    let opened = sent(request).await;
+    let hash = opened.headers["bowline-session"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    client.session = opened.headers.get("mcp-session-id").cloned();
+    (client, hash)
+}
+
+/// Answers for a session; the status and the body.
+async fn answer(gateway: &Gateway, hash: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
+    let url = format!(
+        "http://{}/api/sessions/{hash}/elicitation",
+        gateway.listen()
+    );
+    let mut request = reqwest::Client::new().post(url).body(body.to_string());
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    let answer = sent(request).await;
+    (answer.status.as_u16(), answer.json())
+}
+
+#[tokio::test]
+async fn the_hash_is_told_to_those_who_ask_and_the_id_is_not_in_it() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::Drive, |_| {}).await;
+    let (client, hash) = known(&gateway, &json!({})).await;
+    assert_eq!(hash.len(), 16);
+    assert!(!client.session.unwrap().to_str().unwrap().contains(&hash));
+    for header in [None, Some("!"), Some("")] {
+        let client = Client::new(&gateway);
+        let mut request = client.post(&initialize(&json!({})));
+        if let Some(value) = header {
+            request = request.header("bowline-session", value);
+        }
+        let opened = sent(request).await;
+        assert!(!opened.headers.contains_key("bowline-session"));
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_answered_for_the_client() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::Drive, |_| {}).await;
+    let (client, hash) = known(&gateway, &json!({})).await;
+    let mut events = stream(&client, &call(1)).await;
+    let asked = question(&mut events).await;
+    let state = &asked["params"]["_meta"]["bowline/state"];
+    let content = json!({"code": "c", "state": state});
+    let body = json!({"action": "accept", "content": content});
+    for wrong in [None, Some("wrong")] {
+        assert_eq!(answer(&gateway, &hash, wrong, &body).await.0, 401);
+    }
+    let token = Some(API_TOKEN);
+    assert_eq!(
+        answer(&gateway, "0000000000000000", token, &body).await.0,
+        404
+    );
+    let elsewhere = json!({"action": "accept", "elicitation_id": "0".repeat(32)});
+    assert_eq!(answer(&gateway, &hash, token, &elsewhere).await.0, 404);
+    for malformed in [json!({}), json!({"action": "maybe"}), json!([])] {
+        assert_eq!(answer(&gateway, &hash, token, &malformed).await.0, 400);
+    }
+    let forged = json!({"action": "accept", "content": {"code": "c", "state": "forged"}});
+    assert_eq!(answer(&gateway, &hash, token, &forged).await.0, 404);
+    assert_eq!(server.token_requests().len(), 0);
+    let told = answer(&gateway, &hash, token, &body).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})));
+    assert_eq!(text(&events.next_message().await.1), "good-1");
+    assert_eq!(answer(&gateway, &hash, token, &body).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_no_is_passed_on_too() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::ClientDriven, |_| {}).await;
+    let (client, hash) = known(&gateway, &json!({})).await;
+    let mut events = stream(&client, &call(1)).await;
+    question(&mut events).await;
+    let told = answer(
+        &gateway,
+        &hash,
+        Some(API_TOKEN),
+        &json!({"action": "decline"}),
+    )
+    .await;
+    assert_eq!(told, (200, json!({"result": "declined"})));
+    assert_eq!(events.next_message().await.1["error"]["code"], -31003);
+}
+
+#[tokio::test]
+async fn without_a_token_nobody_answers_for_anybody() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::Drive, |config| config.api_token = None).await;
+    let (client, hash) = known(&gateway, &json!({})).await;
+    let mut events = stream(&client, &call(1)).await;
+    question(&mut events).await;
+    let decline = json!({"action": "decline"});
+    for token in [None, Some(API_TOKEN)] {
+        let (status, told) = answer(&gateway, &hash, token, &decline).await;
+        assert_eq!(
+            (status, &told["error"]["data"]["reason"]),
+            (401, &json!("no_api_token"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_for_one_session_is_none_for_another_caller() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::Drive, |config| {
+        for (name, key) in [("ann", "k-ann"), ("bob", "k-bob")] {
+            let key = bowline::config::KeyHash::of(key.as_bytes());
+            let caller = bowline::config::Caller { key };
+            config.callers.insert(name.parse().unwrap(), caller);
+        }
+    })
+    .await;
+    let mut ann = Client::new(&gateway).with_key("k-ann");
+    let opened = sent(ann.post(&initialize(&json!({})))).await;
+    ann.session = opened.headers.get("mcp-session-id").cloned();
+    let mut events = stream(&ann, &call(1)).await;
+    let asked = question(&mut events).await;
+    let state = asked["params"]["_meta"]["bowline/state"].as_str().unwrap();
+    let mut bob = Client::new(&gateway).with_key("k-bob");
+    let request = bob
+        .post(&initialize(&json!({})))
+        .header("bowline-session", "?");
+    let opened = sent(request).await;
+    let hash = opened.headers["bowline-session"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    bob.session = opened.headers.get("mcp-session-id").cloned();
+    let mut others = stream(&bob, &call(1)).await;
+    question(&mut others).await;
+    let content = json!({"code": "c", "state": state});
+    let body = json!({"action": "accept", "content": content});
+    assert_eq!(answer(&gateway, &hash, Some(API_TOKEN), &body).await.0, 404);
+    assert_eq!(server.token_requests().len(), 0);
+}

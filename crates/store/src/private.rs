@@ -1,0 +1,98 @@
+//! Files that only their owner may read.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+#[cfg(unix)]
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::rand;
+
+/// Creates a directory and its parents, unless they exist.
+pub fn directory(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    builder.mode(0o700);
+    builder.recursive(true).create(path)
+}
+
+/// Whether anybody but this user and root may read, change or replace a file: by its mode, because it is somebody
+/// else's, or because of the directory that it is in.
+#[cfg(unix)]
+pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    const STICKY: u32 = 0o1000;
+    let own = [0, rustix::process::geteuid().as_raw()];
+    let file = fs::metadata(path)?;
+    if file.mode() & 0o066 != 0 || !own.contains(&file.uid()) {
+        return Ok(true);
+    }
+    let directory = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => fs::metadata(".")?,
+        Some(parent) => fs::metadata(parent)?,
+        None => return Ok(false),
+    };
+    // In a sticky one, nobody replaces what is another's.
+    let is_shared = directory.mode() & 0o022 != 0 && directory.mode() & STICKY == 0;
+    Ok(is_shared || !own.contains(&directory.uid()))
+}
+
+/// Whether anybody but this user may read or change a file, which is not known on this system.
+#[cfg(not(unix))]
+pub fn is_open_to_others(_path: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// How a private file is opened for writing.
+pub fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    options.mode(0o600);
+    options.write(true);
+    options
+}
+
+/// Writes a file that was not there, all of it or nothing. An error of kind `AlreadyExists` says
+/// that another process was first.
+pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let draft = draft(path)?;
+    // A link, unlike a rename, replaces nothing.
+    let written = write_draft(&draft, contents).and_then(|()| fs::hard_link(&draft, path));
+    fs::remove_file(&draft)?;
+    written?;
+    sync_directory(path)
+}
+
+/// Writes a file in place of the existing one, if any: a reader finds one or the other, also after a power
+/// failure.
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let draft = draft(path)?;
+    if let Err(error) = write_draft(&draft, contents).and_then(|()| fs::rename(&draft, path)) {
+        // It may not exist.
+        fs::remove_file(&draft).ok();
+        return Err(error);
+    }
+    sync_directory(path)
+}
+
+fn draft(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    rand::fill(&mut random).map_err(|_| io::Error::other("no random bytes"))?;
+    let draft = format!("draft-{:016x}", u64::from_be_bytes(random));
+    Ok(path.with_extension(draft))
+}
+
+fn write_draft(draft: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut file = options().create_new(true).open(draft)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+/// Syncs the directory, so that the name of a new file is on the disk.
+pub fn sync_directory(of: &Path) -> io::Result<()> {
+    if cfg!(unix)
+        && let Some(directory) = of.parent()
+    {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
