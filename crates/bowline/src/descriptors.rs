@@ -76,6 +76,9 @@ fn fitted(limits: &Limits, available: usize) -> Limits {
     if limits.streams.saturating_add(limits.connections) > usable {
         fitted.streams = limits.streams.min(usable / 2);
         fitted.connections = limits.connections.min(usable - fitted.streams);
+        // One address without a key must not be able to take them all.
+        let share = (fitted.connections / 4).max(1);
+        fitted.connections_per_address = limits.connections_per_address.min(share);
     }
     fitted
 }
@@ -103,5 +106,16 @@ mod tests {
         assert_eq!(of(20, 40_000, 239), (20, 123));
         assert_eq!(of(20_000, 40, 239), (71, 40));
         assert_eq!(of(usize::MAX, usize::MAX, 0), (1, 1));
+    }
+
+    #[test]
+    fn one_address_cannot_take_what_is_left() {
+        let limits = Limits {
+            connections_per_address: 500,
+            ..Limits::default()
+        };
+        assert_eq!(fitted(&limits, usize::MAX).connections_per_address, 500);
+        let few = fitted(&limits, 1024);
+        assert_eq!(few.connections_per_address, few.connections / 4);
     }
 }
