@@ -151,7 +151,7 @@ fn a_file_with_the_api_token_that_others_can_read_is_warned_of() {
         let said = gateway.stderr.read_rest();
         let warned = said
             .lines()
-            .find(|line| line.contains("restrict it to its owner"));
+            .find(|line| line.contains("chmod 600"));
         assert_eq!(warned.is_some(), is_warned_of, "{mode:o}: {said}");
         assert!(warned.is_none_or(|line| line.contains(path.to_str().unwrap())));
         assert!(!said.contains("let-me-in"), "{said}");
