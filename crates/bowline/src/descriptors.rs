@@ -76,6 +76,8 @@ fn fitted(limits: &Limits, available: usize) -> Limits {
     if limits.streams.saturating_add(limits.connections) > usable {
         fitted.streams = limits.streams.min(usable / 2);
         fitted.connections = limits.connections.min(usable - fitted.streams);
+    }
+    if fitted.connections < limits.connections {
         // One address without a key must not be able to take them all.
         let share = (fitted.connections / 4).max(1);
         fitted.connections_per_address = limits.connections_per_address.min(share);
