@@ -149,9 +149,7 @@ fn a_file_with_the_api_token_that_others_can_read_is_warned_of() {
         gateway.signal("TERM");
         assert_eq!(gateway.exit_code(), Some(0));
         let said = gateway.stderr.read_rest();
-        let warned = said
-            .lines()
-            .find(|line| line.contains("chmod 600"));
+        let warned = said.lines().find(|line| line.contains("chmod 600"));
         assert_eq!(warned.is_some(), is_warned_of, "{mode:o}: {said}");
         assert!(warned.is_none_or(|line| line.contains(path.to_str().unwrap())));
         assert!(!said.contains("let-me-in"), "{said}");
