@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +20,7 @@ NODE = INTEROP / "node_modules/.bin/node"
 PACKAGES = INTEROP / "node_modules/@modelcontextprotocol"
 CONFORMANCE = PACKAGES / "conformance/dist/index.js"
 EVERYTHING = PACKAGES / "server-everything/dist/index.js"
+FILESYSTEM = PACKAGES / "server-filesystem/dist/index.js"
 
 START_SECONDS = 30
 STOP_SECONDS = 5
@@ -171,6 +174,18 @@ def gateway(name, upstream):
     options = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     options += ["--server", f"{name}={upstream}"]
     return Process("bowline", [binary("bowline"), "serve", *options])
+
+
+@contextmanager
+def command_gateway(name, command):
+    """The gateway in front of one server that is a command."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "bowline.toml"
+        words = json.dumps([str(word) for word in command])
+        config.write_text(f'[store]\nkind = "memory"\n[servers.{name}]\ncommand = {words}\n')
+        options = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "-c", config]
+        with Process("bowline", [binary("bowline"), "serve", *options]) as gateway:
+            yield gateway
 
 
 def endpoints(gateway, name):

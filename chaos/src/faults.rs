@@ -123,8 +123,9 @@ impl Storm<'_> {
         };
         match &strike.what {
             What::Kill(time) => {
-                replica.kill().await;
+                // Before the kill: calls may break before it is complete.
                 record("kill", format!("killed for {time:?}"), *time);
+                replica.kill().await;
                 sleep(*time).await;
                 replica.server.come_back()?;
                 replica.proxy.accept()?;

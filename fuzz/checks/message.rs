@@ -123,7 +123,7 @@ fn look_everywhere(message: &Message) {
         assert!(Message::parse(grown).is_ok(), "a splice broke the message");
     }
     drop(message.initialized());
-    assert!(message.id().is_none_or(|id| id != "null"));
+    assert!(message.id().is_none_or(|id| id.as_str() != "null"));
     assert_eq!(message.method().is_some(), message.kind() != Kind::Response);
     assert!(message.error_code().is_none() || message.kind() == Kind::Response);
 }
@@ -133,7 +133,7 @@ fn agrees(message: &Message, full: &Value, input: &[u8]) {
     assert_eq!(message.method(), full.get("method").and_then(Value::as_str));
     let id = message
         .id()
-        .and_then(|id| serde_json::from_str::<Value>(id).ok());
+        .and_then(|id| serde_json::from_str::<Value>(id.as_str()).ok());
     assert_eq!(id.as_ref(), full.get("id").filter(|id| **id != Value::Null));
     if let Some(span) = message.id_span() {
         let mut expected = full.clone();

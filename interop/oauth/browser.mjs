@@ -4,9 +4,12 @@
 //
 // Usage: browser.mjs URL [--account=NAME] [--answer=allow|deny] [--screenshot=FILE]
 //                        [--stop=PREFIX] [--timeout=SECONDS] [--name=HOST]
+//                        [--scripts=on|off] [--finish=press|leave]
 // It is over when no page asks anything any more, or when it is sent to an address that begins with
 // PREFIX: a redirect URI where nobody listens, whose code somebody else passes on. HOST is one more name
-// of this machine, and its certificate may be anybody's.
+// of this machine, and its certificate may be anybody's. `--finish=leave` does not press the button of the
+// page that Bowline shows at the end, where that page does not press it by itself. A link in a frame with the id
+// `lure` is followed to the window that it opens.
 // CHROMIUM names another executable.
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
@@ -20,6 +23,8 @@ const { values, positionals } = parseArgs({
     stop: { type: "string" },
     timeout: { type: "string", default: "30" },
     name: { type: "string", default: "localhost" },
+    scripts: { type: "string", default: "on" },
+    finish: { type: "string", default: "press" },
   },
 });
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -29,8 +34,8 @@ const args = [
   "--disable-dev-shm-usage",
   `--host-resolver-rules=MAP ${values.name} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`,
 ];
-// The authorization server's two pages, and Bowline's start page.
-const KNOWN = { "#sign-in": "login", "#allow": "consent", "#continue": "start" };
+// The authorization server's two pages, and Bowline's two.
+const KNOWN = { "#sign-in": "login", "#allow": "consent", "#continue": "start", "#finish": "finish" };
 
 /** Which of the pages that ask something this is, if any. */
 async function kind(page) {
@@ -39,9 +44,18 @@ async function kind(page) {
   return "other";
 }
 
+/** Whether the start page's button rests when its window comes to the front: a click may be meant for another. */
+function isDisabledOnFocus() {
+  dispatchEvent(new Event("focus"));
+  return document.querySelector("#continue button").disabled;
+}
+
 const browser = await chromium.launch({ executablePath, args, headless: true });
 try {
-  const page = await browser.newPage({ ignoreHTTPSErrors: values.name !== "localhost" });
+  let page = await browser.newPage({
+    ignoreHTTPSErrors: values.name !== "localhost",
+    javaScriptEnabled: values.scripts === "on",
+  });
   page.setDefaultTimeout(Number(values.timeout) * 1000);
   let stopped;
   page.on("request", (request) => {
@@ -56,11 +70,27 @@ try {
   const click = (id) => lead(page.waitForNavigation(), page.click(id));
 
   await lead(page.goto(positionals[0]));
+  const isLured = (await page.locator("#lure").count()) > 0;
+  if (isLured) {
+    const opened = page.waitForEvent("popup");
+    await page.frameLocator("#lure").locator("a").click();
+    page = await opened;
+    page.setDefaultTimeout(Number(values.timeout) * 1000);
+    await page.waitForLoadState();
+  }
+  const hasScripts = values.scripts === "on" && !isLured;
   for (let name; !stopped && (name = await kind(page)) !== "other"; )
     if (name === "login") {
       await page.fill("#account", values.account);
       await click("#sign-in");
-    } else if (name === "start") await click("#continue");
+    } else if (name === "start") {
+      if (hasScripts && !(await page.evaluate(isDisabledOnFocus)))
+        throw new Error("the start page's button works at once");
+      await click("#continue button");
+    }
+    else if (name === "finish" && hasScripts) await page.locator("#finish").waitFor({ state: "detached" });
+    else if (name === "finish" && values.finish === "leave") break;
+    else if (name === "finish") await click("#finish button");
     else await click(values.answer === "deny" ? "#deny" : "#allow");
   const text = stopped ? "" : (await page.innerText("body")).trim();
   if (values.screenshot) await page.screenshot({ path: values.screenshot });

@@ -16,7 +16,8 @@ function next(html, url, account, answer) {
   // The authorization server's pages.
   if (html.includes('id="sign-in"')) return post({ account, action: "sign-in" });
   if (html.includes('id="allow"')) return post({ action: answer });
-  // Bowline's start page: a form, or a link.
+  // Bowline's pages: at the end a form; at the start a form, or a link.
+  if (html.includes('id="finish"')) return post({});
   if (!html.includes('id="continue"')) return undefined;
   if (html.includes("<form")) return post({});
   return { url: new URL(attribute(html, "a", "href"), url).href };

@@ -106,7 +106,8 @@ def in_and_out(authority, server):
         code, said, page, link = home.login("files", *config)
         check(code == 0 and "Signed in at files" in said, said)
         check("You are signed in" in page["text"], page)
-        check(home.opened.read_text().splitlines() == ["1", link], "the browser got something else")
+        origin = httpx.URL(link).params["redirect_uri"].removesuffix("/callback")
+        check(home.opened.read_text().splitlines() == ["1", f"{origin}/"], "the browser got something else")
         [row] = home.auth(*config)
         check(row["signed_in"] and row["issuer"] == authority and row["scopes"], row)
         check(row["until"] > row["since"] and row["is_renewed"], row)
@@ -181,12 +182,46 @@ def wrong_answers(authority, server):
         check(get(code="x", state=state, iss="http://evil.example") == 400, "another issuer")
         check(get(code="x", state=state) == 400, "no issuer, though it is announced")
         origin = callback.removesuffix("/callback")
-        check(httpx.get(f"{origin}/").status_code == 404, "another path")
+        check(httpx.get(f"{origin}/other").status_code == 404, "another path")
         check(httpx.post(callback).status_code == 405, "POST")
         check(httpx.get(callback, headers={"host": "evil.example"}).status_code == 403, "another host")
         page = parts.browse(link, account="bob")
         check("You are signed in" in page["text"], page)
         check(process.wait(30) == 0, "not signed in")
+
+
+def seen_by_others(authority, server):
+    """What the browser is started with has no secret, and leads on a process of the same user alone."""
+    home = Home(server)
+    with home.start("login", "files", "-c", home.file) as process:
+        link = link_of(process)
+        start = eventually(lambda: home.opened.exists() and home.opened.read_text()).splitlines()[1]
+        state = httpx.URL(link).params["state"]
+        check(state not in start and re.fullmatch(r"http://127\.0\.0\.1:\d+/", start), start)
+        led = httpx.get(start)
+        check((led.status_code, led.headers["location"]) == (303, link), led)
+        check(httpx.get(start, headers={"host": "evil.example"}).status_code == 403, "another host")
+        # Only root can give a socket away.
+        users = [65534] if os.geteuid() == 0 else []
+        for user, is_half_closed in [(user, half) for user in users for half in (False, True)]:
+            answer = asked_as(user, start, is_half_closed)
+            check(b" 403 " in answer.split(b"\r\n")[0], answer)
+            check(state.encode() not in answer and b"printed" in answer, answer)
+        page = parts.browse(start, account="carol")
+        check("You are signed in" in page["text"], page)
+        check(process.wait(30) == 0, "not signed in")
+
+
+def asked_as(user, url, is_half_closed):
+    """What another user's process is answered, which may close its half of the connection at once."""
+    host = httpx.URL(url).netloc.decode()
+    with socket.socket() as connection:
+        os.fchown(connection.fileno(), user, -1)
+        connection.connect((httpx.URL(url).host, httpx.URL(url).port))
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        if is_half_closed:
+            connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def given_up(authority, server):
@@ -258,7 +293,7 @@ def shared(authority, server):
 
 TESTS = {
     test.__name__: test
-    for test in [in_and_out, revoked, declined, wrong_answers, given_up, no_registration, shared]
+    for test in [in_and_out, revoked, declined, wrong_answers, seen_by_others, given_up, no_registration, shared]
 }
 
 REQUESTS = Path(tempfile.mkdtemp()) / "requests"

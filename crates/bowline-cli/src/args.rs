@@ -1,8 +1,8 @@
 //! The command line as typed; [`plan`](crate::plan) says what it means.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bowline::config::{ListenAddress, ListenProblem};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A session-keeping gateway for MCP.
@@ -32,6 +32,14 @@ pub(crate) enum Command {
     #[command(after_help = CHECK_EXAMPLES)]
     Check(ConfigArguments),
 
+    /// Connect an editor to a server: MCP on stdin and stdout
+    ///
+    /// For the `command` of an editor's MCP configuration. Keeps one session for as long as the editor
+    /// runs it, while the server restarts, the network changes or the machine sleeps. It cannot
+    /// sign in yet: use `--header` for a server that needs a token.
+    #[command(after_help = CONNECT_EXAMPLES)]
+    Connect(ConnectArguments),
+
     /// Print the JSON Schema of the configuration file
     ///
     /// For editors: with the line `#:schema bowline.schema.json` in a TOML file, many of them complete
@@ -60,6 +68,10 @@ pub(crate) enum Command {
     /// Seal keys encrypt what is stored. Gateways that share a Redis need the same keys.
     #[command(after_help = KEYGEN_EXAMPLES)]
     Keygen,
+
+    /// Supervise the child processes of a gateway, which starts this by itself
+    #[command(hide = true)]
+    Supervise,
 }
 
 /// The options of `bowline serve`.
@@ -71,6 +83,31 @@ pub(crate) struct ServeArguments {
     /// The format of the logs: text for people, json for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
+}
+
+/// The options of `bowline connect`.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectArguments {
+    /// The server, by its URL or by its name in the configuration file
+    // Read by `named_server`, because clap shows bad values and a URL may hold a secret.
+    #[arg(value_name = "URL|NAME")]
+    pub(crate) server: String,
+
+    /// Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Send this header with every request; may be repeated
+    ///
+    /// `${NAME}` stands for an environment variable. Other users of this machine can see the command
+    /// line, but not the variable.
+    // Read by `connect`: a header may hold a secret.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+
+    /// Append logs to this file instead of writing them to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
 }
 
 /// The options of `bowline logout`.
@@ -126,9 +163,9 @@ pub(crate) struct ConfigArguments {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Serve MCP clients here [default: 127.0.0.1:6270]
+    /// Serve MCP clients here, or on a Unix socket (`unix:PATH`) [default: 127.0.0.1:6270]
     #[arg(long, value_name = "ADDR", value_parser = address)]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<ListenAddress>,
 
     /// Serve health, metrics and the API here; `off` serves them nowhere [default: 127.0.0.1:6271]
     #[arg(long, value_name = "ADDR|off", value_parser = admin)]
@@ -153,10 +190,10 @@ pub(crate) struct ConfigArguments {
 }
 
 /// Where the operator is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admin {
     Off,
-    At(SocketAddr),
+    At(ListenAddress),
 }
 
 const EXAMPLES: &str = "\
@@ -180,12 +217,25 @@ Examples:
   bowline serve --server files=http://127.0.0.1:8000/mcp
   bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
   bowline serve --server files=http://10.0.0.1:8000/mcp,http://10.0.0.2:8000/mcp
-  bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off";
+  bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off
+  bowline serve --config bowline.toml --listen unix:/run/bowline.sock";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
   bowline check --config bowline.toml
   bowline check --config ~/.cursor/mcp.json";
+
+const CONNECT_EXAMPLES: &str = "\
+In an editor's MCP configuration:
+  {\"mcpServers\": {\"files\": {\"command\": \"bowline\", \"args\": [\"connect\", \"https://mcp.example.com/mcp\"]}}}
+
+stdout carries MCP and nothing else. RUST_LOG sets the level of the logs, such as RUST_LOG=debug.
+The session ends when stdin is closed, or on SIGTERM or Ctrl-C.
+
+Examples:
+  bowline connect https://mcp.example.com/mcp
+  bowline connect https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+  bowline connect files --config bowline.toml";
 
 const LOGIN_EXAMPLES: &str = "\
 Examples:
@@ -201,18 +251,22 @@ Examples:
   BOWLINE_SEAL_KEYS=\"$(bowline keygen)\" bowline serve --config bowline.toml
   (umask 077 && bowline keygen > seal-keys)";
 
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse()
-        .map_err(|_| "write an IP address and a port, such as `127.0.0.1:6270`")
+fn address(text: &str) -> Result<ListenAddress, String> {
+    text.parse().map_err(|problem: ListenProblem| {
+        let what = problem.what();
+        format!("{what}; write one such as `127.0.0.1:6270` or `unix:/run/bowline.sock`")
+    })
 }
 
-fn admin(text: &str) -> Result<Admin, &'static str> {
+fn admin(text: &str) -> Result<Admin, String> {
     if text == "off" {
         return Ok(Admin::Off);
     }
-    text.parse()
-        .map(Admin::At)
-        .map_err(|_| "write an IP address and a port, such as `127.0.0.1:6271`, or `off`")
+    let admin = text.parse().map(Admin::At);
+    admin.map_err(|problem: ListenProblem| {
+        let what = problem.what();
+        format!("{what}; write one such as `127.0.0.1:6271`, or `off`")
+    })
 }
 
 #[cfg(test)]
@@ -241,7 +295,9 @@ mod tests {
     fn admin_is_an_address_or_off() {
         assert_eq!(admin("off"), Ok(Admin::Off));
         assert_eq!(admin("[::1]:0"), Ok(Admin::At("[::1]:0".parse().unwrap())));
-        for bad in ["", "OFF", "localhost:1", "127.0.0.1"] {
+        let socket = "unix:/run/admin.sock";
+        assert_eq!(admin(socket), Ok(Admin::At(socket.parse().unwrap())));
+        for bad in ["", "OFF", "localhost:1", "127.0.0.1", "unix:admin.sock"] {
             assert!(admin(bad).is_err(), "{bad}");
         }
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use bowline::config::{ConfigErrors, StoreKind};
-use bowline::{OpenStoreError, SealKeysError, StartError, StoreError};
+use bowline::{OpenStoreError, SealKeysError, SocketFileError, StartError, StoreError};
 
 const USAGE: u8 = 2;
 
@@ -138,6 +138,17 @@ fn start_help(error: &StartError) -> Option<String> {
                  (port 0 means any free one)"
             ))
         }
+        StartError::Socket { key, source, .. } => Some(match source {
+            SocketFileError::InUse => format!(
+                "another gateway serves there; stop it, or choose another path with `--{key}`"
+            ),
+            SocketFileError::NotASocket => {
+                format!("the file was left as it is; move it away, or choose another path with `--{key}`")
+            }
+            SocketFileError::Io(_) => "its directory has to exist, and the user that runs Bowline has to \
+                be able to write to it"
+                .to_owned(),
+        }),
         // Its own words say what to do.
         StartError::Listen { .. } | StartError::SignIn { .. } => None,
         StartError::Vault(_) => Some(

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bowline::config::{ServerName, StoreKind};
+use bowline::config::{ListenAddress, ServerName, StoreKind};
 
 use crate::demo::Demo;
 
@@ -17,8 +17,8 @@ const SESSIONS: &str = "sessions";
 /// The text printed at the start.
 #[derive(Debug)]
 pub(crate) struct Greeting<'a> {
-    pub(crate) listen: SocketAddr,
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) listen: &'a ListenAddress,
+    pub(crate) admin: Option<&'a ListenAddress>,
     pub(crate) servers: &'a [ServerName],
     pub(crate) store: &'a StoreKind,
     pub(crate) demo: bool,
@@ -28,14 +28,23 @@ impl fmt::Display for Greeting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = base_url(self.listen);
         let version = env!("CARGO_PKG_VERSION");
-        writeln!(f, "Bowline {version} is listening on {base}")?;
+        match self.listen {
+            ListenAddress::Tcp(_) => writeln!(f, "Bowline {version} is listening on {base}")?,
+            socket @ ListenAddress::Unix(_) => {
+                writeln!(f, "Bowline {version} is listening on {socket}")?;
+            }
+        }
         let names = self.servers.iter().map(AsRef::as_ref);
         let width = names.chain([SESSIONS]).map(str::len).max().unwrap_or(0);
         for name in self.servers {
             writeln!(f, "{name:>width$}  {base}/mcp/{name}")?;
         }
         if let Some(admin) = self.admin {
-            writeln!(f, "{HEALTH:>width$}  {}/health", base_url(admin))?;
+            let place = match admin {
+                ListenAddress::Tcp(_) => String::new(),
+                socket @ ListenAddress::Unix(_) => format!(" on {socket}"),
+            };
+            writeln!(f, "{HEALTH:>width$}  {}/health{place}", base_url(admin))?;
         }
         let fate = match self.store {
             StoreKind::Memory => ": they are lost when this process ends",
@@ -43,22 +52,38 @@ impl fmt::Display for Greeting<'_> {
         };
         writeln!(f, "{SESSIONS:>width$}  in {}{fate}", self.store)?;
         if self.demo {
-            what_to_try(f, &format!("{base}/mcp/{}", Demo::NAME))?;
+            what_to_try(f, &format!("{base}/mcp/{}", Demo::NAME), self.listen)?;
         }
         Ok(())
     }
 }
 
-/// An address as a client on this machine reaches it: nobody can connect to a wildcard.
-fn base_url(mut address: SocketAddr) -> String {
-    if address.ip().is_unspecified() {
-        address.set_ip(Ipv4Addr::LOCALHOST.into());
+/// The start of an URL as a client on this machine writes it: nobody can connect to a wildcard, and a client that
+/// connects to a socket needs a name all the same.
+fn base_url(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
+            let reachable = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()));
+            format!("http://{reachable}")
+        }
+        ListenAddress::Tcp(address) => format!("http://{address}"),
+        ListenAddress::Unix(_) => "http://localhost".to_owned(),
     }
-    format!("http://{address}")
 }
 
-fn what_to_try(f: &mut fmt::Formatter<'_>, url: &str) -> fmt::Result {
-    let name = Demo::NAME;
+/// How a shell calls curl for this listener.
+fn curl(listen: &ListenAddress) -> String {
+    match listen {
+        ListenAddress::Tcp(_) => "curl".to_owned(),
+        ListenAddress::Unix(path) => {
+            let path = path.to_string_lossy().replace('\'', r"'\''");
+            format!("curl --unix-socket '{path}'")
+        }
+    }
+}
+
+fn what_to_try(f: &mut fmt::Formatter<'_>, url: &str, listen: &ListenAddress) -> fmt::Result {
+    let (name, curl) = (Demo::NAME, curl(listen));
     write!(
         f,
         r#"
@@ -67,27 +92,32 @@ the session. Put your own server behind Bowline with `--server NAME=URL`.
 
 Open a session; its Mcp-Session-Id is in the response headers:
 
-  curl -i '{url}' \
+  {curl} -i '{url}' \
     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
     -d '{INITIALIZE}'
 
 Or let the shell keep the session, and call the tool `count` twice in it:
 
-  mcp() {{ curl -s '{url}' -H 'Content-Type: application/json' \
+  mcp() {{ {curl} -s '{url}' -H 'Content-Type: application/json' \
     -H 'Accept: application/json, text/event-stream' "$@"; echo; }}
   session=$(mcp -D - -o /dev/null \
     -d '{INITIALIZE}' |
     tr -d '\r' | awk 'tolower($1) == "mcp-session-id:" {{ print $2 }}')
   mcp -H "Mcp-Session-Id: $session" -d '{CALL_COUNT}'
   mcp -H "Mcp-Session-Id: $session" -d '{CALL_COUNT_AGAIN}'
-
+"#
+    )?;
+    if listen.tcp().is_some() {
+        write!(
+            f,
+            r#"
 Or add it to an editor's MCP configuration:
 
   {{"mcpServers": {{"{name}": {{"type": "http", "url": "{url}"}}}}}}
-
-Ctrl-C stops it.
 "#
-    )
+        )?;
+    }
+    writeln!(f, "\nCtrl-C stops it.")
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
@@ -102,9 +132,11 @@ mod tests {
 
     fn greeting(listen: &str, admin: Option<&str>, servers: &[&str], store: &StoreKind) -> String {
         let servers: Vec<ServerName> = servers.iter().map(|name| name.parse().unwrap()).collect();
+        let listen = listen.parse().unwrap();
+        let admin: Option<ListenAddress> = admin.map(|admin| admin.parse().unwrap());
         let greeting = Greeting {
-            listen: listen.parse().unwrap(),
-            admin: admin.map(|admin| admin.parse().unwrap()),
+            listen: &listen,
+            admin: admin.as_ref(),
             servers: &servers,
             store,
             demo: false,
@@ -131,6 +163,28 @@ sessions  in /var/lib/bowline
 
 "#]]
         );
+    }
+
+    #[test]
+    fn a_socket_is_named_and_paths_are_shown_as_urls() {
+        let (listen, admin) = ("unix:/run/bowline.sock", Some("unix:/run/admin.sock"));
+        let text = greeting(listen, admin, &["files"], &StoreKind::Memory);
+        snapbox::assert_data_eq!(
+            text,
+            snapbox::str![[r#"
+Bowline 1.2.3 is listening on unix:/run/bowline.sock
+   files  http://localhost/mcp/files
+  health  http://localhost/health on unix:/run/admin.sock
+sessions  in memory: they are lost when this process ends
+
+"#]]
+        );
+    }
+
+    #[test]
+    fn a_path_is_quoted_for_the_shell() {
+        let listen = "unix:/run/it's/b.sock".parse().unwrap();
+        assert_eq!(curl(&listen), r"curl --unix-socket '/run/it'\''s/b.sock'");
     }
 
     #[test]

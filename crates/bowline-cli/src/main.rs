@@ -2,17 +2,20 @@
 //!
 //! The gateway itself is the library `bowline`. Here are only the command line ([`args`], made
 //! into a configuration by [`plan`]), what people read ([`greeting`], [`summary`], [`failure`]),
-//! what asks a running gateway to change ([`signals`], [`watch`]), signing in and out ([`sign_in`],
+//! what asks a running gateway to change ([`signals`], [`watch`]), the bridge for editors ([`connect`]),
+//! signing in and out ([`sign_in`],
 //! [`browser`], [`auth_status`]), and the [`demo`] server that runs when no other server was given.
 
 mod args;
 mod auth_status;
 mod browser;
+mod connect;
 mod demo;
 mod environment;
 mod failure;
 mod greeting;
 mod logs;
+mod named_server;
 mod plan;
 mod serve;
 mod sign_in;
@@ -30,7 +33,7 @@ use clap::Parser as _;
 use tokio::runtime::Runtime;
 use tracing_subscriber::filter::LevelFilter;
 
-use self::args::{Arguments, Command, LogFormat, ServeArguments};
+use self::args::{Arguments, Command, ConnectArguments, LogFormat, ServeArguments};
 use self::failure::Failure;
 use self::plan::Plan;
 use self::watch::Watch;
@@ -59,6 +62,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let plan = Plan::new(&arguments, &environment::variable)?;
             print(summary::Summary(&plan))
         }
+        Command::Connect(arguments) => connect(&arguments),
         Command::Login(arguments) => run_async(sign_in::login(&arguments)),
         Command::Logout(arguments) => run_async(sign_in::logout(&arguments)),
         Command::Auth(arguments) => run_async(sign_in::auth(&arguments)),
@@ -66,6 +70,11 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Keygen => {
             let key = bowline::SealKeys::generate().context("cannot make a key")?;
             print(format_args!("{key}\n"))
+        }
+        Command::Supervise => {
+            bowline_children::supervise()
+                .context("cannot supervise: only a gateway can start this")?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
@@ -80,6 +89,18 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     // Dropping the runtime would wait for name lookups, which cannot be interrupted.
     runtime.shutdown_background();
     Ok(served?)
+}
+
+fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
+    match &arguments.log {
+        Some(file) => logs::to_file(file, LevelFilter::INFO)?,
+        None => logs::to_stderr(LogFormat::Text, LevelFilter::INFO)?,
+    }
+    let runtime = runtime()?;
+    let ended = runtime.block_on(connect::connect(arguments));
+    // Reading stdin cannot be interrupted.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Runs a command that ends by itself, and logs only warnings and errors.

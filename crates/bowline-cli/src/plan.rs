@@ -47,7 +47,7 @@ impl Plan {
             redirect_uri,
         } = read_flags(arguments).map_err(Failure::Usage)?;
         let flags = Flags {
-            listen: arguments.listen,
+            listen: arguments.listen.clone(),
             redirect_uri,
         };
         let mut config = load(arguments.config.as_deref(), environment, &flags)?;
@@ -61,10 +61,10 @@ impl Plan {
         if flags.redirect_uri.is_some() {
             config.oauth.redirect_uri = flags.redirect_uri;
         }
-        match arguments.admin {
+        match &arguments.admin {
             None => {}
             Some(Admin::Off) => config.admin = None,
-            Some(Admin::At(address)) => config.admin = Some(address),
+            Some(Admin::At(address)) => config.admin = Some(address.clone()),
         }
         check_whole(&config)?;
         match (&arguments.config, config.servers.is_empty()) {
@@ -99,10 +99,11 @@ fn load(
 
 /// Checks what only file and flags together can break.
 fn check_whole(config: &Config) -> Result<(), Failure> {
-    if config.listen.port() != 0 && config.admin == Some(config.listen) {
+    let admin = config.admin.as_ref();
+    if admin.is_some_and(|admin| admin.collides_with(&config.listen)) {
         return Err(Failure::usage(
             "`listen` and `admin` cannot share an address",
-            "give `--listen` or `--admin` another port, or write `--admin off`",
+            "give `--listen` or `--admin` another port or path, or write `--admin off`",
         ));
     }
     let problems = config.sign_in_problems();

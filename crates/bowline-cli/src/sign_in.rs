@@ -4,25 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bowline::config::{CallerName, Config, Server, shown_url};
+use bowline::config::{CallerName, Config, shown_url};
 use bowline::login::{GrantManager, GrantManagerError, GrantSummary, LoginError, SignOutOutcome};
 
 use crate::args::{AuthArguments, ConfigArguments, LogoutArguments, SignInArguments};
 use crate::auth_status::{AuthStatus, AuthStatusRow, date, escaped_json, printable, until};
 use crate::failure::Failure;
+use crate::named_server::NamedServer;
 use crate::plan::Plan;
 use crate::signals::Signals;
 use crate::{browser, environment, print};
 
 /// What a program ends with that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
-
-/// A server that the command line names.
-struct NamedServer {
-    /// As people know it.
-    name: String,
-    server: Server,
-}
 
 /// Signs the local caller in.
 pub(crate) async fn login(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
@@ -44,12 +38,12 @@ async fn signed_in(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
             "sign in with the link that the gateway sends to the caller",
         ));
     }
-    let NamedServer { name, server } = NamedServer::find(&arguments.server, &config, arguments)?;
+    let NamedServer { name, server, .. } = find(arguments, &config)?;
     let desk = open(&config).await?;
     let failed = |error| failure(error, &name);
     let signing_in = desk.begin(&name, &server).await.map_err(failed)?;
     let link = signing_in.link();
-    let opened = match browser::open(link) {
+    let opened = match signing_in.browser_link().is_some_and(browser::open) {
         true => "Your browser opens this link",
         false => "Open this link in a browser on this machine",
     };
@@ -77,7 +71,7 @@ pub(crate) async fn logout(arguments: &LogoutArguments) -> Result<ExitCode, Fail
     let LogoutArguments { sign_in, caller } = arguments;
     let config = config(sign_in.config.as_deref())?;
     let caller = leaving(caller.as_deref(), &config)?;
-    let NamedServer { name, server } = NamedServer::find(&sign_in.server, &config, sign_in)?;
+    let NamedServer { name, server, .. } = find(sign_in, &config)?;
     let desk = open(&config).await?;
     let out = desk.sign_out(caller.as_ref(), &name, &server).await;
     match out.map_err(|error| failure(error, &name))? {
@@ -176,7 +170,7 @@ fn row(signed_in: GrantSummary) -> AuthStatusRow {
 }
 
 /// The file's configuration; without a file, the defaults.
-fn config(file: Option<&Path>) -> Result<Config, Failure> {
+pub(crate) fn config(file: Option<&Path>) -> Result<Config, Failure> {
     match file {
         Some(file) => {
             let arguments = ConfigArguments {
@@ -220,59 +214,18 @@ fn failure(error: LoginError, name: &str) -> Failure {
     }
 }
 
-// === impl NamedServer ===
-
-impl NamedServer {
-    /// The server of this name, or at this URL. A URL of a configured server is that server.
-    fn find(written: &str, config: &Config, arguments: &SignInArguments) -> Result<Self, Failure> {
-        let found = match written.contains("://") {
-            true => Self::at(written, config)?,
-            false => Self::called(written, config, arguments)?,
-        };
-        if found.server.oauth.is_none() {
-            return Err(Failure::usage(
-                format!("sign-in is not configured for {}", found.name),
-                format!("add `[servers.{}.oauth]` to the file", found.name),
-            ));
-        }
-        Ok(found)
+/// The server that the command line names, if people sign in there.
+fn find(arguments: &SignInArguments, config: &Config) -> Result<NamedServer, Failure> {
+    let file = arguments.config.as_deref();
+    let mut found = NamedServer::find(&arguments.server, config, file)?;
+    if !found.is_configured {
+        found.server.oauth = Some(Default::default());
     }
-
-    fn at(url: &str, config: &Config) -> Result<Self, Failure> {
-        let unnamed = Server::from_url(url)
-            .map_err(|problem| Failure::usage(problem.what(), problem.help()))?;
-        let is_it = |server: &&Server| server.way.urls().first() == unnamed.way.urls().first();
-        let configured = config.servers.values().find(is_it).cloned();
-        let server = configured.unwrap_or(Server {
-            oauth: Some(Default::default()),
-            ..unnamed
-        });
-        Ok(Self {
-            name: shown_url(url),
-            server,
-        })
+    if found.server.oauth.is_none() {
+        return Err(Failure::usage(
+            format!("sign-in is not configured for {}", found.name),
+            format!("add `[servers.{}.oauth]` to the file", found.name),
+        ));
     }
-
-    fn called(name: &str, config: &Config, arguments: &SignInArguments) -> Result<Self, Failure> {
-        let shown = name.escape_debug();
-        let Some(file) = &arguments.config else {
-            return Err(Failure::usage(
-                format!("`{shown}` is not a URL, and no configuration file was given"),
-                "give the server's full URL, or the file with `-c`",
-            ));
-        };
-        let mut servers = config.servers.iter();
-        let found = servers.find(|(known, _)| known.as_ref() == name);
-        let Some((_, server)) = found else {
-            let names: Vec<&str> = config.servers.keys().map(AsRef::as_ref).collect();
-            return Err(Failure::usage(
-                format!("{} has no server `{shown}`", file.display()),
-                format!("it has `{}`", names.join("`, `")),
-            ));
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            server: server.clone(),
-        })
-    }
+    Ok(found)
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use bowline::config::{
-    Config, Fingerprint, OAuth, OnLoss, OnUnreachable, Password, Recovery, RedisStore, Replay,
-    Server, ServerOAuth, Store, StoreKind, Way,
+    Command, Config, Fingerprint, OAuth, OnLoss, OnUnreachable, Password, Recovery, RedisStore,
+    Replay, Server, ServerOAuth, Store, StoreKind, Way,
 };
 use http::Uri;
 
@@ -55,9 +55,9 @@ impl fmt::Display for Summary<'_> {
 }
 
 fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
-    writeln!(f, "listen = \"{}\"", config.listen)?;
-    match config.admin {
-        Some(admin) => writeln!(f, "admin = \"{admin}\"")?,
+    writeln!(f, "listen = {}", string(&config.listen.to_string()))?;
+    match &config.admin {
+        Some(admin) => writeln!(f, "admin = {}", string(&admin.to_string()))?,
         None => writeln!(f, "admin = \"off\"")?,
     }
     writeln!(f, "stop_timeout = {}", duration(config.stop_timeout))?;
@@ -73,6 +73,7 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     writeln!(f, "sessions = {}", limits.sessions)?;
     writeln!(f, "streams = {}", limits.streams)?;
     writeln!(f, "connections = {}", limits.connections)?;
+    writeln!(f, "children = {}", limits.children)?;
     let per_address = limits.connections_per_address;
     writeln!(f, "connections_per_address = {per_address}")?;
     let proxies = limits.proxies.iter().map(|proxy| format!("\"{proxy}\""));
@@ -98,7 +99,7 @@ fn oauth(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     writeln!(f, "\n[oauth]")?;
     match &oauth.public_url {
         Some(url) => writeln!(f, "public_url = \"{url}\"")?,
-        None if config.listen.ip().to_canonical().is_loopback() => {
+        None if config.listen.is_local() && config.listen.tcp().is_some() => {
             writeln!(f, "# no public_url: it is http://{}", config.listen)?;
         }
         None => writeln!(f, "# no public_url: no sign-in pages are served")?,
@@ -215,6 +216,11 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
             }
             writeln!(f, "]")?;
         }
+        Way::Command(one) => {
+            command(f, one)?;
+            call_timeout(f, server)?;
+            return recovery(f, &server.recovery);
+        }
     }
     if !server.headers.is_empty() {
         let names = server.headers.keys();
@@ -231,10 +237,7 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
         writeln!(f, "ca_file = {}", string(&file))?;
     }
     writeln!(f, "connect_timeout = {}", duration(server.connect_timeout))?;
-    match server.call_timeout {
-        Some(timeout) => writeln!(f, "call_timeout = {}", duration(timeout))?,
-        None => writeln!(f, "# no call_timeout: calls never time out")?,
-    }
+    call_timeout(f, server)?;
     let every = duration(server.health.every);
     match &server.health.get {
         None => writeln!(f, "health = {{ every = {every} }}")?,
@@ -244,6 +247,31 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
         }
     }
     recovery(f, &server.recovery)
+}
+
+/// A command: its arguments and the values of its variables may be secrets.
+fn command(f: &mut fmt::Formatter<'_>, command: &Command) -> fmt::Result {
+    let mut words = vec![string(&command.program)];
+    words.extend(command.args.iter().map(|_| format!("\"{MASKED}\"")));
+    writeln!(f, "command = [{}]", words.join(", "))?;
+    if !command.env.is_empty() {
+        let names = command.env.keys();
+        let env: Vec<_> = names
+            .map(|name| format!("{} = \"{MASKED}\"", string(name)))
+            .collect();
+        writeln!(f, "env = {{ {} }}", env.join(", "))?;
+    }
+    match &command.cwd {
+        Some(cwd) => writeln!(f, "cwd = {}", string(&cwd.to_string_lossy())),
+        None => Ok(()),
+    }
+}
+
+fn call_timeout(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
+    match server.call_timeout {
+        Some(timeout) => writeln!(f, "call_timeout = {}", duration(timeout)),
+        None => writeln!(f, "# no call_timeout: calls never time out"),
+    }
 }
 
 fn recovery(f: &mut fmt::Formatter<'_>, recovery: &Recovery) -> fmt::Result {

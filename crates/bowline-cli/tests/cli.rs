@@ -8,6 +8,8 @@
 
 #[path = "cli/checking.rs"]
 mod checking;
+#[path = "cli/connecting.rs"]
+mod connecting;
 #[path = "cli/help.rs"]
 mod help;
 #[path = "cli/killing.rs"]
@@ -22,5 +24,9 @@ mod running;
 mod serving;
 #[path = "cli/signing_in.rs"]
 mod signing_in;
+#[path = "cli/sockets.rs"]
+mod sockets;
 #[path = "cli/storing.rs"]
 mod storing;
+#[path = "cli/supervising.rs"]
+mod supervising;

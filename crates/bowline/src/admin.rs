@@ -101,11 +101,15 @@ fn server(upstream: &Upstream) -> Value {
         (false, false) => "unavailable",
     };
     let endpoints = upstream.endpoints.all();
-    serde_json::json!({
+    let mut report = serde_json::json!({
         "status": status,
         "sessions": upstream.sessions(),
         "endpoints": endpoints.iter().map(|endpoint| self::endpoint(endpoint)).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(processes) = upstream.processes_running() {
+        report["processes"] = processes.into();
+    }
+    report
 }
 
 fn endpoint(endpoint: &Endpoint) -> Value {
@@ -177,6 +181,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
             .iter()
             .map(|it| endpoint(it))
             .collect(),
+        processes: upstream.processes_running(),
     };
     Snapshot {
         streams: shared.streams.taken_by_all(),

@@ -11,11 +11,14 @@
 //! reads the environment: the caller of these functions provides the variables.
 
 mod check;
+mod command;
 mod editor;
 mod expand;
 mod file;
+mod header;
 mod json;
 mod keys;
+mod listen;
 mod mask;
 mod name;
 mod network;
@@ -43,6 +46,9 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 pub use bowline_egress::{Certificates, CertificatesError};
 pub use bowline_store::Password;
 
+pub use self::command::Command;
+pub use self::header::{Header, HeaderProblem};
+pub use self::listen::{ListenAddress, ListenProblem};
 pub use self::name::{NameProblem, ServerName};
 pub use self::network::{Network, NotANetwork};
 pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
@@ -57,9 +63,9 @@ pub use self::url::{UrlProblem, shown_url};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where MCP clients connect.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Where health and metrics are served; `None` when switched off.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<ListenAddress>,
     /// Host names of the gateway, besides its addresses and that of [`OAuth::public_url`].
     pub hosts: Vec<String>,
     /// Origins of web pages that may use the gateway, besides its own.
@@ -76,6 +82,9 @@ pub struct Config {
     pub callers: BTreeMap<CallerName, Caller>,
     /// What the operator's API asks for, if it asks for anything.
     pub api_token: Option<KeyHash>,
+    /// The program that starts the processes of servers that are commands, and its arguments; it has to call
+    /// `bowline_children::supervise`. This program with the argument `supervise` when it is empty.
+    pub supervisor: Vec<String>,
     /// How long requests in flight may take to finish when the gateway stops.
     pub stop_timeout: Duration,
 }
@@ -89,7 +98,9 @@ pub struct Limits {
     pub streams: usize,
     /// Connections of clients at the same time.
     pub connections: usize,
-    /// Of these, how many one address may have whose requests have not shown who they are from.
+    /// Processes of servers that are commands at the same time.
+    pub children: usize,
+    /// Of the connections, how many one address may have whose requests have not shown who they are from.
     pub connections_per_address: usize,
     /// Addresses to which that does not apply: the balancers in front.
     pub proxies: Vec<Network>,
@@ -122,7 +133,7 @@ pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Where MCP clients connect.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<ListenAddress>,
     /// The redirect URI of servers that have none of their own.
     pub redirect_uri: Option<RedirectUri>,
 }
@@ -148,8 +159,8 @@ pub enum LoadError {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6270)),
-            admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271))),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6270)).into(),
+            admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271)).into()),
             hosts: Vec::new(),
             origins: Vec::new(),
             store: Store::default(),
@@ -158,6 +169,7 @@ impl Default for Config {
             servers: BTreeMap::new(),
             callers: BTreeMap::new(),
             api_token: None,
+            supervisor: Vec::new(),
             stop_timeout: Duration::from_secs(30),
         }
     }
@@ -226,6 +238,7 @@ impl Default for Limits {
             sessions: 100_000,
             streams: 20_000,
             connections: 40_000,
+            children: 200,
             connections_per_address: 500,
             proxies: Vec::new(),
             body_bytes: 8 * 1024 * 1024,

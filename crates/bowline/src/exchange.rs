@@ -1,7 +1,8 @@
-//! One message of a session and whatever answers it. This floor owns sending, listening, batches, cancels,
-//! recovery, replay and the conversation about signing in; it knows messages and no HTTP.
+//! One message of a session and its reply. This floor owns sending, listening, batches, cancels, recovery,
+//! replay and sign-in prompts. It knows messages and no HTTP.
 
 pub(crate) mod announcements;
+pub(crate) mod answer;
 pub(crate) mod batch;
 pub(crate) mod call_timeout;
 pub(crate) mod cancel;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use bowline_egress::Sent;
 use bowline_wire::id::SessionId;
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
 use self::detach::{Abandoned, detachable};
@@ -35,7 +36,7 @@ use self::stream::relay::Relay;
 use self::stream::{LiveStream, Source};
 use crate::fault::Fault;
 use crate::leg::Generation;
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 use crate::registry::{Ending, Registry};
 use crate::session::streams::{ClientStream as _, StreamKey};
 use crate::session::{InUse, Session};
@@ -43,7 +44,7 @@ use crate::session_store::announcement::Announcement;
 use crate::share::Permit;
 use crate::upstream::{Carried, UpstreamError};
 
-/// A session that was found, and what its messages are sent with.
+/// A session, and what its messages are sent with.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) registry: Arc<Registry>,
@@ -55,8 +56,7 @@ pub(crate) struct Exchange {
 // === impl Exchange ===
 
 impl Exchange {
-    /// Sends one message; what comes back. Dropping the reply, as happens when the client left meanwhile, is
-    /// the same as the client's leaving later.
+    /// Sends one message and returns the reply. Dropping the reply counts as the client's disconnect.
     pub(crate) fn handle(self, message: Message) -> impl Future<Output = Result<Reply, Fault>> {
         let sent = Sent::default();
         let abandoned = Abandoned::of(&self.registry, self.in_use.session());
@@ -65,12 +65,12 @@ impl Exchange {
 
     async fn converse(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
         let (session, carried) = (self.in_use.session(), &self.carried);
-        // Within a block, so that a request's future does not keep what the block is done with.
+        // The block keeps its variables out of the future of a request, which then stays small.
         let wanted = {
             let mut place = None;
             let reply = match message.kind() {
                 Kind::Request => {
-                    // Whether an answer will stream is known only after the request ran.
+                    // Whether the response is a stream is known only after the request ran.
                     place = Some(session.stream_place().map_err(Fault::TooManyStreams)?);
                     request(session, message.clone(), carried, sent).await
                 }
@@ -79,14 +79,14 @@ impl Exchange {
                     Box::pin(notify(self.notice(&message, body, sent))).await
                 }
                 Kind::Response => {
-                    let answer = restore(session, &message)?;
+                    let answer = unmark(session, &message)?;
                     Box::pin(self.hand_back(answer, &message, sent)).await
                 }
             };
             match reply {
                 Ok(reply) => return Ok(deliver(&self.registry, session, &message, reply, place)),
                 Err(UpstreamError::SignIn(wanted)) if message.kind() == Kind::Request => wanted,
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => return Err(self.fail(error)),
             }
         };
         Box::pin(sign_in::ask(self, message, wanted)).await
@@ -102,25 +102,25 @@ impl Exchange {
         }
     }
 
-    /// Gives a client's answer to whoever asked.
+    /// Delivers a client's response to the server or to Bowline's own prompt.
     async fn hand_back(
         &self,
-        answer: Restored,
+        answer: AnswerTo,
         message: &Message,
         sent: Sent,
     ) -> Result<Reply<Arriving>, UpstreamError> {
         match answer {
-            Restored::Server(answer) => notify(self.notice(message, answer, sent)).await,
-            Restored::Own(question) => {
-                sign_in::answered(self.in_use.session(), &question, message).await;
+            AnswerTo::Server(answer) => notify(self.notice(message, answer, sent)).await,
+            AnswerTo::Own(question) => {
+                sign_in::answered(self.in_use.session(), question.as_id(), message).await;
                 Ok(Reply::Accepted)
             }
-            Restored::TooLate => Ok(Reply::Accepted),
+            AnswerTo::TooLate => Ok(Reply::Accepted),
         }
     }
 
-    /// What a failure within the session means for the client, and for the session.
-    fn failed(&self, error: UpstreamError) -> Fault {
+    /// Maps a failure to a fault for the client. A lost session ends here.
+    fn fail(&self, error: UpstreamError) -> Fault {
         if matches!(error, UpstreamError::SessionLost) {
             self.registry
                 .end_session(&self.id, Ending::Lost, &Carried::default());
@@ -129,35 +129,36 @@ impl Exchange {
     }
 }
 
-/// A client's answer, and who asked.
-enum Restored {
-    /// The server, whose own id it has again.
+/// A client's response, and who sent the request.
+enum AnswerTo {
+    /// The server. The response carries the server's own request id.
     Server(Bytes),
-    /// Bowline itself, this.
-    Own(Box<str>),
-    /// Somebody who is gone.
+    /// Bowline itself. This is the id of its prompt.
+    Own(RawIdBuf),
+    /// An earlier generation, which no longer waits for it.
     TooLate,
 }
 
-fn restore(session: &Session, answer: &Message) -> Result<Restored, Fault> {
+/// Replaces the mark in a client's answer by the id that the server gave its request.
+fn unmark(session: &Session, answer: &Message) -> Result<AnswerTo, Fault> {
     let span = answer.id_span().ok_or(Fault::StrayAnswer)?;
-    let mark = answer.text(span);
+    let mark = RawId::new(answer.text(span));
     let (at, id) = session.seal.open_request(mark).ok_or(Fault::StrayAnswer)?;
     session.server_requests.settled(mark);
-    // Whichever gateway showed the question.
-    session.announce(|session| Announcement::Settled(session, mark.into()));
+    // The request may have been shown by another gateway.
+    session.announce(|session| Announcement::Settled(session, mark.to_buf()));
     Ok(match at {
-        Generation::OWN => Restored::Own(id),
-        at if at == session.leg().generation => Restored::Server(answer.splice(span, &id)),
-        _ => Restored::TooLate,
+        Generation::OWN => AnswerTo::Own(id),
+        at if at == session.leg().generation => AnswerTo::Server(answer.splice(span, id.as_str())),
+        _ => AnswerTo::TooLate,
     })
 }
 
 fn stream_key(message: &Message) -> StreamKey {
-    Born::Request(message.id().unwrap_or_default().into())
+    StreamOrigin::Request(message.id().unwrap_or_default().to_buf())
 }
 
-/// A reply to this message as its client reads it: a stream becomes one of the session's.
+/// The reply to this message, for its client. A stream becomes one of the session's streams.
 fn deliver(
     registry: &Registry,
     session: &Arc<Session>,
@@ -169,9 +170,9 @@ fn deliver(
         let is_events = matches!(arriving.relay, Relay::Events(_));
         let stream = LiveStream::new(Source::Relay(arriving.relay), arriving.rescue);
         let stream = Arc::new(stream);
-        // If the session ended meanwhile the answer is still the answer: the request ran.
+        // The session may have ended, but the request ran, so the client still gets the response.
         session.attach(stream_key(message), &stream);
-        // Its caller may have signed out since it was asked for.
+        // The caller may have signed out while the request ran.
         if session.leg().is_signed_out() {
             stream.end();
         }

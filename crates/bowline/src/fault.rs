@@ -1,9 +1,8 @@
-//! Every way in which a request is refused or fails.
+//! All errors that a client can get.
 //!
-//! A [`Fault`] has a text for the client and a [`Row`] in the one table: who is to blame, whether a retry
-//! may help, the reason's name, the JSON-RPC code, the log level. The HTTP status is the fronts' business.
+//! A [`Fault`] has a text for the client and a [`Row`] in the table: who is to blame, whether a retry may
+//! help, the reason's name, the JSON-RPC code, the log level. Each front maps a fault to its own HTTP status.
 
-pub(crate) mod codes;
 mod table;
 mod texts;
 mod upstream;
@@ -11,7 +10,7 @@ mod upstream;
 use std::fmt::Write as _;
 
 use bowline_store::{Refusal, StoreError};
-use bowline_wire::message::Malformed;
+use bowline_wire::message::{Malformed, RawId};
 use bowline_wire::version;
 use thiserror::Error;
 use tracing::Level;
@@ -53,7 +52,7 @@ pub(crate) enum Fault {
     #[error("nothing is served at this path; MCP is served at /mcp/{{server}}")]
     NoSuchPath,
     #[error(
-        "no server of this name is configured; the path is /mcp/{{server}}, with a name from [servers]"
+        "no server with this name is configured; the path is /mcp/{{server}}, with a name from [servers]"
     )]
     NoSuchServer,
     #[error("the query must name one of the [callers]")]
@@ -98,6 +97,8 @@ pub(crate) enum Fault {
         "Mcp-Session-Id is missing: send `initialize` first, then repeat the id of its response"
     )]
     SessionRequired,
+    #[error("send `initialize` first")]
+    NotInitialized,
     #[error("Session not found")]
     UnknownSession,
     #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::SUPPORTED.join(", "))]
@@ -116,13 +117,15 @@ pub(crate) enum Fault {
         "too many connections from this address ([limits] connections_per_address); retry later"
     )]
     TooManyConnectionsFromAddress,
-    #[error("too many connections of this caller ([limits] connections); retry later")]
+    #[error("too many connections from this caller ([limits] connections); retry later")]
     TooManyConnectionsOfCaller,
+    #[error("this socket is for the user that runs the gateway, and root")]
+    OtherUser,
     #[error("unfinished request bodies use too much memory ([limits] body_bytes); retry later")]
     TooManyBodies,
     #[error(transparent)]
     TooManySubscriptions(#[from] TooMuchSaid),
-    #[error("too many requests of this address; retry later")]
+    #[error("too many requests from this address; retry later")]
     TooManyVisits,
     #[error("the query has no `state`, or more than one")]
     NoState,
@@ -136,7 +139,7 @@ pub(crate) enum Fault {
         "the body must be {{\"action\": \"accept\" or \"decline\" or \"cancel\", \"content\": {{…}}, \"elicitation_id\": \"…\"}}"
     )]
     NoAnswer,
-    #[error("no elicitation of this id waits for an answer in this session")]
+    #[error("no elicitation with this id waits for an answer in this session")]
     NoSuchQuestion,
     #[error(
         "server \"{server}\": its address leads back to this gateway; configure the address of the server itself"
@@ -158,19 +161,19 @@ pub(crate) enum Fault {
     },
 }
 
-/// What is known of a request that was refused, for the log.
+/// Log fields of a refused request.
 #[derive(Debug, Default)]
 pub(crate) struct LogContext<'a> {
     pub(crate) server: Option<&'a ServerName>,
     pub(crate) session: Option<SessionHash>,
-    /// The HTTP status, where the front knows it.
+    /// The HTTP status, if the front knows it.
     pub(crate) status: Option<u16>,
 }
 
 // === impl Fault ===
 
 impl Fault {
-    /// What a failure on this leg is to the client.
+    /// The fault for an upstream error on this leg.
     pub(crate) fn on(leg: &Leg, error: UpstreamError) -> Self {
         Self::Upstream {
             server: leg.upstream.name.clone(),
@@ -179,16 +182,16 @@ impl Fault {
         }
     }
 
-    /// The session store failed, so nothing is known of a session now.
+    /// The session store failed, so the session's state is unknown.
     pub(crate) fn store_failed(why: &PersistenceError) -> Self {
         match why {
-            // What the store itself said is for the operator.
+            // The store's own message is only for the operator's log.
             PersistenceError::Store(StoreError::Refused { why, .. }) => Self::StoreRefused(*why),
             _ => Self::Store(why.to_string().into()),
         }
     }
 
-    /// The server's own refusal, if it is one.
+    /// The server's own refusal, if this fault is one.
     pub(crate) fn declined(&self) -> Option<&Declined> {
         match self {
             Self::Upstream {
@@ -240,6 +243,7 @@ impl Fault {
             Self::InitializeTooLarge { .. } => Reason::InitializeTooLarge,
             Self::BatchTooLarge { .. } => Reason::BatchTooLarge,
             Self::SessionRequired => Reason::SessionRequired,
+            Self::NotInitialized => Reason::NotInitialized,
             Self::UnknownSession => Reason::UnknownSession,
             Self::ProtocolVersion => Reason::ProtocolVersion,
             Self::StrayAnswer => Reason::StrayAnswer,
@@ -252,6 +256,7 @@ impl Fault {
             Self::TooManyConnections => Reason::TooManyConnections,
             Self::TooManyConnectionsFromAddress => Reason::TooManyConnectionsFromAddress,
             Self::TooManyConnectionsOfCaller => Reason::TooManyConnectionsOfCaller,
+            Self::OtherUser => Reason::OtherUser,
             Self::TooManyBodies => Reason::TooManyBodies,
             Self::TooManySubscriptions(_) => Reason::TooManySubscriptions,
             Self::TooManyVisits => Reason::TooManyVisits,
@@ -270,8 +275,8 @@ impl Fault {
         }
     }
 
-    /// The body: a JSON-RPC error that echoes the request's id (JSON text), or has none.
-    pub(crate) fn body(&self, id: Option<&str>) -> String {
+    /// The JSON-RPC error as a body. It echoes the request's id, or has no id.
+    pub(crate) fn body(&self, id: Option<RawId<'_>>) -> String {
         let row = self.row();
         let mut body = String::from(r#"{"jsonrpc":"2.0","#);
         if let Some(id) = id {
@@ -294,7 +299,7 @@ impl Fault {
         body
     }
 
-    /// Tells the operator, at the level of the table.
+    /// Logs the fault at its row's level.
     pub(crate) fn log(&self, context: &LogContext<'_>) {
         let Row {
             name: reason,
@@ -306,7 +311,7 @@ impl Fault {
         let server = context.server.map(tracing::field::display);
         let session = context.session.map(tracing::field::display);
         let status = context.status;
-        // The macros want a level that is known when they are compiled.
+        // The macros need the level at compile time.
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(reason, blame, status, session, server, "refused")
@@ -320,14 +325,14 @@ impl Fault {
     }
 }
 
-/// The store's own words are for the log only: a request to a sign-in page may come from anybody.
+/// The store's own message goes only to the log, because anyone can request a sign-in page.
 impl From<FlowStoreError> for Fault {
     fn from(error: FlowStoreError) -> Self {
-        tracing::warn!(%error, "cannot read or write a sign-in");
+        tracing::warn!(%error, "sign-in state could not be read or written");
         match error {
             FlowStoreError::Store(StoreError::Refused { why, .. }) => Self::StoreRefused(why),
             FlowStoreError::NoRandomness(_) => Self::Random,
-            _ => Self::Store("sign-ins cannot be read now".into()),
+            _ => Self::Store("sign-in state could not be read or written".into()),
         }
     }
 }

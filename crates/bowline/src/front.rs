@@ -3,14 +3,17 @@
 mod access;
 pub(crate) mod arrival;
 mod browser;
+pub(crate) mod callback;
 mod cross_origin;
 pub(crate) mod embedder;
+mod forms;
 pub(crate) mod html;
 pub(crate) mod pages;
 pub(crate) mod query;
 pub(crate) mod response;
 mod sign_out;
 pub(crate) mod status;
+pub(crate) mod stdio;
 mod streamable;
 
 pub(crate) use streamable::serve;

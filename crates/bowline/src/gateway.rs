@@ -1,6 +1,9 @@
 //! The gateway as a whole: built from a configuration, and run until it is stopped.
 
 mod assemble;
+mod bind;
+mod bridge;
+pub(crate) mod local;
 mod presence;
 mod reload;
 mod serve;
@@ -9,26 +12,28 @@ mod upkeep;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bowline_store::OpenStoreError;
+use bowline_system::socket_file::SocketFileError;
 use thiserror::Error;
-use tokio::net::TcpListener;
 
+use self::bind::Bound;
+pub use self::bridge::Bridge;
 pub use self::reload::ReloadError;
 use self::reload::StartupSettings;
-use crate::config::{Config, ServerName, SignInProblem, StoreKind};
+use crate::config::{Config, ListenAddress, ServerName, SignInProblem, StoreKind};
 use crate::guard::Guard;
 use crate::guard::callers::Callers;
 use crate::hub::Shared;
-use crate::net::is_loopback_address;
 use crate::upstream::Upstream;
 
 /// A running gateway. Dropping it stops it.
 #[derive(Debug)]
 pub struct Gateway {
-    listen: SocketAddr,
-    admin: Option<SocketAddr>,
+    listen: ListenAddress,
+    admin: Option<ListenAddress>,
     startup: StartupSettings,
     shared: Arc<Shared>,
 }
@@ -45,6 +50,16 @@ pub enum StartError {
         key: &'static str,
         /// What the system said.
         source: io::Error,
+    },
+    /// A Unix socket cannot be listened on.
+    #[error("cannot listen on unix:{} ({key})", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// The configuration's name for it.
+        key: &'static str,
+        /// What is in the way.
+        source: SocketFileError,
     },
     /// Callers could not sign in, or others could in their name.
     #[error("server \"{server}\": {problem}")]
@@ -93,18 +108,19 @@ impl Gateway {
             return Err(StartError::SignIn { server, problem });
         }
         let startup = StartupSettings::of(&config);
-        let clients = Bound::bind(config.listen, "listen").await?;
-        let operators = match config.admin {
+        let clients = Bound::bind(&config.listen, "listen").await?;
+        let operators = match &config.admin {
             Some(address) => Some(Bound::bind(address, "admin").await?),
             None => None,
         };
-        let (listen, admin) = (clients.address, operators.as_ref().map(|it| it.address));
-        warn_of_open_listeners(&config, listen, admin);
-        let admin_guard = admin.map(|address| Guard::new(address.ip(), &config));
-        let shared = assemble::shared(config, listen, adjust).await?;
-        serve::clients(&shared, clients.listener);
+        let listen = clients.address.clone();
+        let admin = operators.as_ref().map(|it| it.address.clone());
+        warn_of_open_listeners(&config, &listen, admin.as_ref());
+        let admin_guard = admin.as_ref().map(|it| Guard::new(it, &config));
+        let shared = assemble::shared(config, &listen, adjust).await?;
+        clients.serve_clients(&shared);
         if let (Some(operators), Some(guard)) = (operators, admin_guard) {
-            serve::operator(&shared, operators.listener, guard);
+            operators.serve_operator(&shared, guard);
         }
         upkeep::keep_tidy(&shared);
         upkeep::keep_expiring(&shared);
@@ -128,13 +144,13 @@ impl Gateway {
     }
 
     /// Where clients are served.
-    pub fn listen(&self) -> SocketAddr {
-        self.listen
+    pub fn listen(&self) -> &ListenAddress {
+        &self.listen
     }
 
     /// Where the operator is served.
-    pub fn admin(&self) -> Option<SocketAddr> {
-        self.admin
+    pub fn admin(&self) -> Option<&ListenAddress> {
+        self.admin.as_ref()
     }
 
     /// Takes no new sessions, lets requests in flight finish within the configured time,
@@ -157,31 +173,8 @@ impl Drop for Gateway {
     }
 }
 
-/// A listener that is bound.
-struct Bound {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-impl Bound {
-    /// Binds to an address, which the configuration calls `key`.
-    async fn bind(address: SocketAddr, key: &'static str) -> Result<Self, StartError> {
-        let bound = async {
-            let listener = TcpListener::bind(address).await?;
-            let address = listener.local_addr()?;
-            Ok(Self { listener, address })
-        };
-        bound.await.map_err(|source| StartError::Listen {
-            address,
-            key,
-            source,
-        })
-    }
-}
-
 /// Warns of listeners that anybody on the network can use.
-fn warn_of_open_listeners(config: &Config, listen: SocketAddr, admin: Option<SocketAddr>) {
-    let is_open = |address: SocketAddr| !is_loopback_address(address.ip());
+fn warn_of_open_listeners(config: &Config, listen: &ListenAddress, admin: Option<&ListenAddress>) {
     if Callers::new(&config.callers).are_open_at(listen) {
         tracing::warn!(
             %listen,
@@ -191,14 +184,14 @@ fn warn_of_open_listeners(config: &Config, listen: SocketAddr, admin: Option<Soc
     if config.api_token.is_some() {
         return;
     }
-    if let Some(admin) = admin.filter(|admin| is_open(*admin)) {
+    if let Some(admin) = admin.filter(|admin| !admin.is_local()) {
         tracing::warn!(
             %admin,
             "no API token is required: everyone who can reach this address can list sessions; set BOWLINE_API_TOKEN, or listen on 127.0.0.1"
         );
     }
     let has_sign_ins = config.servers.values().any(|it| it.oauth.is_some());
-    if has_sign_ins && is_open(listen) {
+    if has_sign_ins && !listen.is_local() {
         tracing::warn!(
             %listen,
             "no API token is required: everyone who can reach this address and knows a sign-in's state can complete it; set BOWLINE_API_TOKEN"

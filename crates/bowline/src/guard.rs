@@ -4,6 +4,11 @@
 //! rebinding its own name even read the answers. So `Host` must be one of the gateway's names, or an
 //! address, which cannot be rebound; and an `Origin`, which only browsers send, must be the gateway's own
 //! or one that is let in. Both hold on every listener, keys or no keys: some routes ask for none.
+//!
+//! A browser cannot reach a Unix socket, and its clients have no name for it: they send whatever `Host` their
+//! HTTP library makes up. So any `Host` is served there. A proxy may pass requests of browsers on to it, so an
+//! `Origin` is judged as elsewhere; pages of this machine are not let in, because to a proxy they could be
+//! anybody's.
 
 pub(crate) mod callers;
 pub(crate) mod loops;
@@ -13,15 +18,14 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Uri, header};
 
-use crate::config::Config;
+use crate::config::{Config, ListenAddress};
 use crate::fault::Fault;
 use crate::net::{host_of, is_loopback, is_loopback_address, origin};
 
 /// The checks of one listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
-    /// Whether the listener is bound to a loopback address.
-    loopback: bool,
+    reach: Reach,
     /// Whether pages of this machine are let in: not where people come from elsewhere, by a proxy, whose
     /// own machines' pages would look the same.
     lets_local_pages_in: bool,
@@ -33,18 +37,33 @@ pub(crate) struct Guard {
     origins: Box<[Box<str>]>,
 }
 
+/// Where requests can come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Any machine.
+    Network,
+    /// This machine, by a loopback address.
+    Loopback,
+    /// This machine, by a Unix socket.
+    Socket,
+}
+
 impl Guard {
     /// That of a gateway's listener at this address.
-    pub(crate) fn new(address: IpAddr, config: &Config) -> Self {
-        let loopback = is_loopback_address(address);
+    pub(crate) fn new(address: &ListenAddress, config: &Config) -> Self {
+        let reach = match address {
+            ListenAddress::Unix(_) => Reach::Socket,
+            ListenAddress::Tcp(address) if is_loopback_address(address.ip()) => Reach::Loopback,
+            ListenAddress::Tcp(_) => Reach::Network,
+        };
         let public = config.oauth.public_url.as_ref();
         let public = public.and_then(|url| Some((url.scheme_str()?, url.authority()?)));
         let public_host = public.and_then(|(_, authority)| host_of(authority.as_str()));
         let is_local = |host: &str| is_loopback(host) || is_loopback(&format!("[{host}]"));
         let names = config.hosts.iter().map(String::as_str).chain(public_host);
         Self {
-            loopback,
-            lets_local_pages_in: loopback && public_host.is_none_or(is_local),
+            reach,
+            lets_local_pages_in: reach == Reach::Loopback && public_host.is_none_or(is_local),
             names: names.map(Into::into).collect(),
             public_origin: public.map(|(scheme, authority)| origin(scheme, authority.as_str())),
             origins: config.origins.iter().map(|it| it.as_str().into()).collect(),
@@ -54,12 +73,17 @@ impl Guard {
     /// That of a loopback listener which knows of no configuration.
     pub(crate) fn loopback() -> Self {
         Self {
-            loopback: true,
+            reach: Reach::Loopback,
             lets_local_pages_in: true,
             names: Box::default(),
             public_origin: None,
             origins: Box::default(),
         }
+    }
+
+    /// Whether the listener is a Unix socket.
+    pub(crate) fn is_of_socket(&self) -> bool {
+        self.reach == Reach::Socket
     }
 
     /// Rejects what a browser was tricked into sending. Returns the origin of the page that sent it, if one did.
@@ -86,19 +110,21 @@ impl Guard {
         }
     }
 
-    /// The host that a request names, if it is one of the gateway's.
+    /// The host that a request names, if it is one of the gateway's. On a Unix socket any other is like none:
+    /// no page is that one's own.
     fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Fault> {
         let named = only(headers, &header::HOST).map_err(|Repeated| Fault::Host)?;
         // A request in absolute form names its host in the URI (RFC 9112, 3.2.2).
         let authority = uri.authority().map(|authority| authority.as_str());
         let authority = authority.or(named).unwrap_or_default();
-        let is_address = match self.loopback {
-            true => is_loopback(authority),
-            false => is_loopback(authority) || is_address(authority),
+        let is_address = match self.reach {
+            Reach::Loopback | Reach::Socket => is_loopback(authority),
+            Reach::Network => is_loopback(authority) || is_address(authority),
         };
-        match is_address || self.has_name(authority) {
-            true => Ok(authority),
-            false => Err(Fault::Host),
+        match (is_address || self.has_name(authority), self.reach) {
+            (true, _) => Ok(authority),
+            (false, Reach::Socket) => Ok(""),
+            (false, Reach::Loopback | Reach::Network) => Err(Fault::Host),
         }
     }
 
@@ -134,7 +160,7 @@ impl Guard {
             host.is_some_and(|host| host.eq_ignore_ascii_case(secure))
         });
         // By http the same name may be anybody on the network.
-        !is_insecure && named.is_some_and(|it| it.eq_ignore_ascii_case(host))
+        !is_insecure && !host.is_empty() && named.is_some_and(|it| it.eq_ignore_ascii_case(host))
     }
 }
 
@@ -171,7 +197,11 @@ mod tests {
     /// The guard of a listener here, where the configuration says this.
     fn guard(listen: &str, config: &str) -> Guard {
         let config = Config::parse("test", config, &|_| None).unwrap();
-        Guard::new(listen.parse().unwrap(), &config)
+        let listen = match listen.parse::<IpAddr>() {
+            Ok(address) => ListenAddress::Tcp((address, 6270).into()),
+            Err(_) => listen.parse().unwrap(),
+        };
+        Guard::new(&listen, &config)
     }
 
     const PUBLIC: &str = "oauth.public_url = \"https://gw.example.com/bowline\"";
@@ -339,6 +369,34 @@ mod tests {
                 assert!(!passes(&guard, "127.0.0.1:1", Some(bad)), "{bad}");
             }
         }
+    }
+
+    #[test]
+    fn a_socket_has_no_name_and_pages_come_by_a_proxy_only() {
+        let origins = "origins = [\"https://app.example\"]";
+        let guard = guard("unix:/run/bowline.sock", &format!("{origins}\n{PUBLIC}"));
+        for host in ["localhost", "docker", "_", "%2Frun%2Fbowline.sock", ""] {
+            assert!(passes(&guard, host, None), "{host}");
+            let pages = ["https://app.example", "https://gw.example.com"];
+            for good in pages {
+                assert!(passes(&guard, host, Some(good)), "{host} {good}");
+            }
+            for bad in [
+                "http://localhost:3000",
+                "http://evil.example",
+                "http://docker",
+                "http://",
+                "null",
+                "",
+            ] {
+                assert!(!passes(&guard, host, Some(bad)), "{host} {bad}");
+            }
+        }
+        // A name that was rebound to the proxy's address.
+        assert!(!passes(&guard, "evil.example", Some("http://evil.example")));
+        let mut two = asks("localhost", None);
+        two.append(header::HOST, HeaderValue::from_static("docker"));
+        assert!(guard.check(&Uri::from_static("/mcp"), &two).is_err());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::route::Routes;
 use crate::session::Session;
 use crate::share::Share;
 use crate::telemetry::Metrics;
+use crate::upstream::{Processes, Surroundings};
 
 /// What every connection of a gateway shares.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// By which this gateway recognizes requests that it passed on.
     pub(crate) pseudonym: Pseudonym,
     pub(crate) metrics: Arc<Metrics>,
+    /// The processes of servers that are commands.
+    pub(crate) processes: Arc<Processes>,
     pub(crate) api_token: Option<KeyHash>,
     pub(crate) tls: Tls,
     /// The sign-ins of callers.
@@ -53,6 +56,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// What an upstream is made with.
+    pub(crate) fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            tls: &self.tls,
+            flows: &self.flows,
+            tracker: &self.tracker,
+            metrics: &self.metrics,
+            streams: &self.streams,
+            processes: &self.processes,
+        }
+    }
+
     /// Ends the streams that are read in the name of somebody who has signed out.
     pub(crate) fn end_streams_of_signed_out(&self) {
         self.end_streams_where(|session| session.leg().is_signed_out());

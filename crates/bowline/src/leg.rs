@@ -1,8 +1,8 @@
 //! One session's conversation with one upstream.
 //!
-//! A leg knows the id that the upstream issued, the negotiated revision and the cookies, and puts
-//! them on everything that it sends. It rewrites what must carry the leg's mark on its way to the
-//! client, and nothing else.
+//! A leg holds the session id that the upstream issued, the negotiated revision and the cookies,
+//! and adds them to everything that it sends. On the way to the client it rewrites only what must
+//! carry a mark.
 
 pub(crate) mod array;
 pub(crate) mod capabilities;
@@ -22,7 +22,8 @@ use crate::oauth::Account;
 use crate::upstream::budget::errand;
 use crate::upstream::{Carried, Conversation, Link, Pin, Repeat, Upstream};
 
-/// One session's conversation with one upstream. Small, and in the order of use: see [`Session`].
+/// One session's conversation with one upstream. The fields are few and ordered by use, as in
+/// [`Session`].
 ///
 /// [`Session`]: crate::session::Session
 #[derive(Debug)]
@@ -33,33 +34,34 @@ pub(crate) struct Leg {
     pub(crate) generation: Generation,
     pub(crate) conversation: Conversation,
     pub(crate) version: Agreed,
-    /// The caller, where the upstream wants its callers signed in, and the number of the sign-in
-    /// that the upstream's session belongs to.
+    /// The caller's account, if the upstream requires sign-in, and the number of the sign-in that
+    /// the upstream session belongs to.
     pub(crate) account: Option<Arc<Account>>,
     pub(crate) sign_in: u64,
-    /// Lists that the client was shown before anybody could ask, and the upstream does not have.
+    /// Lists that the client was promised before the upstream could be asked, and that it does not
+    /// have.
     pub(crate) missing_lists: MissingLists,
-    /// The upstream no longer knows its session: nothing more is sent on it.
+    /// The upstream no longer knows its session: nothing more may be sent on it.
     lost: AtomicBool,
-    /// For whoever waits for the end of this generation, if it was left for another.
+    /// Set when a newer generation replaces this one, to report its end.
     pub(crate) farewell: OnceLock<Farewell>,
 }
 
-/// Tells whoever waits for it that a generation's last exchange has ended: by being dropped with it.
+/// Reports that a generation's last exchange has ended, by being dropped together with the leg.
 pub(crate) type Farewell = tokio::sync::oneshot::Sender<std::convert::Infallible>;
 
-/// What a leg has at its upstream.
+/// The part of a leg that each generation has of its own.
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) generation: Generation,
     pub(crate) conversation: Conversation,
     pub(crate) version: Agreed,
-    /// The number of the sign-in that it belongs to; 0 for none.
+    /// The number of the sign-in that it belongs to; 0 if there is none.
     pub(crate) sign_in: u64,
     pub(crate) missing_lists: MissingLists,
 }
 
-/// Which leg of a session, and which life of it: what marks carry.
+/// Which leg of a session, and which generation of it. Marks carry this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Generation {
     pub(crate) leg: u16,
@@ -69,13 +71,13 @@ pub(crate) struct Generation {
 // === impl Leg ===
 
 impl Leg {
-    /// A leg to this endpoint.
     pub(crate) fn new(
         upstream: Arc<Upstream>,
         endpoint: Pin,
         account: Option<Arc<Account>>,
         life: Life,
     ) -> Self {
+        let is_lost = life.generation == Generation::UNOPENED || life.conversation.is_over();
         Self {
             upstream,
             endpoint,
@@ -85,40 +87,54 @@ impl Leg {
             account,
             sign_in: life.sign_in,
             missing_lists: life.missing_lists,
-            lost: (life.generation == Generation::UNOPENED).into(),
+            lost: is_lost.into(),
             farewell: OnceLock::new(),
         }
     }
 
-    /// What the upstream issued, for the session's record.
+    /// The session id that the upstream issued, for the session's record.
     pub(crate) fn upstream_session(&self) -> Option<&UpstreamSessionId> {
         self.conversation.session_id()
     }
 
     /// The cookies, for the session's record; `None` if there are none.
     pub(crate) fn jar_bytes(&self) -> Option<Result<Vec<u8>, serde_json::Error>> {
-        let jar = self.conversation.jar().lock();
+        let jar = self.conversation.jar()?.lock();
         (!jar.is_empty()).then(|| jar.to_bytes())
     }
 
-    /// Which cookies there are.
+    /// A hash of the cookies' names and paths, without their values.
+    /// A copy of the cookies.
+    pub(crate) fn jar(&self) -> Jar {
+        let jar = self.conversation.jar();
+        jar.map(|jar| jar.lock().clone()).unwrap_or_default()
+    }
+
     pub(crate) fn jar_names(&self) -> u64 {
-        self.conversation.jar().lock().names()
+        let jar = self.conversation.jar();
+        jar.map_or(0, |jar| jar.lock().names())
     }
 
-    /// Whether the cookies have changed since this was last asked.
+    /// Whether the cookies have changed since the last call.
     pub(crate) fn take_jar_change(&self) -> bool {
-        std::mem::take(&mut self.conversation.jar().lock().has_changed)
+        let jar = self.conversation.jar();
+        jar.is_some_and(|jar| std::mem::take(&mut jar.lock().has_changed))
     }
 
-    /// The change was not dealt with.
+    /// Sets the flag again, because the change could not be stored.
     pub(crate) fn put_back_jar_change(&self) {
-        self.conversation.jar().lock().has_changed = true;
+        if let Some(jar) = self.conversation.jar() {
+            jar.lock().has_changed = true;
+        }
     }
 
-    /// Takes another gateway's cookies over. `false`: there are some here that it has not heard of.
+    /// Replaces the cookies by those of another gateway. `false` if there are changes here that are
+    /// not stored yet.
     pub(crate) fn take_over_jar(&self, jar: Jar) -> bool {
-        let mut own = self.conversation.jar().lock();
+        let Some(own) = self.conversation.jar() else {
+            return true;
+        };
+        let mut own = own.lock();
         if own.has_changed {
             return false;
         }
@@ -131,41 +147,39 @@ impl Leg {
         self.version.as_str()
     }
 
-    /// The upstream no longer knows the session.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// Whether nothing more may be sent on it: the upstream forgot its session, or never had one, or
-    /// the caller has signed in anew and may be somebody else there.
+    /// Whether nothing more may be sent on it: the upstream lost its session or never had one, or
+    /// the caller has signed in again, possibly to another account.
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire) || self.is_somebody_elses()
+        self.lost.load(Ordering::Acquire) || self.belongs_to_other_sign_in()
     }
 
-    fn is_somebody_elses(&self) -> bool {
+    fn belongs_to_other_sign_in(&self) -> bool {
         let account = self.account.as_ref();
         account.is_some_and(|account| account.is_another_than(self.sign_in))
     }
 
-    /// Whether it is used in the name of somebody who has signed out, as far as it is known.
+    /// Whether the caller has signed out, as far as this gateway knows.
     pub(crate) fn is_signed_out(&self) -> bool {
         let account = self.account.as_ref().filter(|_| self.sign_in != 0);
         account.is_some_and(|account| account.is_signed_out())
     }
 
-    /// Has it looked whether it is, if that was not done lately.
+    /// Checks for a sign-out in the background, unless that was done recently.
     pub(crate) fn look_if_signed_out(&self) {
         if let Some(account) = self.account.as_ref().filter(|_| self.sign_in != 0) {
             account.check_sign_out();
         }
     }
 
-    /// Whether a new generation is no loss: the client has lost nothing.
+    /// Whether a new generation costs the client nothing.
     pub(crate) fn is_to_be_opened(&self) -> bool {
-        self.generation == Generation::UNOPENED || self.is_somebody_elses()
+        self.generation == Generation::UNOPENED || self.belongs_to_other_sign_in()
     }
 
-    /// What the client was shown and the upstream does not have.
     pub(crate) fn missing_lists(&self) -> MissingLists {
         self.missing_lists
     }
@@ -175,12 +189,17 @@ impl Leg {
         self.sign_in
     }
 
-    /// Whether the upstream issued an id, so that there is something to end.
-    pub(crate) fn has_upstream_session(&self) -> bool {
-        self.conversation.session_id().is_some()
+    /// Whether it lives in this process, so that no other gateway could use it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.conversation.is_live()
     }
 
-    /// What is needed to speak to the same upstream session, for who must not hold the leg itself.
+    /// Whether there is an upstream session to end: one that has an id, or a process.
+    pub(crate) fn has_upstream_session(&self) -> bool {
+        self.conversation.can_be_ended()
+    }
+
+    /// A second leg to the same upstream session, for tasks that must not keep this one alive.
     pub(crate) fn twin(&self) -> Self {
         let life = Life {
             generation: self.generation,
@@ -193,9 +212,10 @@ impl Leg {
         Self::new(upstream, endpoint, self.account.clone(), life)
     }
 
-    /// Whether anything may tie it to one of several servers behind a balancer.
+    /// Whether cookies may tie it to one of several servers behind a load balancer.
     pub(crate) fn has_cookies(&self) -> bool {
-        !self.conversation.jar().lock().is_empty()
+        let jar = self.conversation.jar();
+        jar.is_some_and(|jar| !jar.lock().is_empty())
     }
 
     /// Ends the upstream's session, if there is one.
@@ -212,7 +232,7 @@ impl Leg {
         }
     }
 
-    /// Ends an upstream session that nobody needs, as a courtesy that nobody waits for.
+    /// Ends an upstream session that is no longer needed, in the background.
     pub(crate) fn discard(self: Arc<Self>, carried: Arc<Carried>) {
         let tracker = self.upstream.tracker().clone();
         tracker.spawn(async move { self.end(&carried).await });
@@ -234,22 +254,26 @@ impl Leg {
 
 #[cfg(test)]
 impl Leg {
-    /// A leg to a server that nobody dials.
+    /// A leg to a server that is never dialled.
     pub(crate) fn idle() -> Self {
         use crate::telemetry::Metrics;
+        use crate::upstream::{Processes, Surroundings};
         let server = crate::config::Server::from_url("http://127.0.0.1:9/").unwrap();
         let tls = bowline_egress::Tls::platform();
         let tracker = tokio_util::task::TaskTracker::new();
         let upstream = Upstream::new(
             "s".parse().unwrap(),
             server,
-            &tls,
-            crate::oauth::Flows::idle(),
-            tracker,
-            Arc::new(Metrics::new()),
-            &crate::share::Share::common(1),
+            Surroundings {
+                tls: &tls,
+                flows: &crate::oauth::Flows::idle(),
+                tracker: &tracker,
+                metrics: &Arc::new(Metrics::new()),
+                streams: &crate::share::Share::common(1),
+                processes: &Arc::new(Processes::idle()),
+            },
         );
-        let endpoint = upstream.endpoints.pick().unwrap();
+        let endpoint = upstream.endpoints.pick_avoiding(None).unwrap();
         let life = Life {
             generation: Generation::FIRST,
             conversation: Conversation::http(None, Jar::default()),
@@ -266,16 +290,16 @@ impl Leg {
 impl Generation {
     const BYTES: usize = 6;
 
-    /// A leg that waits for its caller to sign in, before its first life.
+    /// A leg that waits for its caller to sign in, before its first generation.
     pub(crate) const UNOPENED: Self = Self { leg: 0, number: 0 };
 
-    /// Nobody's leg: what Bowline itself asks a client.
+    /// No leg: requests that Bowline itself sends to a client.
     pub(crate) const OWN: Self = Self {
         leg: u16::MAX,
         number: 0,
     };
 
-    /// The first life of a session's only leg.
+    /// The first generation of a session's only leg.
     pub(crate) const FIRST: Self = Self { leg: 0, number: 1 };
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -285,7 +309,7 @@ impl Generation {
         bytes
     }
 
-    /// Reads one from the front, and what follows it.
+    /// Reads a generation from the first bytes, and returns the rest.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (leg, rest) = bytes.split_first_chunk::<2>()?;
         let (generation, rest) = rest.split_first_chunk::<4>()?;

@@ -23,6 +23,7 @@ mod leg;
 mod listener;
 mod net;
 mod oauth;
+mod owners;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod registry;
@@ -36,4 +37,5 @@ mod upstream;
 pub use bowline_store::private::is_open_to_others;
 pub use bowline_store::sealed::{NoRandomness, SealKeys, SealKeysError};
 pub use bowline_store::{OpenStoreError, Refusal, StoreError};
-pub use gateway::{Gateway, ReloadError, StartError};
+pub use bowline_system::socket_file::SocketFileError;
+pub use gateway::{Bridge, Gateway, ReloadError, StartError};

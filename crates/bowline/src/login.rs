@@ -4,14 +4,11 @@
 //! A [`GrantManager`] opens the vault of a configuration. Each sign-in that it starts has its own listener on
 //! this machine, to which the person's browser returns.
 
-mod callback;
-
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bowline_egress::Tls;
-use bowline_store::sealed::SealKeys;
-use bowline_store::{Memory, OpenStoreError, Store};
+use bowline_system::socket_owner;
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
@@ -19,14 +16,12 @@ use crate::caller::Caller;
 use crate::config::{
     CallerName, Config, Flow as FlowKind, Server, ServerOAuth, StoreKind, shown_url,
 };
-use crate::gateway::StartError;
-use crate::login::callback::Callback;
+use crate::front::callback::Callback;
+use crate::gateway::{StartError, local};
 use crate::oauth::{
-    Account, AuthServerError, AuthServers, FileVault, Flow, FlowOutcome, FlowStore, Flows, Grant,
-    Grants, MemoryVault, ProbeOutcome, Secret, SharedVault, SignInError, SignInReason, Vault,
-    identity_of, name_of,
+    Account, AuthServerError, Flow, FlowOutcome, Flows, Grant, ProbeOutcome, Secret, SignInError,
+    SignInReason, Vault, identity_of, name_of,
 };
-use crate::registry::presence as neighbours;
 
 pub use crate::oauth::SignOutOutcome;
 
@@ -55,6 +50,8 @@ pub enum GrantManagerError {
 pub struct PendingSignIn {
     flows: Arc<Flows>,
     link: Secret,
+    /// The address of the listener that leads a browser to the link.
+    start_url: String,
     flow: Flow,
     callback: Callback,
 }
@@ -118,34 +115,12 @@ impl GrantManager {
     /// Opens the vault that gateways with this configuration use.
     pub async fn open(config: &Config) -> Result<Self, GrantManagerError> {
         let tracker = TaskTracker::new();
-        let vault = match &config.store.kind {
-            StoreKind::Memory => return Err(GrantManagerError::InMemory),
-            StoreKind::File { path } => {
-                let vault = FileVault::at(path).map_err(|error| StartError::Vault(error.into()))?;
-                Vault::File(vault)
-            }
-            StoreKind::Redis(_) => Vault::Shared(shared(config, &tracker).await?),
-        };
-        let vault = Arc::new(vault);
-        let auth_servers = Arc::new(AuthServers::new(Tls::platform()));
-        let renew: Arc<AuthServers> = Arc::clone(&auth_servers);
-        let grants = Grants::new(Arc::clone(&vault), renew, tracker);
-        // A flow ends with this process, which alone has its listener. So does the client registration: the
-        // next sign-in has another port, and a grant contains its client.
-        let registrations = Arc::new(Vault::Memory(MemoryVault::default()));
-        let keys = SealKeys::generate().map_err(|error| StartError::Vault(error.into()))?;
-        let keys = SealKeys::parse(&keys).map_err(|error| StartError::Vault(error.into()))?;
-        let flows = Arc::new(Store::Memory(Memory::new()));
-        let flow_store = FlowStore::new(flows, keys, config.oauth.deadline);
-        let flows = Flows::new(
-            grants,
-            registrations,
-            flow_store,
-            config.oauth.clone(),
-            "",
-            auth_servers,
-        );
-        flows.identities.know(&config.callers);
+        if config.store.kind == StoreKind::Memory {
+            return Err(GrantManagerError::InMemory);
+        }
+        let vault = Arc::new(local::vault(config, &tracker).await?);
+        let flows = local::flows(config, &vault, &Tls::platform(), tracker);
+        let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
         Ok(Self { vault, flows })
     }
 
@@ -200,6 +175,7 @@ impl GrantManager {
         Ok(PendingSignIn {
             flows: Arc::clone(&self.flows),
             link: Secret::new(authorization.request.authorize_url.as_str()),
+            start_url: callback.start_url(),
             flow,
             callback,
         })
@@ -267,9 +243,17 @@ impl GrantManager {
 // === impl PendingSignIn ===
 
 impl PendingSignIn {
-    /// The http or https URL where the person signs in. It is meant for that person only.
+    /// The http or https URL where the person signs in. It is meant for that person only: who knows it can
+    /// finish the sign-in with another account. So it must not be an argument of a program, which all users of
+    /// the machine can read.
     pub fn link(&self) -> &str {
         self.link.expose()
+    }
+
+    /// A URL on this machine, without any secret, that leads a browser of this user to the link, and nobody
+    /// else. `None` if the system does not say whose a connection is.
+    pub fn browser_link(&self) -> Option<&str> {
+        socket_owner::IS_KNOWN.then_some(&self.start_url)
     }
 
     /// When the sign-in expires.
@@ -321,20 +305,6 @@ fn with_oauth(server: &Server) -> Server {
         }),
         ..server.clone()
     }
-}
-
-/// The vault that gateways share.
-async fn shared(config: &Config, tracker: &TaskTracker) -> Result<SharedVault, StartError> {
-    let failed = |source: OpenStoreError| StartError::Store {
-        kind: config.store.kind.clone(),
-        source,
-    };
-    let (store, keys) = bowline_store::open(&config.store.settings())
-        .await
-        .map_err(failed)?;
-    let keys = keys.ok_or(OpenStoreError::NoSealKeys).map_err(failed)?;
-    let me = neighbours::name().map_err(|error| StartError::Vault(error.into()))?;
-    Ok(SharedVault::new(Arc::new(store), keys, me, tracker.clone()))
 }
 
 /// The end of the year 9999, in seconds since 1970. Dates beyond have no common notation.

@@ -1,6 +1,29 @@
-//! Hosts, addresses and origins in text: which of them name this machine.
+//! Who connects, and hosts, addresses and origins in text: which of them name this machine.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The other side of a client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Peer {
+    /// Somebody at this address.
+    Address(IpAddr),
+    /// A process of the user with this number, on this machine, by a Unix socket.
+    User(u32),
+}
+
+impl Peer {
+    /// What its connections are counted by. One party usually has a whole IPv6 /64 and can use any address in
+    /// it, so the prefix counts.
+    pub(crate) fn counted_as(self) -> Self {
+        match self {
+            Self::Address(address) => Self::Address(match address.to_canonical() {
+                IpAddr::V4(address) => address.into(),
+                IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            }),
+            Self::User(_) => self,
+        }
+    }
+}
 
 /// Whether `host`, `host:port` or `[address]:port` names this machine and nothing else.
 pub(crate) fn is_loopback(authority: &str) -> bool {

@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use bowline_wire::message::RawId;
+
 /// How long a hang is waited for with [`Bug::HangIsDeath`].
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -95,8 +97,8 @@ pub(crate) async fn impatient<T, E>(
 }
 
 /// Whether an answer does not have the id letter for letter, and [`Bug::TextIds`] takes that for another.
-pub(crate) fn lacks_text(answer: &[u8], id: Option<&str>) -> bool {
-    has(Bug::TextIds) && !String::from_utf8_lossy(answer).contains(id.unwrap_or_default())
+pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
+    has(Bug::TextIds) && !String::from_utf8_lossy(answer).contains(id.as_str())
 }
 
 impl Bug {

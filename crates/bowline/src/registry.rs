@@ -1,5 +1,6 @@
-//! The sessions of this gateway: found, opened, ended and expired in one place.
+//! This gateway's sessions: the one place where they are looked up, opened, ended and expired.
 
+mod id_hasher;
 mod lifecycle;
 mod places;
 pub(crate) mod presence;
@@ -19,14 +20,14 @@ pub(crate) use self::table::Table;
 pub(crate) use self::vacancy::Vacancy;
 use crate::telemetry::Metrics;
 
-/// The sessions of a gateway, and what it takes to end one.
+/// A gateway's sessions, and what is needed to end one.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) table: Arc<Table>,
-    /// What became of the sessions that ended last.
+    /// The timelines of the sessions that ended last.
     pub(crate) recently_ended: RecentlyEnded,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tracker: TaskTracker,
-    /// How long a session that nobody uses is kept.
+    /// How long an unused session is kept.
     pub(crate) idle: Duration,
 }

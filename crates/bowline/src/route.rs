@@ -25,21 +25,25 @@ impl Routes {
 
     /// The server of a path: `/mcp/{server}`, or `/mcp` where there is only one.
     pub(crate) fn by_path(&self, path: &str) -> Result<Arc<Upstream>, Fault> {
-        let named = self.0.read();
         match path.strip_prefix("/mcp") {
-            Some("" | "/") => {
-                let mut configured = named.values().filter(|upstream| !upstream.is_retired());
-                match (configured.next(), configured.next()) {
-                    (Some(only), None) => Ok(Arc::clone(only)),
-                    _ => Err(Fault::ServerNotNamed),
-                }
-            }
+            Some("" | "/") => self.only().ok_or(Fault::ServerNotNamed),
             Some(rest) => {
                 let name = rest.strip_prefix('/').ok_or(Fault::NoSuchPath)?;
                 let name = name.strip_suffix('/').unwrap_or(name);
+                let named = self.0.read();
                 named.get(name).cloned().ok_or(Fault::NoSuchServer)
             }
             None => Err(Fault::NoSuchPath),
+        }
+    }
+
+    /// The server, if exactly one is configured.
+    pub(crate) fn only(&self) -> Option<Arc<Upstream>> {
+        let named = self.0.read();
+        let mut configured = named.values().filter(|upstream| !upstream.is_retired());
+        match (configured.next(), configured.next()) {
+            (Some(only), None) => Some(Arc::clone(only)),
+            _ => None,
         }
     }
 

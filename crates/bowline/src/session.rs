@@ -1,8 +1,9 @@
-//! What is remembered for one client: whose it is, its marks, which leg, what is live, when it was last used.
-//! Found once per message, ended once.
+//! The state of one client's session: its caller, its marks, its leg, its open streams and calls, and
+//! when it was last used. A message looks its session up once; a session ends once.
 
 pub(crate) mod calls;
 pub(crate) mod client_state;
+mod in_use;
 pub(crate) mod persistence;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -35,29 +36,30 @@ use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, Upstream};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use client_state::{ClientState, MAX_OPENING};
+pub(crate) use in_use::InUse;
 pub(crate) use persistence::Published;
 pub(crate) use persistence::claim::Claim;
 pub(crate) use server_requests::{ServerRequest, ServerRequests};
 
-/// What is remembered for one client. Persistence small: there are many, and most are idle.
+/// The state of one client's session. It is kept small: there are many sessions, and most are idle.
 ///
-/// What every request touches comes first, and stays together: among many sessions each cache line
-/// is a wait.
+/// The fields that every request touches come first and stay together, to save cache misses when there
+/// are many sessions.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Session {
-    /// The client's name for it.
+    /// The id that the client uses.
     pub(crate) id: SessionId,
-    /// Requests and streams that are under way.
+    /// The number of requests and streams in progress.
     uses: AtomicU32,
     leg: RwLock<Current>,
-    /// The server, whichever of its endpoints the leg is on.
+    /// The configured server, independent of the endpoint that the leg uses.
     pub(crate) upstream: Arc<Upstream>,
-    /// The only one who may use it.
+    /// The only caller that may use this session.
     pub(crate) caller: Caller,
-    /// The places of its requests and streams.
+    /// Limits the requests and streams of this session.
     pub(crate) share: Arc<Share>,
-    /// How it is kept beyond this process, if it is.
+    /// How the session is stored outside this process, if it is.
     pub(crate) persistence: Option<Box<Persistence>>,
     pub(crate) calls: Calls,
     opened: Instant,
@@ -66,36 +68,32 @@ pub(crate) struct Session {
     pub(crate) streams: Mutex<Streams>,
     pub(crate) client_state: ClientState,
     pub(crate) seal: Seal,
-    /// How operators call it.
+    /// The id that operators see.
     pub(crate) hash: SessionHash,
     pub(crate) server_requests: ServerRequests,
     pub(crate) recovery: RecoveryState,
     timeline: Timeline,
-    /// Its caller's place among the sessions, if it has that here.
+    /// Its caller's place among the sessions, if this gateway holds it.
     place: Mutex<Option<Permit>>,
 }
 
-/// The leg that is used now.
+/// The current leg.
 #[derive(Debug)]
 struct Current {
     leg: Arc<Leg>,
-    /// The session is over, and stays it.
+    /// The session has ended. This is final.
     ended: bool,
 }
 
-/// What became of making a leg the session's.
+/// The result of [`Session::put`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
     New,
-    /// The session has it, or a newer one.
+    /// The session already has this generation or a newer one.
     Known,
     /// The session has ended.
     Ended,
 }
-
-/// Keeps a session from expiring while something of it is under way.
-#[derive(Debug)]
-pub(crate) struct InUse(Arc<Session>);
 
 // === impl Session ===
 
@@ -130,7 +128,7 @@ impl Session {
         }
     }
 
-    /// The same, kept beyond this process.
+    /// Adds persistence in a store.
     pub(crate) fn persisted_by(self, persistence: Box<Persistence>) -> Self {
         Self {
             persistence: Some(persistence),
@@ -138,41 +136,35 @@ impl Session {
         }
     }
 
-    /// Has this place from now on, until it ends.
+    /// Holds this place until the session ends.
     pub(crate) fn take_place(&self, place: Permit) {
         *self.place.lock() = Some(place);
     }
 
-    /// Has no place any more.
     pub(crate) fn give_up_place(&self) -> Option<Permit> {
         self.place.lock().take()
     }
 
-    /// A place among the streams, for one more request or stream of its client's; otherwise whose places are
-    /// all taken.
+    /// Takes a place for one more request or stream of the client. The error says whose places are all
+    /// taken.
     pub(crate) fn stream_place(&self) -> Result<Permit, ShareOwner> {
         let place = self.share.take();
         place.ok_or_else(|| self.upstream.streams.exhausted())
     }
 
-    /// Begins a use.
-    pub(crate) fn begin_use(self: &Arc<Self>) -> InUse {
-        self.uses.fetch_add(1, Ordering::AcqRel);
-        InUse(Arc::clone(self))
-    }
-
-    /// The leg that is used now.
+    /// The current leg.
     pub(crate) fn leg(&self) -> Arc<Leg> {
         Arc::clone(&self.leg.read().leg)
     }
 
-    /// Makes a new generation of the leg the session's, here and, where others share it, for all
-    /// gateways. Nothing of the client's is sent on it before.
+    /// Makes `leg` the session's current generation, here and, if the store is shared, for all gateways.
+    /// No client message may be sent on it before this returns.
     pub(crate) async fn publish(
         self: &Arc<Self>,
         leg: &Arc<Leg>,
     ) -> Result<Published, PersistenceError> {
-        // Before anybody can repeat a call on it: its tools may be others.
+        // First, because the new server process may have other tools: no retry may rely on the old
+        // hints.
         self.forget_tools_everywhere().await?;
         if let Some(persistence) = &self.persistence {
             return persistence.publish(self, leg).await;
@@ -185,8 +177,8 @@ impl Session {
         })
     }
 
-    /// What a request of Bowline's own carries: what that of the client's does which it is about, and
-    /// what that missing_lists of what came with `initialize`.
+    /// What Bowline's own requests carry: the same as the client's request that caused them, completed
+    /// by what was carried with `initialize`.
     pub(crate) fn carried(&self, met: &Carried) -> Carried {
         match &self.client_state.carried {
             Some(opening) => met.or(opening, &self.upstream.config()),
@@ -194,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Whether this gateway is the one to open the next generation after `seen`.
+    /// Asks whether this gateway may open the next generation after `seen`.
     pub(crate) async fn claim(self: &Arc<Self>, seen: &Leg) -> Result<Claim, PersistenceError> {
         match &self.persistence {
             None => Ok(Claim::Mine(None)),
@@ -202,8 +194,9 @@ impl Session {
         }
     }
 
-    /// Remembers what the client said and the server took. What other gateways should restore is
-    /// written down for them; the leg that the session has then may be a newer one.
+    /// Remembers a setting that the server accepted, and stores what other gateways would have to
+    /// restore. Returns the session's current leg if it was stored, which may be newer than the
+    /// caller's.
     pub(crate) async fn remember(self: &Arc<Self>, message: &Message) -> Option<Arc<Leg>> {
         if !ClientState::is_restorable(message) {
             return None;
@@ -213,15 +206,15 @@ impl Session {
         match Box::pin(persistence.save(self, || self.client_state.note(message))).await {
             Ok(leg) => Some(leg),
             Err(error) => {
-                // The server took it; only a recovery elsewhere would not know.
-                tracing::warn!(session = %self.hash, %error, "what the client said is not in the store");
+                // The server accepted it; only a recovery at another gateway would miss it.
+                tracing::warn!(session = %self.hash, %error, "could not persist log level or subscriptions");
                 None
             }
         }
     }
 
-    /// Ends it in the store, where it is kept in one. `None`: it had ended before. Otherwise the
-    /// leg on which it is to be ended upstream, by this caller and no other.
+    /// Ends the session in its store, if it has one. `None`: it had already ended. Otherwise the caller
+    /// of this function, and no other, must end the returned leg upstream.
     pub(crate) async fn end_for_all(
         self: &Arc<Self>,
     ) -> Result<Option<Arc<Leg>>, PersistenceError> {
@@ -231,8 +224,8 @@ impl Session {
         }
     }
 
-    /// Lets it go from the store that gateways share, if none of them has used it for long enough. The
-    /// leg on which it is to be ended upstream then, by this caller and no other.
+    /// Removes the session from a shared store if no gateway has used it for the idle time. If it
+    /// returns a leg, the caller of this function, and no other, must end that leg upstream.
     pub(crate) async fn expire_for_all(
         self: &Arc<Self>,
     ) -> Result<Option<Arc<Leg>>, PersistenceError> {
@@ -242,44 +235,46 @@ impl Session {
         }
     }
 
-    /// Whether it is kept beyond this process.
+    /// Whether the session is stored outside this process.
     pub(crate) fn is_persisted(&self) -> bool {
         self.persistence.is_some()
     }
 
-    /// Whether other gateways may use it, too.
+    /// Whether other gateways may use this session as well.
     pub(crate) fn is_shared(&self) -> bool {
         let persistence = self.persistence.as_ref();
         persistence.is_some_and(|persistence| persistence.session_store.is_shared())
     }
 
-    /// Tells other gateways something of this session.
+    /// Sends an announcement about this session to the other gateways.
     pub(crate) fn announce(&self, news: impl FnOnce(SessionId) -> Announcement) {
         if let Some(persistence) = &self.persistence {
             persistence.session_store.announce(news(self.id));
         }
     }
 
-    /// Makes a new generation of the leg the session's, unless it has that or a newer one. Where the
-    /// session is kept, its place is locked meanwhile; [`Session::goes_on`] follows, without the lock.
+    /// Makes `leg` the current one, unless the session has this generation or a newer one. A persisted
+    /// session must hold the lock on its place during this call, and call [`Session::goes_on`] after it
+    /// has released the lock.
     pub(crate) fn put(&self, leg: &Arc<Leg>) -> Put {
         let mut current = self.leg.write();
         if current.ended {
             return Put::Ended;
         }
         let (has, comes) = (current.leg.generation.number, leg.generation.number);
-        // Two of one number there are only after a store was put back to an older state.
+        // Two generations have the same number only after an older state of the store was restored.
         let is_other = || leg.upstream_session() != current.leg.upstream_session();
         if has > comes || (has == comes && !is_other()) {
             return Put::Known;
         }
-        // Before anything is sent on it.
+        // Before any request is sent on the new leg.
         self.upstream.tool_hints.lose(&self.audience());
         current.leg = Arc::clone(leg);
         Put::New
     }
 
-    /// Does what comes with a new generation: the client is told, and its GET begins anew.
+    /// The consequences of a new generation: lists are reported as changed, open server requests are
+    /// cancelled, and the GET stream is reopened.
     pub(crate) fn goes_on(&self, put: Put) {
         if put != Put::New {
             return;
@@ -295,31 +290,31 @@ impl Session {
         }
     }
 
-    /// Ends the session, whose last leg is the one that it has now.
+    /// Marks the session as ended. The current leg stays its last one.
     pub(crate) fn end(&self) {
         self.leg.write().ended = true;
         self.end_streams();
     }
 
-    /// Notes something for whoever asks what became of the session.
+    /// Adds an event to the timeline.
     pub(crate) fn note(&self, what: &'static str, detail: String) {
         self.timeline.note(self.age(), what, detail);
     }
 
-    /// What became of the session, from its opening on.
+    /// The events of the session, oldest first, starting with its opening.
     pub(crate) fn timeline(&self) -> Vec<serde_json::Value> {
         let leg = self.leg();
         let opened = format!("version {}", leg.version());
         self.timeline.told(opened, || home(&leg))
     }
 
-    /// Notes that something happened to the session while it was on this leg.
+    /// Adds an event to the timeline, together with the leg on which it happened.
     pub(crate) fn note_on(&self, leg: &Leg, what: &'static str, detail: String) {
         self.timeline.begin(|| home(leg));
         self.note(what, detail);
     }
 
-    /// How long it has been open.
+    /// The time since the session was opened.
     pub(crate) fn age(&self) -> Duration {
         let before = self
             .persistence
@@ -328,13 +323,15 @@ impl Session {
         self.opened.elapsed() + before.unwrap_or_default()
     }
 
-    /// Whether nothing of it is under way, so that the store's copy is all there is to it.
+    /// Whether no request or stream is in progress, and nothing of it lives in this process, so that the
+    /// store's copy is complete.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.uses.load(Ordering::Acquire) == 0 && self.live_streams() == 0
+        let is_idle = self.uses.load(Ordering::Acquire) == 0 && self.live_streams() == 0;
+        is_idle && !self.leg.read().leg.is_live()
     }
 
-    /// Keeps it in the store while something of it is under way: a stream may last longer than a
-    /// session that nobody uses.
+    /// Extends the session's time in the store while a request or stream is in progress: a stream may
+    /// last longer than the idle time.
     pub(crate) fn outlast_use(self: &Arc<Self>) {
         if let Some(persistence) = &self.persistence
             && self.uses.load(Ordering::Acquire) > 0
@@ -343,7 +340,7 @@ impl Session {
         }
     }
 
-    /// What the client must hear of its lists, once.
+    /// The list-changed notifications that the client has not received yet. They are returned once.
     pub(crate) fn take_news(self: &Arc<Self>) -> Option<Bytes> {
         let news = self.client_state.take_news()?;
         if let Some(persistence) = &self.persistence {
@@ -352,55 +349,20 @@ impl Session {
         Some(news)
     }
 
-    /// Writes what could not be written when it was used.
+    /// Repeats writes that failed earlier.
     pub(crate) fn catch_up(self: &Arc<Self>) {
         if let Some(persistence) = &self.persistence {
             persistence.keep_jar(self);
         }
     }
 
-    /// How long nothing was under way.
-    pub(crate) fn idle_for(&self) -> Duration {
-        if self.uses.load(Ordering::Acquire) > 0 {
-            return Duration::ZERO;
-        }
-        let last_used = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
-        self.opened.elapsed().saturating_sub(last_used)
-    }
-
-    /// Whether its caller is one of the configuration's.
+    /// Whether its caller is still configured.
     pub(crate) fn is_callers(&self) -> bool {
         self.upstream.identities().knows(&self.caller)
     }
 }
 
-/// Where a leg is, for operators.
+/// The location of a leg, as operators see it.
 fn home(leg: &Leg) -> String {
     format!("at {}", leg.endpoint.address)
-}
-
-// === impl InUse ===
-
-impl InUse {
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.0
-    }
-}
-
-impl Clone for InUse {
-    fn clone(&self) -> Self {
-        self.0.begin_use()
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        let since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.last_used.store(since, Ordering::Relaxed);
-        if let Some(persistence) = &self.0.persistence {
-            persistence.after_use(&self.0);
-        }
-        // After the time was noted: whoever sees no use sees when it ended.
-        self.0.uses.fetch_sub(1, Ordering::Release);
-    }
 }

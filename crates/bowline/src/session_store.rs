@@ -1,5 +1,5 @@
-//! Storing sessions beyond this process's memory: written before the client learns of them, and read when a
-//! client reaches a gateway that does not know its session.
+//! Stores sessions outside this process's memory: they are written before the client receives the id,
+//! and read when a client reaches a gateway that does not know its session.
 //!
 //! Memory is a cache of the store. In a store that gateways share, a cached session is used for [`FRESH`];
 //! then its version is checked again, or sooner if another gateway announces a change
@@ -45,7 +45,7 @@ pub(crate) struct SessionStore {
     pub(crate) keys: SealKeys,
     /// This gateway's name among those that share the store; random.
     pub(crate) me: Box<str>,
-    /// How long a session that nobody uses is kept.
+    /// How long an unused session is kept.
     idle: Duration,
     /// How long it stays in the store: longer, because not every use is written there at once. In a shared
     /// store so much longer that a gateway ends it before, see [`SessionStore::left_of_unused`].
@@ -62,23 +62,23 @@ pub(crate) struct SessionStore {
 /// How long sessions are kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionTimes {
-    /// How long a session that nobody uses is kept.
+    /// How long an unused session is kept.
     pub(crate) idle: Duration,
     /// How long cached sessions are used while the store is unavailable.
     pub(crate) grace: Duration,
 }
 
-/// How many sessions are in a store that gateways share.
+/// The number of sessions in a shared store.
 #[derive(Debug, Default)]
 struct SessionCounts {
-    /// When it was last counted there.
+    /// The number at the last count.
     there: usize,
-    /// How many were opened here since, and how many ended.
+    /// How many were opened and how many ended here since then.
     opened: usize,
     ended: usize,
 }
 
-/// Sessions that have ended, the latest ones.
+/// The sessions that ended last.
 #[derive(Debug, Default)]
 struct EndedSessions {
     ids: HashSet<SessionId>,
@@ -170,7 +170,7 @@ impl SessionStore {
         self.health.condition()
     }
 
-    /// Runs an operation of the store, and notes how it went.
+    /// Runs an operation of the store and records its result.
     pub(crate) async fn ask<T>(
         &self,
         operation: Operation,
@@ -211,8 +211,8 @@ impl SessionStore {
         self.ask(Operation::Gateways, self.store.gateways()).await
     }
 
-    /// How many sessions there are, of all gateways on the store: exactly where this one has it to
-    /// itself, else as it was last counted there and with what happened here since.
+    /// The number of sessions of all gateways on the store. It is exact if this gateway has the store to
+    /// itself; otherwise it is the last count, adjusted by what was opened and ended here since.
     pub(crate) fn sessions(&self) -> usize {
         self.store.cached_count().unwrap_or_else(|| {
             let counted = self.counted.lock();
@@ -220,7 +220,7 @@ impl SessionStore {
         })
     }
 
-    /// Counts the sessions of a store that gateways share.
+    /// Counts the sessions of a shared store.
     pub(crate) async fn count_sessions(&self) -> Result<(), StoreError> {
         if !self.is_shared() {
             return Ok(());
@@ -231,58 +231,58 @@ impl SessionStore {
         };
         let there = self.ask(Operation::Count, self.store.count()).await?;
         let mut counted = self.counted.lock();
-        // What happened while it was counted may count twice, until the next time.
+        // Sessions opened or ended during the count may count twice until the next one.
         counted.there = there;
         counted.opened -= opened;
         counted.ended -= ended;
         Ok(())
     }
 
-    /// A session was written.
+    /// Counts a session that was written.
     pub(crate) fn note_opened(&self) {
         self.counted.lock().opened += 1;
     }
 
-    /// This gateway removed a session from the store.
+    /// Counts a session that this gateway removed from the store.
     pub(crate) fn note_ended(&self) {
         self.counted.lock().ended += 1;
     }
 
-    /// From now on every cached session is checked again before it is used.
+    /// Makes every cached session be checked again before its next use.
     fn doubt_all(&self) {
         self.doubted.store(self.now() + 1, Ordering::Relaxed);
     }
 
-    /// From now on announcements are received; earlier ones may have been missed.
+    /// Announcements are received from now on; earlier ones may have been missed.
     pub(crate) fn hears_again(&self) {
         self.health.hears_again();
         self.doubt_all();
     }
 
-    /// From now on announcements may be missed.
+    /// Announcements may be missed from now on.
     pub(crate) fn hears_no_more(&self) {
         self.health.hears_no_more();
         self.doubt_all();
     }
 
-    /// Whether what was last seen then may be used without asking the store.
+    /// Whether a session last seen at `seen` may be used without asking the store.
     pub(crate) fn is_fresh(&self, seen: u64) -> bool {
         let fresh_until = seen + FRESH.as_millis() as u64;
         let is_doubted = seen < self.doubted.load(Ordering::Relaxed);
         !self.is_shared() || (!is_doubted && self.now() < fresh_until)
     }
 
-    /// Whether what was last seen then may be used although the store is unavailable.
+    /// Whether a session last seen at `seen` may be used while the store is unavailable.
     pub(crate) fn is_within_grace(&self, seen: u64) -> bool {
         self.health.is_within_grace(seen)
     }
 
-    /// Whether an end would be remembered in the store that came after a session was last seen there.
+    /// Whether the store would still remember an end that happened after a session was last seen.
     pub(crate) fn would_remember(&self, seen: u64, remembered: Duration) -> bool {
         self.health.is_known_since(seen, remembered)
     }
 
-    /// Whether a session is still kept whose last use was written to the store then.
+    /// Whether a session whose last use was written at `touched` has not expired.
     pub(crate) fn would_keep(&self, touched: u64) -> bool {
         let kept = self.idle + self.touch_every();
         let kept = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
@@ -307,7 +307,7 @@ impl SessionStore {
         self.ended.lock().ids.contains(id)
     }
 
-    /// Announces something to the other gateways, without waiting for it.
+    /// Sends an announcement to the other gateways in the background.
     pub(crate) fn announce(self: &Arc<Self>, announcement: Announcement) {
         if !self.is_shared() {
             return;

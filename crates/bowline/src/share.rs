@@ -1,12 +1,13 @@
 //! Fair shares of a limit.
 //!
-//! Half of the permits are for whoever comes first. The other half is shared out in advance, evenly:
-//! to each server, and of what a server has half to each of its callers. A permit is taken from the
-//! closest share that has one: the caller's at this server, then the server's, then the common half.
-//! All shares together are the limit, so nobody can take what was shared out to somebody else, however
-//! many others are greedy or hang; and where there is one server and one caller, all is theirs.
+//! Half of the permits are common: they go to the first requests that come. The other half is divided
+//! evenly in advance: each server gets a part, and half of a server's part is divided among its callers.
+//! A permit is taken from the closest share that has one: the caller's at this server, then the
+//! server's, then the common half. All shares together are the limit, so no caller can use up the share
+//! of another, no matter how many others take all that they can; and if there is only one server and one
+//! caller, they get everything.
 //!
-//! A session knows its share from the beginning: a call takes its permit without looking anything up.
+//! A session stores its share, so that a call takes its permit without a lookup.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::caller::Caller;
 
-/// A part of the permits, and the shares above it that it may use as well.
+/// A part of the permits, and the shares above it that may be used as well.
 #[derive(Debug)]
 pub(crate) struct Share {
     places: Arc<Pool>,
@@ -29,9 +30,9 @@ pub(crate) struct Share {
 #[derive(Debug)]
 struct Pool {
     limit: usize,
-    /// Never more than the limit, also while a reload moves the shares.
+    /// Never above the limit, even while a reload changes the shares.
     taken: AtomicUsize,
-    /// The sizes of a share of each level.
+    /// The size of one share at each level.
     common: AtomicUsize,
     party: AtomicUsize,
     caller: AtomicUsize,
@@ -45,7 +46,7 @@ enum Level {
     Caller,
 }
 
-/// A permit that is taken, until it is dropped.
+/// A permit. Dropping it returns it.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Share>);
 
@@ -85,7 +86,7 @@ impl Share {
         })
     }
 
-    /// Changes the shares. What is taken stays taken.
+    /// Changes the shares. Permits in use stay valid.
     pub(crate) fn share_out(&self, parties: usize, callers: usize) {
         let (parties, callers) = (parties.max(1), callers.max(1));
         let of_party = self.places.limit / 2 / parties;
@@ -104,7 +105,7 @@ impl Share {
         places.callers.store(callers, Ordering::Relaxed);
     }
 
-    /// One more share below this.
+    /// A new share below this one.
     fn below(self: &Arc<Self>, level: Level) -> Arc<Self> {
         Arc::new(Self {
             places: Arc::clone(&self.places),
@@ -114,7 +115,7 @@ impl Share {
         })
     }
 
-    /// Takes a permit, from here or above.
+    /// Takes a permit from this share or from one above.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Permit> {
         if !claim(&self.places.taken, self.places.limit) {
             return None;
@@ -128,7 +129,7 @@ impl Share {
         from.map(|from| Permit(Arc::clone(from)))
     }
 
-    /// Whether less than half of the permits that could be taken here are left.
+    /// Whether fewer than half of the permits that this share can use are free.
     pub(crate) fn is_scarce(self: &Arc<Self>) -> bool {
         let (mut all, mut free) = (0, 0);
         for share in self.and_above() {
@@ -140,7 +141,7 @@ impl Share {
         free * 2 < all
     }
 
-    /// How many permits are taken, here and everywhere else.
+    /// The number of permits in use, in all shares.
     pub(crate) fn taken_by_all(&self) -> usize {
         self.places.taken.load(Ordering::Relaxed)
     }
@@ -189,7 +190,7 @@ impl ServerShares {
         }
     }
 
-    /// What a caller may have here.
+    /// The caller's share at this server.
     pub(crate) fn of_caller(&self, caller: &Caller) -> Arc<Share> {
         let mut callers = self.callers.lock();
         if let Some(known) = callers.get(caller) {
@@ -200,7 +201,7 @@ impl ServerShares {
         share
     }
 
-    /// Whose share is used up, when one of its callers got no permit.
+    /// Whose share is used up, after one of the server's callers got no permit.
     pub(crate) fn exhausted(&self) -> ShareOwner {
         let places = &self.own.places;
         if self.own.taken_by_all() >= places.limit {

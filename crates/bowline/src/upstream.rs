@@ -1,4 +1,5 @@
-//! A configured MCP server: speaks its transport and reports what happened; decides nothing.
+//! A configured MCP server. This module speaks the server's transport and reports what happened; it
+//! decides nothing.
 
 mod address;
 pub(crate) mod budget;
@@ -7,22 +8,25 @@ mod conversation;
 mod endpoints;
 mod errands;
 mod error;
+mod event_source;
 mod health;
 mod link;
 mod moves;
 mod outcome;
 mod proof;
 pub(crate) mod reserved;
+pub(crate) mod stdio;
 mod streamable;
 mod tool_hints;
 mod transport;
 mod upkeep;
 
 pub(crate) use carried::{Carried, MAX_QUERY};
-pub(crate) use conversation::Conversation;
+pub(crate) use conversation::{Conversation, Issued};
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use errands::Errands;
 pub(crate) use error::{Declined, Status, StreamError, UpstreamError};
+pub(crate) use event_source::EventSource;
 pub(crate) use health::Ailment;
 pub(crate) use link::{Link, Repeat};
 pub(crate) use moves::Moves;
@@ -30,15 +34,16 @@ pub(crate) use outcome::{
     Frames, MAX_HELD_ANSWER, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
 };
 pub(crate) use proof::{Proof, Ran, SessionState};
+pub(crate) use stdio::{ProcessError, Processes};
 pub(crate) use streamable::refusal::MAX_BATCH;
 pub(crate) use streamable::{
     Declination, InitializeAnswer, Initialized, Listening, Passing, is_lie, may_lie, poll_data,
 };
 pub(crate) use tool_hints::{Audience, Epoch, Forgetting, Sharing, Stored};
-pub(crate) use upkeep::TEND_EVERY;
+pub(crate) use upkeep::UPKEEP_INTERVAL;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -48,40 +53,46 @@ use bowline_egress::Tls;
 use parking_lot::RwLock;
 use tokio_util::task::TaskTracker;
 
+use self::address::UrlAddress;
 use self::endpoints::Endpoints;
 use self::reserved::Reserved;
 use self::tool_hints::ToolHints;
-use self::upkeep::Tending;
+use self::upkeep::Upkeep;
 use crate::caller::Caller;
-use crate::config::{Server, ServerName};
+use crate::config::{Server, ServerName, Way};
 use crate::oauth::{Account, CallerIdentities, Flows};
 use crate::share::{ServerShares, Share};
 use crate::telemetry::{Metrics, ServerMetrics};
 
-/// A configured MCP server and the ways to it.
+/// A configured MCP server and its endpoints.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) name: ServerName,
     pub(crate) endpoints: Endpoints,
     server: RwLock<Arc<Server>>,
-    /// No longer configured: its sessions go on, new ones are not opened.
+    /// No longer configured: its sessions continue, but no new ones are opened.
     retired: AtomicBool,
-    /// It has opened the stream of a GET: one that it refuses later is not for want of a route.
+    /// It has opened a GET stream, so it has a route for GET: a later refusal does not mean that it
+    /// lacks one.
     opens_streams: AtomicBool,
-    /// What is known of its tools.
+    /// Which of its tools are safe to repeat.
     pub(crate) tool_hints: ToolHints,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) answered: ServerMetrics,
-    /// Moves of its sessions off endpoints that drain.
+    /// Moves of its sessions away from draining endpoints.
     pub(crate) moves: Moves,
-    /// What is to be done for it later.
+    /// Work that is due later.
     pub(crate) errands: Errands,
-    /// How many requests and streams its callers may have under way.
+    /// How many requests and streams each of its callers may have in progress.
     pub(crate) streams: ServerShares,
-    tending: Tending,
-    /// What its requests may not say.
+    /// How many processes each of its callers may have, and how many there are.
+    process_places: ServerShares,
+    running: Arc<AtomicUsize>,
+    processes: Arc<Processes>,
+    upkeep: Upkeep,
+    /// Keys that its requests may not contain.
     pub(crate) reserved: Reserved,
-    /// Who signs its callers in, if it wants that.
+    /// The sign-in flows, for callers of a server that requires sign-in.
     flows: Arc<Flows>,
     tls: Tls,
     tracker: TaskTracker,
@@ -89,17 +100,29 @@ pub(crate) struct Upstream {
     pub(crate) planted: crate::planted::Planted,
 }
 
+/// What all upstreams of a gateway share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) tls: &'a Tls,
+    pub(crate) flows: &'a Arc<Flows>,
+    pub(crate) tracker: &'a TaskTracker,
+    pub(crate) metrics: &'a Arc<Metrics>,
+    pub(crate) streams: &'a Arc<Share>,
+    pub(crate) processes: &'a Arc<Processes>,
+}
+
 impl Upstream {
-    /// The upstream that the configuration names. It looks for its endpoints once it is tended.
-    pub(crate) fn new(
-        name: ServerName,
-        server: Server,
-        tls: &Tls,
-        flows: Arc<Flows>,
-        tracker: TaskTracker,
-        metrics: Arc<Metrics>,
-        streams: &Arc<Share>,
-    ) -> Self {
+    /// The upstream that the configuration names. Names of endpoints are resolved by the first
+    /// upkeep.
+    pub(crate) fn new(name: ServerName, server: Server, surroundings: Surroundings<'_>) -> Self {
+        let Surroundings {
+            tls,
+            flows,
+            tracker,
+            metrics,
+            streams,
+            processes,
+        } = surroundings;
         flows.auth_servers.know(&server);
         let server_tls = tls.of_server(server.ca.as_ref());
         let upstream = Self {
@@ -109,16 +132,19 @@ impl Upstream {
             opens_streams: AtomicBool::new(false),
             tool_hints: ToolHints::default(),
             answered: metrics.of_server(&name),
-            metrics,
+            metrics: Arc::clone(metrics),
             name,
             moves: Moves::default(),
             errands: Errands::default(),
             streams: ServerShares::of(streams),
-            tending: Tending::default(),
+            process_places: ServerShares::of(&processes.share),
+            running: Arc::default(),
+            processes: Arc::clone(processes),
+            upkeep: Upkeep::default(),
             reserved: Reserved::new(&flows.settings().meta_prefix),
-            flows,
+            flows: Arc::clone(flows),
             tls: server_tls,
-            tracker,
+            tracker: tracker.clone(),
             #[cfg(feature = "planted")]
             planted: crate::planted::Planted::default(),
         };
@@ -126,12 +152,12 @@ impl Upstream {
         upstream
     }
 
-    /// The configuration in force.
+    /// The current configuration.
     pub(crate) fn config(&self) -> Arc<Server> {
         Arc::clone(&self.server.read())
     }
 
-    /// Takes a new configuration over; endpoints that are no longer in it drain.
+    /// Applies a new configuration. Endpoints that are no longer in it start to drain.
     pub(crate) fn reconfigure(&self, server: Server) {
         self.flows.auth_servers.know(&server);
         self.tls.trust(server.ca.as_ref());
@@ -144,30 +170,29 @@ impl Upstream {
         self.endpoints
             .all()
             .iter()
-            .for_each(|endpoint| endpoint.address.url().forget_move());
+            .filter_map(|endpoint| endpoint.address.url())
+            .for_each(UrlAddress::forget_move);
         self.place_endpoints();
-        self.tending.look_now();
+        self.upkeep.run_now();
     }
 
-    /// How long a client may wait for its recovery.
+    /// How long a client may wait for a recovery.
     pub(crate) fn budget(&self) -> Duration {
         self.server.read().recovery.budget
     }
 
-    /// Which server the configuration means, whatever its name: a hash of where it is and of what is
-    /// said to it with every request.
+    /// Identifies the configured server whatever its name is: a hash of its URLs or its command and of the headers
+    /// that Bowline adds to every request.
     pub(crate) fn identity(&self) -> Box<str> {
         identity(&self.config())
     }
 
-    /// Whether an endpoint is one of the server's by the configuration in force.
+    /// Whether an endpoint is part of the current configuration.
     pub(crate) fn is_configured(&self, endpoint: &Endpoint) -> bool {
-        let server = self.config();
-        let mut urls = server.way.urls().iter();
-        urls.any(|url| endpoint.is_at(url))
+        endpoint.is_on(&self.config().way)
     }
 
-    /// A caller at this server, if it wants its callers signed in.
+    /// The caller's account at this server, if the server requires sign-in.
     pub(crate) fn account(&self, caller: &Caller) -> Option<Arc<Account>> {
         let server = self.config();
         server.oauth.as_ref()?;
@@ -176,12 +201,12 @@ impl Upstream {
         Some(Arc::new(account))
     }
 
-    /// Who is configured.
+    /// The configured callers.
     pub(crate) fn identities(&self) -> &CallerIdentities {
         &self.flows.identities
     }
 
-    /// Takes no new sessions from now on.
+    /// Accepts no new sessions from now on.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }
@@ -198,12 +223,11 @@ impl Upstream {
         self.opens_streams.load(Ordering::Relaxed)
     }
 
-    /// Where its tasks run.
     pub(crate) fn tracker(&self) -> &TaskTracker {
         &self.tracker
     }
 
-    /// Whether a new session would find a place.
+    /// Whether a new session would find an available endpoint.
     pub(crate) fn has_well_endpoint(&self) -> bool {
         self.endpoints
             .all()
@@ -211,8 +235,8 @@ impl Upstream {
             .any(|endpoint| endpoint.takes_sessions())
     }
 
-    /// Whether a new session would find a place other than this.
-    pub(crate) fn has_well_endpoint_but(&self, this: &Endpoint) -> bool {
+    /// Whether a new session would find an available endpoint other than this.
+    pub(crate) fn has_healthy_endpoint_besides(&self, this: &Endpoint) -> bool {
         self.endpoints
             .all()
             .iter()
@@ -228,7 +252,13 @@ impl Upstream {
             .sum()
     }
 
-    /// Whether sessions are at an endpoint that was to have lost them by now.
+    /// How many processes run, where the server is a command.
+    pub(crate) fn processes_running(&self) -> Option<usize> {
+        let is_command = matches!(self.server.read().way, Way::Command(_));
+        is_command.then(|| self.running.load(Ordering::Relaxed))
+    }
+
+    /// Whether sessions are still at an endpoint whose `drain_timeout` is over.
     pub(crate) fn has_overdue_sessions(&self) -> bool {
         let limit = self.config().recovery.drain_timeout;
         self.endpoints
@@ -237,22 +267,26 @@ impl Upstream {
             .any(|endpoint| endpoint.sessions() > 0 && endpoint.has_drained_for(limit))
     }
 
-    /// Closes connections that rest, now and from now on.
+    /// Closes idle connections, now and whenever one becomes idle.
     pub(crate) fn drop_idle_connections(&self) {
         self.endpoints
             .all()
             .iter()
-            .for_each(|endpoint| endpoint.address.url().pool.close_idle());
+            .filter_map(|endpoint| endpoint.address.url())
+            .for_each(|url| url.pool.close_idle());
     }
 }
 
 fn identity(server: &Server) -> Box<str> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     parts.extend(server.way.urls().iter().map(|url| url.to_string().into()));
+    if let Way::Command(command) = &server.way {
+        parts.push(command.identity().into_bytes());
+    }
     for (name, value) in &server.headers {
         parts.push([name.as_str().as_bytes(), b": ", value.as_bytes()].concat());
     }
-    // The order means nothing; neither a URL nor a header has a line break.
+    // Sorted, because order does not matter. Neither a URL nor a header contains a line break.
     parts.sort();
     let digest = digest::digest(&digest::SHA256, &parts.join(&b'\n'));
     BASE64_URL_SAFE_NO_PAD.encode(digest).into()

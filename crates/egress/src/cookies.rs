@@ -2,7 +2,7 @@
 //!
 //! RFC 6265 for a jar that only ever sees one origin: `Domain` is checked but never widens a
 //! cookie, paths and expiry count, `Secure` means https. Count and size are capped. The jar is
-//! below everything that classifies an answer, so that a cookie on an error counts too.
+//! below everything that classifies a response, so that a cookie on an error counts too.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -53,7 +53,7 @@ impl Jar {
         self.cookies.is_empty()
     }
 
-    /// The jar that these bytes were written for.
+    /// Parses stored bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let cookies: Vec<StoredCookie> = serde_json::from_slice(bytes)?;
         Ok(Self {
@@ -67,7 +67,7 @@ impl Jar {
         serde_json::to_vec(&self.cookies)
     }
 
-    /// Which cookies there are, whatever their values.
+    /// A hash of the cookies' names, independent of their values.
     pub fn names(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for cookie in &self.cookies {
@@ -76,7 +76,7 @@ impl Jar {
         hasher.finish()
     }
 
-    /// Takes every `Set-Cookie` of an answer that came from `place`.
+    /// Stores every `Set-Cookie` of a response from `place`.
     pub fn store(&mut self, headers: &HeaderMap, place: Place<'_>) {
         for value in headers.get_all(header::SET_COOKIE) {
             if value.len() <= MAX_COOKIE_BYTES

@@ -28,7 +28,7 @@ impl Names {
         (self.0)(origin.clone()).await
     }
 
-    /// The test says which addresses a name has.
+    /// Lets a test choose the addresses of a name.
     #[cfg(test)]
     pub(super) fn scripted(
         answer: impl Fn(&str) -> Vec<std::net::IpAddr> + Send + Sync + 'static,

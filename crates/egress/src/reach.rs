@@ -25,8 +25,8 @@ enum Class {
     Public,
     Loopback,
     Private,
-    /// Link-local with the clouds' metadata, shared by a carrier, reserved, for documents, for
-    /// groups, or an address that hides another.
+    /// Link-local (including cloud metadata services), carrier-grade NAT, reserved, documentation,
+    /// multicast, or an address that embeds another.
     Closed,
 }
 
@@ -46,14 +46,14 @@ impl Reach {
         &self.server
     }
 
-    /// Whether a request may go unencrypted anywhere: not for a server that is reached by https,
-    /// unless the operator allows what is near.
+    /// Whether unencrypted requests are allowed at all: not for a server that is reached by https,
+    /// unless the operator allows private addresses.
     pub(super) fn allows_plain(&self) -> bool {
         !self.server.https || self.allow_private
     }
 
-    /// Whether a request may go unencrypted to these addresses: what is far may only for a server that
-    /// is reached like that itself.
+    /// Whether an unencrypted request to these addresses is allowed: to public ones, only for a server
+    /// that is itself reached without encryption.
     pub(super) fn allows_plain_to(&self, addresses: &[SocketAddr]) -> bool {
         let is_near = |address: &SocketAddr| Class::of(address.ip()) != Class::Public;
         !self.server.https || (self.allow_private && addresses.iter().all(is_near))
@@ -102,11 +102,11 @@ impl Class {
         match address.octets() {
             [127, ..] => Self::Loopback,
             _ if address.is_private() => Self::Private,
-            // "This network", a carrier's own, link-local, IETF's own, benchmarks, and all from
-            // multicast on.
+            // "This network", carrier-grade NAT, link-local, IETF protocol assignments, benchmarks, and
+            // everything from multicast on.
             [0, ..] | [100, 64..=127, ..] | [169, 254, ..] | [192, 0, 0, _] => Self::Closed,
             [198, 18..=19, ..] | [224..=255, ..] => Self::Closed,
-            // Azure's own service of every virtual machine.
+            // Azure's host service, reachable from every virtual machine.
             [168, 63, 129, 16] => Self::Closed,
             _ if address.is_documentation() => Self::Closed,
             _ => Self::Public,
@@ -118,7 +118,7 @@ impl Class {
             return Self::Loopback;
         }
         match address.segments() {
-            // Where a network speaks only IPv6, this is how every IPv4 address looks (RFC 6052).
+            // In an IPv6-only network, every IPv4 address looks like this (RFC 6052).
             [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
                 let [a, b] = high.to_be_bytes();
                 let [c, d] = low.to_be_bytes();
@@ -132,12 +132,12 @@ impl Class {
                 Self::Closed
             }
             [0xfc00..=0xfdff, ..] => Self::Private,
-            // Teredo and other protocols, documents, and 6to4, which hides an IPv4 address.
+            // Teredo and other protocols, documentation, and 6to4, which embeds an IPv4 address.
             [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Self::Closed,
             [0x2002, ..] => Self::Closed,
             [0x2000..=0x3fff, ..] => Self::Public,
-            // Nothing else is a global address of one machine: IPv4 in disguise, link-local,
-            // site-local, multicast, unspecified.
+            // Nothing else is a global unicast address: embedded IPv4, link-local, site-local,
+            // multicast, unspecified.
             _ => Self::Closed,
         }
     }
@@ -201,7 +201,7 @@ mod tests {
             for address in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1"] {
                 assert!(!refused(server, &[address]), "{address}");
             }
-            // An IPv4 address as a network without IPv4 shows it.
+            // An IPv4 address as an IPv6-only network shows it.
             assert!(!refused(server, &["64:ff9b::808:808"]));
             for address in LOOPBACK.iter().chain(&PRIVATE).chain(&CLOSED) {
                 assert!(refused(server, &[address]), "{address}");
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Whatever it says where the server is.
+    /// The text of the name makes no difference.
     #[test]
     fn a_names_owner_opens_neither_the_gateways_machine_nor_its_network() {
         for server in [

@@ -1,6 +1,4 @@
-//! A request as it is written: its head as bytes, its body beside it.
-
-use std::io::Write as _;
+//! A request ready to be written: its head as bytes, its body separately.
 
 use bowline_wire::header::SESSION_ID;
 use bowline_wire::id::UpstreamSessionId;
@@ -43,7 +41,7 @@ impl Head {
         self.line(name, value.as_bytes());
     }
 
-    /// Names the upstream's session. Ids are visible ASCII.
+    /// Adds the upstream's session id, which is visible ASCII.
     pub fn add_session(&mut self, id: &UpstreamSessionId) {
         self.line(&SESSION_ID, id.as_str().as_bytes());
     }
@@ -62,9 +60,18 @@ impl Head {
 
     /// The request with this body.
     pub fn with(mut self, body: Bytes, sent: Sent) -> Request {
-        // Writing to memory cannot fail.
-        _ = write!(self.0, "content-length: {}\r\n", body.len());
+        self.0.extend_from_slice(b"content-length: ");
+        self.number(body.len());
+        self.0.extend_from_slice(b"\r\n");
         self.ended(body, sent)
+    }
+
+    /// Writes a number. This is done for every request, and formatting would cost several times as much.
+    fn number(&mut self, number: usize) {
+        if number >= 10 {
+            self.number(number / 10);
+        }
+        self.0.push(b"0123456789"[number % 10]);
     }
 
     fn ended(mut self, body: Bytes, sent: Sent) -> Request {
@@ -74,7 +81,7 @@ impl Head {
     }
 }
 
-// Cookies and credentials are in it.
+// The head contains cookies and credentials.
 impl std::fmt::Debug for Head {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Head(…)")
@@ -88,7 +95,7 @@ impl Request {
         self.head.0.len() + self.body.len()
     }
 
-    /// What is left after so many bytes.
+    /// The bytes that follow the first `written` ones.
     pub(super) fn slices(&self, written: usize) -> [&[u8]; 2] {
         let head = &self.head.0;
         match written.checked_sub(head.len()) {
@@ -97,7 +104,7 @@ impl Request {
         }
     }
 
-    /// What is left after so many bytes, to be kept.
+    /// The same as owned bytes.
     pub(super) fn rest(&self, written: usize) -> Bytes {
         let [head, body] = self.slices(written);
         match head.is_empty() {

@@ -29,15 +29,15 @@ thread_local! {
 /// A connection.
 pub(super) struct Wire {
     stream: Connection,
-    /// What has arrived and is not used yet.
+    /// Input that was not used yet.
     input: BytesMut,
-    /// What of a request was not written yet when its answer came.
+    /// The part of a request that was not written when its response arrived.
     unwritten: Bytes,
 }
 
 /// Why a request got no answer on this connection.
 pub(super) struct SendError {
-    /// Whether any of the request may have left.
+    /// Whether any part of the request may have been sent.
     pub(super) was_sent: bool,
     pub(super) error: WireError,
 }

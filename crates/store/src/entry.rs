@@ -1,6 +1,6 @@
 //! One sealed record under one key: load, open, change, seal, and write unless another gateway wrote first.
 //!
-//! Whatever is stored beside sessions (flows, grants, tool hints) is read and written through a
+//! Everything that is stored beside sessions (flows, grants, tool hints) is read and written through a
 //! [`SealedEntry`].
 
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct SealedEntry<'a> {
 
 /// Is notified of every operation that an entry asks of its store, to count it.
 pub trait Observer: fmt::Debug + Sync {
-    /// The store was asked this, which took so long, and failed if there is an error.
+    /// Called after an operation, with its duration and its error, if any.
     fn note(&self, operation: Operation, error: Option<&StoreError>, took: Duration);
 }
 
@@ -85,7 +85,7 @@ impl<'a> SealedEntry<'a> {
         }
     }
 
-    /// The same, with every operation noted.
+    /// Adds an observer for every operation.
     #[must_use]
     pub fn observed_by(self, observer: &'a dyn Observer) -> Self {
         Self {
@@ -297,7 +297,7 @@ mod tests {
         changed.await.unwrap();
         assert_eq!(seen, [&b"ours"[..], b"theirs"]);
         assert_eq!(entry.load().await.unwrap(), live(3, b"ours again"));
-        // What was replaced meanwhile is not written over.
+        // A write with an outdated version does not replace the newer value.
         let late = entry.write(Some(Version(2)), b"late", LIFETIME).await;
         assert_eq!(late.unwrap(), None);
     }

@@ -70,10 +70,10 @@ pub enum Refusal {
     /// Its disk fails.
     #[error("it cannot save its data")]
     CannotSave,
-    /// The disk that the file lies on is full.
+    /// The disk with the file is full.
     #[error("its disk is full")]
     DiskFull,
-    /// The disk that the file lies on fails.
+    /// The disk with the file fails.
     #[error("its disk fails")]
     DiskFails,
     /// It asks for a password, or for a different one.

@@ -50,7 +50,7 @@ pub const LARGEST_ANNOUNCEMENT: usize = 4 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version(pub u64);
 
-/// What a live key has. `Debug` shows no content.
+/// The content of a live key. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Live {
     /// How often the record was written.
@@ -77,9 +77,9 @@ pub enum KeyState {
 /// The outcome of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
-    /// It was written; this is its version.
+    /// Written, with this new version.
     Done(Version),
-    /// Another write came first; this is what it wrote.
+    /// Another write came first, with this content.
     Conflict(Live),
     /// The key is absent or ended.
     Gone,
@@ -130,7 +130,7 @@ pub struct Presence {
     pub id: String,
     /// Bowline's version.
     pub version: String,
-    /// The ids of its seal keys: it seals with the first, and opens what any of them sealed.
+    /// The ids of its seal keys: it seals with the first one and opens with any of them.
     pub seal_keys: Vec<String>,
     /// A fingerprint of the servers in its configuration.
     pub servers: String,

@@ -20,7 +20,7 @@ pub(super) struct Local {
     claims: Mutex<HashMap<String, Claim>>,
     gateways: Mutex<BTreeMap<String, (Presence, Instant)>>,
     announcements: broadcast::Sender<SealedAnnouncement>,
-    /// The last number of whichever key.
+    /// The last number of any key.
     numbers: AtomicU64,
 }
 

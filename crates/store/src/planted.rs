@@ -1,11 +1,11 @@
-//! A bug that breaks a promise on purpose, so that a test can show that it would notice. Built only with
+//! A deliberate bug that breaks a promise, so that a test can show that it would notice. Built only with
 //! the feature `planted`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static KEEPS_DISK_ERRORS: AtomicBool = AtomicBool::new(false);
 
-/// From now on, in this process, a file store that met an error does not recover from it.
+/// Makes file stores in this process stay broken after their first error.
 pub fn keep_disk_errors() {
     KEEPS_DISK_ERRORS.store(true, Ordering::Relaxed);
 }

@@ -16,8 +16,8 @@ pub fn directory(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
-/// Whether anybody but this user and root may read, change or replace a file: by its mode, because it is somebody
-/// else's, or because of the directory that it is in.
+/// Whether anyone but this user and root may read, change or replace a file: because of its mode, its
+/// owner, or the directory that contains it.
 #[cfg(unix)]
 pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     const STICKY: u32 = 0o1000;
@@ -31,12 +31,12 @@ pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
         Some(parent) => fs::metadata(parent)?,
         None => return Ok(false),
     };
-    // In a sticky one, nobody replaces what is another's.
+    // In a sticky directory, users can replace only their own files.
     let is_shared = directory.mode() & 0o022 != 0 && directory.mode() & STICKY == 0;
     Ok(is_shared || !own.contains(&directory.uid()))
 }
 
-/// Whether anybody but this user may read or change a file, which is not known on this system.
+/// Whether anyone but this user may read or change a file; unknown on this system.
 #[cfg(not(unix))]
 pub fn is_open_to_others(_path: &Path) -> io::Result<bool> {
     Ok(false)
@@ -51,19 +51,18 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Writes a file that was not there, all of it or nothing. An error of kind `AlreadyExists` says
-/// that another process was first.
+/// Creates a file with all of its contents or not at all. An error of kind `AlreadyExists` says that
+/// another process was first.
 pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     let draft = draft(path)?;
-    // A link, unlike a rename, replaces nothing.
+    // A hard link, unlike a rename, replaces nothing.
     let written = write_draft(&draft, contents).and_then(|()| fs::hard_link(&draft, path));
     fs::remove_file(&draft)?;
     written?;
     sync_directory(path)
 }
 
-/// Writes a file in place of the existing one, if any: a reader finds one or the other, also after a power
-/// failure.
+/// Replaces a file, if it exists. A reader sees the old or the new contents, even after a power failure.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let draft = draft(path)?;
     if let Err(error) = write_draft(&draft, contents).and_then(|()| fs::rename(&draft, path)) {

@@ -51,8 +51,8 @@ impl Redis {
     /// Must be called on the runtime that will use it.
     pub fn new(place: RedisPlace) -> Result<Self, StoreError> {
         let client = place.client()?;
-        // A call makes one attempt to connect, so that "refused" is known at once. What a session does
-        // meanwhile is up to the cache of sessions.
+        // A call makes one attempt to connect, so that a refused connection is reported at once. The
+        // session cache handles the outage.
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(0)
             .set_connection_timeout(Some(place.timeout))

@@ -27,14 +27,14 @@ const KEY_BYTES: usize = 32;
 const ID_BYTES: usize = 8;
 const HEAD_BYTES: usize = 1 + ID_BYTES;
 
-/// Keys are taken with and without padding.
+/// Accepts keys with and without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new()
         .with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
 );
 
-/// The keys that seal what lies in a store, newest first: the first seals, all open.
+/// The keys that seal the values of a store, newest first: the first one seals, and all of them open.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealKeys {
     newest: SealKey,

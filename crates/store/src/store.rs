@@ -235,7 +235,8 @@ impl Store {
                 memory.local.appear(me, ttl);
                 Ok(())
             }
-            // Nobody else reads it; but it is repeated often, so it shows whether the disk accepts writes.
+            // Nothing else reads it, but it is repeated often, so it shows whether the disk accepts
+            // writes.
             Self::File(file) => {
                 file.check_writable()?;
                 file.local.appear(me, ttl);

@@ -1,4 +1,4 @@
-//! The laws of a store, tried on every kind, and what only one kind can break.
+//! The laws of a store, tested on every kind, and tests for failures that only one kind has.
 //!
 //! A law is a function of two handles on one store, as two gateways have them; a handle may be the
 //! same twice where only one process can have the store. The test is named after the law and the
@@ -28,7 +28,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// How long an operation may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Two gateways' handles on one store, and what it lives on.
+/// Two gateways' handles on one store, and the resources that keep it alive.
 struct Fixture {
     a: Arc<Store>,
     b: Arc<Store>,
@@ -104,7 +104,7 @@ fn fresh_key() -> Key {
     Key::of("files", &SessionId::from_random(bytes))
 }
 
-/// Waits until this is so.
+/// Waits until the condition holds.
 async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
         while !is_so().await {
@@ -115,13 +115,13 @@ async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> 
     assert!(waited.is_ok(), "not within 20 s: {what}");
 }
 
-/// What a listener hears next, soon.
+/// The next event of a listener.
 async fn hear(listener: &mut Listener) -> ListenerEvent {
     let heard = tokio::time::timeout(Duration::from_secs(20), listener.next()).await;
     heard.expect("nothing is heard for 20 s")
 }
 
-/// Runs this many at once and returns what each said.
+/// Runs this many at once and returns their results.
 async fn at_once<T, F>(count: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

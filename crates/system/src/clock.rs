@@ -17,6 +17,23 @@ pub fn unix_millis() -> u64 {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How far dates have moved ahead of timers since the first call. Timers stand still while the machine
+/// sleeps, so this grows by the time that it slept. It also changes when somebody sets the clock.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this is the one place"
+)]
+pub fn ahead_of_timers() -> Duration {
+    use std::sync::LazyLock;
+
+    static START: LazyLock<(Duration, std::time::Instant)> =
+        LazyLock::new(|| (wall_clock(), std::time::Instant::now()));
+    let (start, began) = *START;
+    wall_clock().saturating_sub(start + began.elapsed())
+}
+
 #[cfg(not(feature = "test-util"))]
 fn since_1970() -> Duration {
     wall_clock()

@@ -1,10 +1,12 @@
-//! What Bowline takes from the machine that it runs on: the date, chance, socket options and file
+//! What Bowline takes from the machine that it runs on: the date, chance, sockets and file
 //! descriptors.
 //!
 //! Every other crate of Bowline may call this one. It knows nothing of MCP, of HTTP or of the
-//! configuration, opens no connection, and calls no other crate of Bowline.
+//! configuration, connects to no other machine, and calls no other crate of Bowline.
 
 pub mod clock;
 pub mod descriptors;
 pub mod jitter;
 pub mod socket;
+pub mod socket_file;
+pub mod socket_owner;

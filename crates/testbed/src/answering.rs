@@ -1,4 +1,4 @@
-//! A server that answers by a rule of the test's, and remembers everything that it was asked.
+//! A server that answers by a rule of the test and records every request.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -35,7 +35,7 @@ pub struct Answering {
 pub struct Seen {
     /// Its method.
     pub method: Method,
-    /// Path and query as they stood on the request line.
+    /// Path and query, unchanged.
     pub target: String,
     /// Its headers.
     pub headers: HeaderMap,
@@ -43,19 +43,19 @@ pub struct Seen {
     pub body: String,
 }
 
-/// What a rule says to a request.
+/// The response that a rule gives.
 #[derive(Debug)]
 pub struct Said {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
-    /// The body instead, if it has no end yet.
+    /// A body without an end, used instead.
     scroll: Option<Scroll>,
-    /// What it waits for.
+    /// The gate that it waits for.
     gate: Option<Gate>,
 }
 
-/// Where answers wait while it is closed.
+/// Holds responses back while it is closed.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     closed: watch::Sender<bool>,
@@ -92,12 +92,12 @@ impl Answering {
         self.address
     }
 
-    /// Everything that it was asked so far.
+    /// All requests so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }
 
-    /// What it was asked at this path.
+    /// The requests to this path.
     pub fn seen_at(&self, path: &str) -> Vec<Seen> {
         let mut seen = self.seen();
         seen.retain(|seen| seen.path() == path);
@@ -115,7 +115,7 @@ async fn accept(
         let (seen, rule) = (Arc::clone(&seen), Arc::clone(&rule));
         tracker.spawn(async move {
             let service = service_fn(|request| answer(request, &seen, &*rule));
-            // A broken connection is the other side's affair.
+            // A broken connection is up to the client.
             _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -169,7 +169,7 @@ impl Seen {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
-    /// Answers this JSON-RPC request with a result; nothing but 202 if it is a notification.
+    /// Answers this JSON-RPC request with a result; 202 without a body for a notification.
     pub fn result(&self, result: &Value) -> Said {
         match &self.json()["id"] {
             Value::Null => Said::status(202),
@@ -200,7 +200,7 @@ impl Said {
         }
     }
 
-    /// 200 with a stream of events that goes on until the pen is dropped.
+    /// 200 with a stream of events that continues until the pen is dropped.
     pub fn events() -> (Self, Pen) {
         let (pen, parts) = mpsc::unbounded_channel();
         let said = Self {
@@ -217,7 +217,7 @@ impl Said {
         self
     }
 
-    /// 200 with this for JSON, whatever it is.
+    /// 200 with this text as JSON, valid or not.
     pub fn json_text(body: &str) -> Self {
         Self {
             body: body.to_owned(),
@@ -259,17 +259,17 @@ impl Said {
 // === impl Gate ===
 
 impl Gate {
-    /// Lets nothing through from now on.
+    /// Holds everything back from now on.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
 
-    /// Lets everything through that waits, and whatever comes.
+    /// Releases everything that waits, and everything later.
     pub fn open(&self) {
         self.closed.send_replace(false);
     }
 
-    /// How many answers wait, or have waited in vain.
+    /// How many responses have waited so far.
     pub fn waiting(&self) -> usize {
         *self.waiting.borrow()
     }

@@ -1,6 +1,6 @@
-//! A client of one MCP session that says exactly what it is told and reads everything that comes.
+//! A client of one MCP session that sends exactly what the test says and reads everything.
 //!
-//! It depends on nothing of the gateway's, so it can judge it.
+//! It uses none of the gateway's code, so that it can judge the gateway.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ pub struct Client {
     name: String,
     /// The revision that it speaks.
     version: &'static str,
-    /// How long it makes its `initialize`, more or less.
+    /// The approximate size of its `initialize`.
     weight: usize,
     address: SocketAddr,
     url: Uri,
@@ -36,7 +36,7 @@ pub struct Client {
     tasks: TaskTracker,
 }
 
-/// An answer that was read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     /// Its status.
@@ -47,9 +47,9 @@ pub struct Answer {
     pub messages: Vec<Value>,
     /// The ids of its events.
     pub event_ids: Vec<String>,
-    /// Why it ended too early, if it did.
+    /// Why it ended early, if it did.
     pub cut: Option<String>,
-    /// What it said, if that was no message.
+    /// The body, if it was not a message.
     pub text: String,
 }
 
@@ -108,14 +108,14 @@ impl Client {
         self
     }
 
-    /// The same with an `initialize` of about so many bytes, which somebody has to keep.
+    /// The same with an `initialize` of about this many bytes, which the gateway has to keep.
     #[must_use]
     pub fn weighing(mut self, bytes: usize) -> Self {
         self.weight = bytes;
         self
     }
 
-    /// A client in the same session with a connection of its own.
+    /// A second client in the same session, with its own connection.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl Client {
         self.session.as_ref().and_then(|id| id.to_str().ok())
     }
 
-    /// Opens a session: `initialize` and, if that is answered well, `notifications/initialized`.
+    /// Opens a session: `initialize` and, if that succeeds, `notifications/initialized`.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends a message and reads all that answers it.
+    /// Sends a message and reads the whole response.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Client {
         .await
     }
 
-    /// Opens the GET stream, or resumes a stream after this event. It uses the connection up.
+    /// Opens the GET stream, or resumes a stream after this event. The connection cannot be used again.
     ///
     /// # Errors
     ///
@@ -277,7 +277,7 @@ impl Client {
         stream.set_nodelay(true)?;
         let (mut connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
         self.tasks.spawn(async move {
-            // Whoever waits for an answer hears of it.
+            // The request that waits for a response gets this error.
             _ = driver.await;
         });
         let response = connection.send_request(request).await?;
@@ -289,7 +289,7 @@ impl Client {
 // === impl Answer ===
 
 impl Answer {
-    /// The message that answers the request of this id, if there is exactly one.
+    /// The response to the request with this id, if there is exactly one.
     #[must_use]
     pub fn to(&self, id: &Value) -> Option<&Value> {
         let answers = |message: &&Value| message.get("method").is_none() && message["id"] == *id;
@@ -345,7 +345,7 @@ impl Events {
         Ok(true)
     }
 
-    /// Reads to the end, whatever it is.
+    /// Reads until the stream ends or breaks.
     async fn read(&mut self) -> Answer {
         let mut answer = Answer {
             status: self.head.status,

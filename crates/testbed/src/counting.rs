@@ -1,8 +1,8 @@
-//! A small stateful MCP server that counts: what ran how often, for whom, and what it was told.
+//! A small stateful MCP server that counts: what ran how often, for whom, and with which settings.
 //!
-//! Sessions live in its memory. It can forget them, die without a word, and come back on the same
-//! port. Several replicas share a [`Tally`] of executions, by the `key` argument of each call, so
-//! that "at most once" can be asserted over all of them. It depends on nothing of the gateway's.
+//! Sessions are in its memory. It can lose them, crash, and restart on the same port. Several replicas
+//! share a [`Tally`] of executions, by the `key` argument of each call, so that "at most once" can be
+//! asserted over all of them. It uses none of the gateway's code.
 
 mod resting;
 mod serve;
@@ -45,18 +45,18 @@ pub struct Counting {
     life: Mutex<Life>,
 }
 
-/// What a replica says, for tests that want it said otherwise. It survives a death.
+/// How a replica responds, for tests that need something special. It survives a crash.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The version that it answers to `initialize`; otherwise the one that it is asked for.
+    /// The version in its response to `initialize`; otherwise the requested one.
     pub version: Option<String>,
-    /// Whether it has the tools that only some tests know.
+    /// Whether it has the tools that only some tests use.
     pub all_tools: bool,
-    /// Whether its JSON comes in chunks.
+    /// Whether its JSON is sent in chunks.
     pub chunked: bool,
     /// Its capabilities.
     pub capabilities: Value,
-    /// What a request in an unknown session gets.
+    /// The response to a request in an unknown session.
     pub lost: Canned,
     /// Whether it writes a slash as `\/`.
     pub escapes_slashes: bool,
@@ -75,16 +75,16 @@ struct Replica {
     births: Mutex<Vec<Instant>>,
 }
 
-/// Why a connection is ended from this side.
+/// Why the server ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Nothing happened on it for too long.
+    /// It was idle for too long.
     Idle,
-    /// The replica dies.
+    /// The replica crashes.
     Dead,
 }
 
-/// Everything between two deaths.
+/// The state between two crashes.
 #[derive(Debug, Clone, Default)]
 struct Life {
     over: CancellationToken,
@@ -126,7 +126,7 @@ impl Counting {
         &self.replica.name
     }
 
-    /// Where it listens, also while it is dead.
+    /// Where it listens, even after a crash.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.port.address()
@@ -138,30 +138,30 @@ impl Counting {
         format!("http://{}/mcp", self.address())
     }
 
-    /// Changes what it says.
+    /// Changes how it responds.
     pub fn settings(&self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.replica.settings.lock());
     }
 
-    /// From now on closes connections on which nothing happens, each after a random time of at most
-    /// `longest` since its last answer.
+    /// From now on closes idle connections, each after a random time of at most `longest` since its last
+    /// response.
     pub fn close_idle_connections(&self, longest: Duration, seed: u64) {
         self.replica.resting.limit(longest, seed);
     }
 
-    /// How many connections it closed because nothing happened on them.
+    /// How many idle connections it closed.
     #[must_use]
     pub fn closed_idle(&self) -> u64 {
         self.replica.resting.closed()
     }
 
-    /// Forgets every session and lives on. What is running runs on.
+    /// Loses every session and continues to run. Calls in progress continue.
     pub fn forget_sessions(&self) {
         self.replica.sessions.forget();
     }
 
-    /// Dies: the listener closes, every connection is reset, whatever runs stops, all sessions are
-    /// gone. All of that has happened when this returns.
+    /// Crashes: the listener closes, every connection is reset, calls stop, all sessions are lost. All
+    /// of this has happened when this returns.
     pub async fn die(&self) {
         let listening = self.listening.lock().take();
         if let Some(listening) = listening {
@@ -175,11 +175,11 @@ impl Counting {
         self.replica.sessions.forget();
     }
 
-    /// Lives again, on the same port.
+    /// Restarts on the same port.
     ///
     /// # Errors
     ///
-    /// When the port cannot be had.
+    /// When the port is not available.
     pub fn come_back(&self) -> io::Result<()> {
         let mut listening = self.listening.lock();
         if listening.is_none() {
@@ -191,7 +191,7 @@ impl Counting {
         Ok(())
     }
 
-    /// How many sessions were opened, over all its lives.
+    /// How many sessions were opened, including those before a crash.
     #[must_use]
     pub fn initializes(&self) -> u64 {
         self.replica.initializes.load(Ordering::Relaxed)
@@ -209,13 +209,13 @@ impl Counting {
         self.replica.deletes.load(Ordering::Relaxed)
     }
 
-    /// How many requests came in unknown sessions.
+    /// How many requests named unknown sessions.
     #[must_use]
     pub fn strays(&self) -> u64 {
         self.replica.strays.load(Ordering::Relaxed)
     }
 
-    /// The sessions that it knows, the oldest first.
+    /// The known sessions, oldest first.
     #[must_use]
     pub fn sessions(&self) -> Vec<Session> {
         self.replica.sessions.all()
@@ -226,7 +226,7 @@ impl Counting {
         self.emit_to_each(|_| message.clone());
     }
 
-    /// Sends every session a message of its own on its GET stream.
+    /// Sends an individual message to every session on its GET stream.
     pub fn emit_to_each(&self, message: impl Fn(&Session) -> Value) {
         self.replica.sessions.emit(message);
     }
@@ -264,7 +264,7 @@ async fn connection(stream: TcpStream, replica: Arc<Replica>, life: Life) {
         End::Dead
     };
     let end = tokio::select! {
-        // A broken connection is part of the game.
+        // Tests break connections on purpose.
         _ = &mut serving => return,
         end = idle => end,
         end = dead => end,

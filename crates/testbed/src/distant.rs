@@ -1,5 +1,5 @@
-//! A server far away: everything that passes takes a while, the end of a connection and the refusal
-//! of what came after it included.
+//! A server far away: everything is delayed, including the end of a connection and the refusal of data
+//! that arrives after it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// A relay of bytes that are under way for a time.
+/// A relay that delays bytes.
 #[derive(Debug)]
 pub struct Distant {
     address: SocketAddr,
     _relaying: AbortOnDropHandle<()>,
 }
 
-/// What comes over a connection, and when it came.
+/// Input of a connection, and when it arrived.
 enum Coming {
     Bytes(Instant, Bytes),
     End(Instant),
@@ -72,8 +72,8 @@ async fn relay(client: TcpStream, server: SocketAddr, latency: Duration) {
     );
 }
 
-/// Passes one way on. When the client ends the connection all is over; when the server does, what
-/// the client still sends is refused, and the client hears of that, too.
+/// Relays one direction. When the client ends the connection, everything ends. When the server does,
+/// later data of the client is refused, and the client sees the reset.
 async fn pass(
     from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -87,7 +87,7 @@ async fn pass(
             let (Coming::Bytes(at, _) | Coming::End(at) | Coming::Reset(at)) = &next;
             tokio::time::sleep_until(*at + latency).await;
             match next {
-                // Whether it was refused is heard on the way back.
+                // A refusal is seen on the way back.
                 Coming::Bytes(_, bytes) => _ = to.write_all(&bytes).await,
                 Coming::End(_) => _ = to.shutdown().await,
                 Coming::Reset(_) => {

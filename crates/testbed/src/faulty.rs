@@ -1,9 +1,8 @@
-//! A proxy that breaks what the test tells it to break, at an exact place.
+//! A proxy that injects faults at exact places.
 //!
-//! It stands before one upstream, on plain TCP, and understands just enough of HTTP/1.1 to know
-//! where a request and an answer end. What it does to a request is decided by [`Rule`]s; without
-//! any, everything passes byte by byte. Every rule counts, so that a test can wait for the fault
-//! to have happened instead of guessing.
+//! It relays plain TCP to one upstream and understands just enough HTTP/1.1 to know where a request and
+//! a response end. [`Rule`]s decide what happens to a request; without any, everything passes unchanged.
+//! Every rule counts its uses, so that a test can wait until a fault has happened instead of guessing.
 
 mod framing;
 mod port;
@@ -30,42 +29,42 @@ use self::rules::{Rules, Times};
 /// What happens to a request.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// It is forwarded, and its answer comes back.
+    /// It is forwarded, and the response is returned.
     Pass,
-    /// The connection is reset; the upstream gets nothing of it.
+    /// The connection is reset; the upstream gets nothing.
     ResetBefore,
-    /// The upstream gets all of it, then the connection is reset; nothing of the answer comes back.
+    /// The upstream gets all of it, then the connection is reset; no part of the response is returned.
     ResetAfter,
     /// The same, but the connection ends (FIN) before it is reset, as HAProxy's `option nolinger` has it in
     /// `mode tcp`.
     EndThenReset,
-    /// Of the answer's body so many bytes come back, then the connection ends.
+    /// This many bytes of the response's body are returned, then the connection ends.
     ///
     /// Chunks' sizes are not counted. The end is a FIN, because a reset may swallow bytes that were
     /// sent before it; to an HTTP client it is as unexpected. An answer that is shorter passes.
     Cut(usize),
     /// It is forwarded later.
     Delay(Duration),
-    /// It is forwarded then, as if the upstream had hung until that moment.
+    /// It is forwarded at that moment, as if the upstream had hung until then.
     Hang(Instant),
-    /// It is forwarded at once; the answer comes back later.
+    /// It is forwarded at once; the response is returned later.
     DelayAnswer(Duration),
-    /// This is answered; the upstream gets nothing of it.
+    /// The proxy gives this response; the upstream gets nothing.
     Answer(Canned),
 }
 
-/// An answer that the proxy makes up.
+/// A response by the proxy itself.
 #[derive(Debug, Clone)]
 pub struct Canned {
     /// The status.
     pub status: u16,
     /// Headers besides `content-length`.
     pub headers: Vec<(String, String)>,
-    /// The body, in which `$id` stands for the request's JSON-RPC id.
+    /// The body, in which `$id` is replaced by the request's JSON-RPC id.
     pub body: String,
 }
 
-/// The proxy. Dropping it breaks what is open.
+/// The proxy. Dropping it breaks open connections.
 #[derive(Debug)]
 pub struct Faulty {
     port: Port,
@@ -77,7 +76,7 @@ pub struct Faulty {
 struct Shared {
     upstream: SocketAddr,
     rules: Arc<Rules>,
-    /// Cancelled to break the connections of the time.
+    /// Cancelled to break the current connections.
     broken: Mutex<CancellationToken>,
     connections: TaskTracker,
 }
@@ -85,7 +84,7 @@ struct Shared {
 // === impl Faulty ===
 
 impl Faulty {
-    /// A proxy before this address, on a free loopback port.
+    /// A proxy in front of this address, on a free loopback port.
     ///
     /// # Errors
     ///
@@ -105,7 +104,7 @@ impl Faulty {
         Ok(proxy)
     }
 
-    /// Where it listens, also while it refuses.
+    /// Where it listens, even while it refuses connections.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.port.address()
@@ -117,14 +116,14 @@ impl Faulty {
         format!("http://{}/mcp", self.address())
     }
 
-    /// What happens to the next `count` requests like this, after which the rule is spent.
+    /// Applies the fault to the next `count` matching requests.
     ///
-    /// The oldest rule that fits a request is the one that holds for it.
+    /// The oldest matching rule applies.
     pub fn next(&self, count: usize, when: When, fault: Fault) -> Rule {
         Rules::add(&self.shared.rules, Times::Left(count), when, fault)
     }
 
-    /// What happens to all requests like this, until the rule is removed.
+    /// Applies the fault to all matching requests, until the rule is removed.
     pub fn always(&self, when: When, fault: Fault) -> Rule {
         Rules::add(&self.shared.rules, Times::Always, when, fault)
     }
@@ -134,13 +133,13 @@ impl Faulty {
         self.shared.rules.clear();
     }
 
-    /// How many requests came, whatever happened to them.
+    /// How many requests arrived, including those that met a fault.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.rules.requests()
     }
 
-    /// Closes the listener: from now on connections are refused. What is open stays open.
+    /// Closes the listener: connections are refused from now on. Open connections stay open.
     pub async fn refuse(&self) {
         let listening = self.listening.lock().take();
         if let Some(listening) = listening {
@@ -154,7 +153,7 @@ impl Faulty {
     ///
     /// # Errors
     ///
-    /// When the port cannot be had.
+    /// When the port is not available.
     pub fn accept(&self) -> io::Result<()> {
         let mut listening = self.listening.lock();
         if listening.is_none() {
@@ -165,7 +164,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// Resets every open connection, in the middle of whatever it carries.
+    /// Resets every open connection, even in the middle of a message.
     pub fn break_connections(&self) {
         let broken = std::mem::take(&mut *self.shared.broken.lock());
         broken.cancel();
@@ -201,7 +200,7 @@ impl Canned {
         Self::new(status, "application/json", body)
     }
 
-    /// A status with a page for people.
+    /// A status with an HTML page.
     #[must_use]
     pub fn html(status: u16, body: &str) -> Self {
         Self::new(status, "text/html", body)

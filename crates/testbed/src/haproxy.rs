@@ -1,4 +1,5 @@
-//! A real balancer: HAProxy, pinning clients to replicas by a cookie that it inserts, or passing bytes.
+//! A real load balancer: HAProxy, which pins clients to replicas by a cookie that it inserts, or relays
+//! bytes.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -12,12 +13,12 @@ use tokio::process::{Child, Command};
 /// The cookie that names a replica.
 pub const COOKIE: &str = "REPLICA";
 
-/// What the balancer does with a request whose cookie names a replica that is dead.
+/// How the balancer handles a request whose cookie names a dead replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
-    /// It notices within some fifty milliseconds and sends it elsewhere, with a new cookie.
+    /// It notices within about fifty milliseconds and uses another replica, with a new cookie.
     Moves,
-    /// It keeps to the cookie and answers 503.
+    /// It follows the cookie and answers 503.
     Insists,
 }
 
@@ -31,9 +32,9 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// Balances over `replicas`, in turn, except for requests that carry the cookie.
+    /// Balances over `replicas` in turn, except for requests with the cookie.
     ///
-    /// Every connection is closed after one answer, so that nothing but the cookie can pin.
+    /// Every connection is closed after one response, so that only the cookie can pin.
     ///
     /// # Errors
     ///
@@ -42,7 +43,7 @@ impl Haproxy {
         Self::sticky_with(replicas, Affinity::Insists).await
     }
 
-    /// The same with another behaviour where a replica dies.
+    /// The same with another behaviour when a replica dies.
     ///
     /// # Errors
     ///
@@ -51,8 +52,8 @@ impl Haproxy {
         Self::configured(|address| sticky(address, replicas, affinity)).await
     }
 
-    /// Passes bytes to one server and knows nothing of HTTP. When the server resets a connection,
-    /// its client sees first an orderly end and then a reset (`option nolinger`).
+    /// Relays bytes to one server, without HTTP. When the server resets a connection, its client first
+    /// sees an orderly end and then a reset (`option nolinger`).
     ///
     /// # Errors
     ///
@@ -62,7 +63,7 @@ impl Haproxy {
     }
 
     async fn configured(text: impl Fn(SocketAddr) -> String) -> anyhow::Result<Self> {
-        // The port is free until somebody else takes it, so a start may need another try.
+        // Another process may take the port before HAProxy does, so a start may need another attempt.
         let mut tried = Self::start(&text).await;
         for _ in 0..4 {
             if tried.is_ok() {

@@ -1,7 +1,7 @@
-//! That nothing secret is logged, looked for in every test in which something secret is issued.
+//! Checks that no secret is logged, in every test that issues one.
 //!
-//! Whoever issues or meets a secret [notes](note) it; when the [`Scan`] of the test ends, it is looked
-//! for in everything that was logged in the test's thread, at every level.
+//! Code that issues or receives a secret [notes](note) it. When the [`Scan`] of the test ends, it
+//! searches everything that was logged in the test's thread, at every level.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,21 +11,21 @@ use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 
-/// What is shorter is nothing that could be told from other text.
+/// A shorter text could not be distinguished from other text.
 const SHORTEST: usize = 6;
 
 thread_local! {
     static NOTED: RefCell<Vec<(&'static str, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what is logged until it is dropped, and then looks for secrets in it.
+/// Records the log until it is dropped, and then searches it for secrets.
 #[derive(Debug)]
 pub struct Scan {
     said: Said,
     _keeping: DefaultGuard,
 }
 
-/// What was logged.
+/// The recorded log.
 #[derive(Clone, Debug, Default)]
 struct Said(Arc<Mutex<Vec<u8>>>);
 
@@ -36,7 +36,7 @@ pub fn note(kind: &'static str, secret: &str) {
     }
 }
 
-/// The secrets in the URL of a page of a sign-in, be it Bowline's or the authorization server's.
+/// The secrets in the URL of a sign-in page, Bowline's or the authorization server's.
 pub fn note_url(url: &str) {
     let pairs = url.split(['?', '&', '#']);
     for (name, value) in pairs.filter_map(|pair| pair.split_once('=')) {
@@ -51,7 +51,7 @@ pub fn note_url(url: &str) {
 // === impl Scan ===
 
 impl Scan {
-    /// Keeps everything from now on.
+    /// Starts recording.
     #[must_use]
     pub fn begin() -> Self {
         let said = Said::default();

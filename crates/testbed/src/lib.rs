@@ -1,4 +1,5 @@
-//! What Bowline is tested against. Development only; nothing here ships.
+//! The servers, clients and proxies that Bowline is tested with. For development only; nothing here is
+//! shipped.
 
 pub mod answering;
 pub mod certificates;
@@ -12,6 +13,7 @@ pub mod leaks;
 pub mod redis;
 pub mod scripted;
 mod skipped;
+pub mod stdio;
 pub mod strict;
 pub mod tls;
 

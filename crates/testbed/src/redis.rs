@@ -1,4 +1,4 @@
-//! A real Redis: started, paused, killed, and started again with nothing in it.
+//! A real Redis that can be started, paused, killed, and restarted empty.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Redis {
         Self::launch(tempfile::tempdir()?, options, false).await
     }
 
-    /// Starts one that speaks TLS only, with a certificate for 127.0.0.1 of an authority of its own.
+    /// Starts one that accepts only TLS, with a certificate for 127.0.0.1 from its own authority.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Redis {
         options: Vec<String>,
         tls: bool,
     ) -> anyhow::Result<Self> {
-        // The port is free until somebody else takes it, so a start may need another try.
+        // Another process may take the port before Redis does, so a start may need another attempt.
         let mut tries = 0;
         let (address, child) = loop {
             let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
@@ -89,7 +89,7 @@ impl Redis {
         self.directory.path().join("ca.pem")
     }
 
-    /// Lets it hang: it takes connections and says nothing.
+    /// Makes it hang: it accepts connections and does not answer.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Redis {
         self.signal("-STOP").await
     }
 
-    /// Lets it go on.
+    /// Ends the hang.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Redis {
         Ok(self.child.kill().await?)
     }
 
-    /// Starts it again after [`Redis::kill`], at the same address and with nothing in it.
+    /// Restarts it after [`Redis::kill`], at the same address and empty.
     ///
     /// # Errors
     ///
@@ -127,8 +127,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Starts it again after [`Redis::kill`], at the same address and with what was in it when it was last
-    /// told to `SAVE`.
+    /// Restarts it after [`Redis::kill`], at the same address and with the data of its last `SAVE`.
     ///
     /// # Errors
     ///

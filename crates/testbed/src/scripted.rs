@@ -1,7 +1,7 @@
-//! A server whose answers are the test: every request waits until the test has looked at it.
+//! A server that the test answers for: every request waits until the test handles it.
 //!
-//! Nothing is answered by default, so a request that the test does not expect cannot pass
-//! unnoticed: it stays waiting, and [`Scripted::finish`] fails on it.
+//! Nothing is answered by default, so an unexpected request cannot pass unnoticed: it keeps waiting, and
+//! [`Scripted::finish`] fails because of it.
 
 use std::io;
 use std::pin::Pin;
@@ -33,12 +33,12 @@ pub struct Scripted {
     _serving: AbortOnDropHandle<()>,
 }
 
-/// A request that waits for the test's answer. Dropping it breaks the connection.
+/// A request that waits for the test's response. Dropping it breaks the connection.
 #[derive(Debug)]
 pub struct Asked {
     /// The request's method.
     pub method: Method,
-    /// Path and query as they stood on the request line.
+    /// Path and query, unchanged.
     pub target: String,
     /// Its headers.
     pub headers: HeaderMap,
@@ -47,14 +47,14 @@ pub struct Asked {
     answer: oneshot::Sender<Response<Scroll>>,
 }
 
-/// An answer's body: some bytes now, and more when the test sends them.
+/// A response's body: some bytes now, and more when the test sends them.
 #[derive(Debug)]
 pub struct Scroll {
     parts: mpsc::UnboundedReceiver<io::Result<Bytes>>,
-    /// What comes before the parts.
+    /// The bytes before the parts.
     first: Option<Bytes>,
     escapes_slashes: bool,
-    /// A break that waits until what came before it has left.
+    /// A break that waits until the data before it was sent.
     broken: Option<io::Error>,
 }
 
@@ -104,7 +104,7 @@ impl Scripted {
     ///
     /// # Panics
     ///
-    /// When a request came that the test did not look at.
+    /// When the test did not handle a request.
     pub fn finish(mut self) {
         let unexpected = self.asked.try_recv().ok();
         let unexpected = unexpected.map(|asked| format!("{} {:?}", asked.method, asked.body));
@@ -118,7 +118,7 @@ async fn accept(listener: TcpListener, asked: mpsc::UnboundedSender<Asked>, trac
         let asked = asked.clone();
         tracker.spawn(async move {
             let service = service_fn(|request| ask(request, asked.clone()));
-            // A broken connection is part of the game.
+            // Tests break connections on purpose.
             _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -147,7 +147,7 @@ async fn ask(
 // === impl Asked ===
 
 impl Asked {
-    /// Waits until the gateway gives the request up, without an answer.
+    /// Waits until the gateway gives up the request without a response.
     ///
     /// # Panics
     ///
@@ -213,12 +213,12 @@ impl Asked {
         self.result_with(&headers, &initialize_result());
     }
 
-    /// Answers 200 with a stream of events that the test goes on writing.
+    /// Answers 200 with a stream of events that the test continues to write.
     pub fn events(self) -> Pen {
         self.begin(200, &[("content-type", "text/event-stream")])
     }
 
-    /// Answers with a head; the body is the test's to write, and its length is not announced.
+    /// Answers with a head. The test writes the body, whose length is not announced.
     ///
     /// # Panics
     ///
@@ -234,13 +234,13 @@ impl Asked {
                 .headers_mut()
                 .append(name, value.parse().expect("a header value"));
         }
-        // If the gateway has closed the connection the answer has nowhere to go.
+        // If the gateway has closed the connection, the response is dropped.
         drop(self.answer.send(response));
         Pen(pen)
     }
 }
 
-/// What a server of 2025-11-25 answers to `initialize`.
+/// The response of a 2025-11-25 server to `initialize`.
 pub fn initialize_result() -> Value {
     serde_json::json!({
         "protocolVersion": "2025-11-25",
@@ -252,7 +252,7 @@ pub fn initialize_result() -> Value {
 // === impl Pen ===
 
 impl Pen {
-    /// What writes into a body of [`Scroll::new`].
+    /// A writer for a body of [`Scroll::new`].
     pub(crate) fn new(parts: mpsc::UnboundedSender<io::Result<Bytes>>) -> Self {
         Self(parts)
     }

@@ -1,10 +1,10 @@
-//! What a test skips is told, and counted at the end of `scripts/test`.
+//! Reports skipped tests, which `scripts/test` counts at its end.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Says that this is not tested here: on the output, which a passing test's is hidden of, and in the file
-/// that `BOWLINE_SKIPS` names.
+/// Reports that this is not tested here: on the output, which is hidden for a passing test, and in the
+/// file that `BOWLINE_SKIPS` names.
 #[expect(clippy::print_stdout, reason = "it is told to people")]
 #[expect(clippy::disallowed_methods, reason = "this is not the gateway")]
 pub fn skip(what: &str) {
@@ -14,6 +14,6 @@ pub fn skip(what: &str) {
         return;
     };
     let opened = OpenOptions::new().append(true).create(true).open(file);
-    // If it cannot be written, the line above is all there is.
+    // If the file cannot be written, the line above is the only report.
     drop(opened.and_then(|mut file| writeln!(file, "{line}")));
 }

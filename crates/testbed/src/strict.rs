@@ -1,4 +1,4 @@
-//! A server that knows one session, by an odd id, and complains about everything else.
+//! A server that knows one session, with an odd id, and complains about everything else.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Strict {
     _serving: AbortOnDropHandle<()>,
 }
 
-/// What the server saw, in order.
+/// What the server received, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     /// The JSON-RPC method of every POST, and the HTTP method of everything else.
@@ -49,7 +49,7 @@ impl Strict {
     ///
     /// # Panics
     ///
-    /// When there is no port, or the id cannot stand in a header.
+    /// When there is no port, or the id is not a valid header value.
     #[expect(clippy::expect_used, reason = "a test without a server cannot go on")]
     pub async fn start(id: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -76,7 +76,7 @@ impl Strict {
         &self.url
     }
 
-    /// What was seen so far.
+    /// What was received so far.
     pub fn observed(&self) -> Observed {
         self.observed.lock().clone()
     }

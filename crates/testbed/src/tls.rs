@@ -1,4 +1,4 @@
-//! TLS before a server that speaks plain HTTP, as a balancer has it.
+//! A TLS terminator in front of a server that speaks plain HTTP, as a load balancer provides it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// Takes TLS and passes what is in it on. What ends behind it ends before it in the same way: an end is an
-/// end, a reset is a reset, and so is a connection that is refused.
+/// Terminates TLS and relays the content. A connection ends in front in the same way as behind: by an
+/// orderly end, a reset, or a refusal.
 #[derive(Debug)]
 pub struct Terminator {
     address: SocketAddr,
@@ -23,7 +23,8 @@ pub struct Terminator {
 }
 
 impl Terminator {
-    /// Starts one before this address, with the certificate of that name that `certificates::make` made.
+    /// Starts one in front of this address, with the certificate of this name that `certificates::make`
+    /// made.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
 //! A batch: several messages in one JSON array, which revision 2025-03-26 allows.
 //!
-//! Splitting finds the members as places in the bytes; nothing is copied, and nothing is decided
-//! about a member. Each is peeked at as a message of its own, by the same rules as one that came
-//! alone.
+//! Splitting finds the members as slices of the bytes. It copies nothing and does not judge the members:
+//! each is parsed as a message of its own, by the same rules as a single message.
 
 use std::fmt;
 
@@ -11,7 +10,7 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// What JSON takes for white space.
+/// JSON's white space.
 const JSON_SPACE: &[u8] = b" \t\r\n";
 
 /// Why bytes are not a batch.
@@ -23,12 +22,12 @@ pub enum BadBatch {
     /// More members than allowed.
     #[error("a batch of more than {max} messages")]
     TooMany {
-        /// The cap that was passed.
+        /// The limit.
         max: usize,
     },
 }
 
-/// Whether JSON text is an array, if it is anything.
+/// Whether JSON text is an array, provided that it is valid.
 pub fn is_batch(raw: &[u8]) -> bool {
     raw.iter().find(|byte| !JSON_SPACE.contains(byte)) == Some(&b'[')
 }

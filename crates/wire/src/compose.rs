@@ -1,6 +1,7 @@
-//! JSON-RPC of Bowline's own: the one place that writes it. What passes through is never written here.
+//! Writes Bowline's own JSON-RPC messages; no other module does. Forwarded messages are never written
+//! here.
 //!
-//! Ids, parameters, results and errors are given as JSON text, ids as their request wrote them.
+//! Ids, parameters, results and errors are JSON text. An id has the form in which its request had it.
 
 use std::fmt::Display;
 

@@ -1,32 +1,32 @@
-//! The one table of headers that do not pass from one side of the gateway to the other.
+//! The one table of headers that the gateway does not pass from one side to the other.
 //!
-//! A gateway that let a file set `Content-Length` or `Mcp-Session-Id` would break messages or mix up
-//! sessions, and one that passed on `Authorization` would hand a client's key to a server that it is not
-//! for. Each place where headers pass has a column here, so that no place has a list of its own.
+//! If a configuration could set `Content-Length` or `Mcp-Session-Id`, it would break messages or mix up
+//! sessions; if `Authorization` were forwarded, a server would get a key that is not meant for it. Each
+//! place where headers pass has a column here, so that no place needs a list of its own.
 
 use http::HeaderName;
 
 /// A place where headers enter a request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
-    /// A header of the configuration is written into a message to a server. Whatever a configuration made
-    /// by a program says, a header that Bowline writes itself is not in a request twice.
+    /// A header of the configuration is written into a message to a server. A header that Bowline writes
+    /// itself must not appear twice, even if a generated configuration asks for it.
     Configured,
-    /// A client's header is sent along with its message.
+    /// A client's header is forwarded with its message.
     Forwarded,
     /// A header is written into a request of Bowline's own: discovery, registration, tokens. `Accept` and
     /// `Content-Type` pass there, because each such request has its own.
     Fetched,
 }
 
-/// What holds for one header.
+/// The rule for one header.
 struct Rule {
     name: Name,
     /// Why the configuration cannot set it in `headers`.
     unsettable: Option<&'static str>,
     /// Why the configuration cannot list it in `forward_headers`.
     unforwardable: Option<&'static str>,
-    /// Where it never passes, whatever the configuration says.
+    /// Where it never passes, independent of the configuration.
     stops: &'static [Passage],
 }
 
@@ -56,7 +56,7 @@ const READ: Option<&str> = Some("Bowline must be able to read the responses");
 const EVERYWHERE: &[Passage] = &[Configured, Forwarded, Fetched];
 const MESSAGES: &[Passage] = &[Configured, Forwarded];
 
-/// The first rule that matches holds.
+/// The first rule that matches applies.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
     rule(Is("host"),                   URL,        URL,            EVERYWHERE),
@@ -78,7 +78,8 @@ const RULES: &[Rule] = &[
     rule(Is("mcp-protocol-version"),   Some("it is negotiated per session"), SESSION, MESSAGES),
     rule(StartsWith("mcp-"),           None,       SESSION,        &[]),
     rule(Is("last-event-id"),          STREAM,     STREAM,         MESSAGES),
-    // An operator may set these two and is overruled: the responses could not be read otherwise.
+    // An operator may set these two, but Bowline replaces the value: it could not read the responses
+    // otherwise.
     rule(Is("accept-encoding"),        None,       READ,           EVERYWHERE),
     rule(Is("expect"),                 None,       CONNECTION,     EVERYWHERE),
     rule(Is("authorization"),          None,       CREDENTIALS,    &[Forwarded]),
@@ -105,17 +106,17 @@ const fn rule(
     }
 }
 
-/// Whether a header passes here.
+/// Whether a header passes at this place.
 pub fn passes(name: &HeaderName, passage: Passage) -> bool {
     rule_of(name).is_none_or(|rule| !rule.stops.contains(&passage))
 }
 
-/// Why the configuration cannot set this header for a server; `None` where it can.
+/// Why the configuration cannot set this header for a server; `None` if it can.
 pub fn unsettable(name: &HeaderName) -> Option<&'static str> {
     rule_of(name)?.unsettable
 }
 
-/// Why the configuration cannot have a client's header passed on; `None` where it can.
+/// Why the configuration cannot forward this header of a client; `None` if it can.
 pub fn unforwardable(name: &HeaderName) -> Option<&'static str> {
     rule_of(name)?.unforwardable
 }

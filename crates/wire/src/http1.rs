@@ -1,8 +1,8 @@
-//! Answers of HTTP/1.1 servers: a head, and a body whose end is told in one of three ways
-//! (RFC 9112, 6.3).
+//! Responses of HTTP/1.1 servers: a head, and a body whose end is marked in one of three ways (RFC 9112,
+//! 6.3).
 //!
-//! What arrived and is not used yet stays in the caller's buffer. Every function takes what it can
-//! from there and says when it needs more; how the bytes were cut on their way makes no difference.
+//! Unused input stays in the caller's buffer. Every function takes what it can from there and reports
+//! when it needs more. The result does not depend on how the bytes were split in transit.
 
 use std::mem::MaybeUninit;
 
@@ -12,36 +12,36 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use httparse::Status;
 use thiserror::Error;
 
-/// The most of a head, and of the trailers.
+/// The maximum size of a head, and of the trailers.
 pub const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
 
-/// The most of a chunk's first line.
+/// The maximum length of a chunk's first line.
 const MAX_CHUNK_LINE: usize = 1024;
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug)]
 pub struct Head {
-    /// Its status, never an interim one.
+    /// The final status, never an interim one.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    /// What follows.
+    /// How the body is framed.
     pub body: Framing,
-    /// Whether another request may follow on the same connection, once the body has ended.
+    /// Whether the connection can be reused after the body.
     pub keeps_alive: bool,
 }
 
 /// Where a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// Nothing of it is to come.
+    /// The body is complete.
     Ended,
-    /// So many bytes are to come.
+    /// This many bytes remain.
     Bytes(u64),
-    /// It comes in chunks.
+    /// Chunked encoding.
     Chunks(Chunk),
-    /// It ends with the connection.
+    /// The body ends with the connection.
     UntilClosed,
 }
 
@@ -50,15 +50,15 @@ pub enum Framing {
 pub enum Chunk {
     /// A chunk's first line.
     Size,
-    /// So many bytes of a chunk.
+    /// This many bytes of a chunk.
     Data(u64),
     /// The line end after a chunk's data.
     DataEnd,
-    /// What follows the last chunk.
+    /// The trailers after the last chunk.
     Trailers,
 }
 
-/// What arrived is not an answer of HTTP/1.1.
+/// The input is not an HTTP/1.1 response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// The head cannot be read.
@@ -67,21 +67,21 @@ pub enum Malformed {
     /// The head is too long.
     #[error("its head has more than {MAX_HEAD} bytes")]
     LongHead,
-    /// The server speaks another protocol now, which nobody asked for.
+    /// The server switched to another protocol without a request for it.
     #[error("it switched protocols")]
     Switched,
-    /// The body is transformed in a way that nobody asked for.
+    /// The body has a transfer coding that was not requested.
     #[error("its Transfer-Encoding is not just `chunked`")]
     Coding,
-    /// The length is not a number, or it is two different ones.
+    /// The length is not a number, or there are two different ones.
     #[error("its Content-Length is malformed")]
     Length,
-    /// The body's chunks cannot be told apart.
+    /// The chunk framing is invalid.
     #[error("its chunks are malformed")]
     Chunk,
 }
 
-/// Takes the head of an answer, if it is all there; interim answers are skipped.
+/// Takes the head of a response, if it is complete. Interim responses are skipped.
 pub fn take_head(input: &mut BytesMut) -> Result<Option<Head>, Malformed> {
     loop {
         let Some((length, status, version, lines)) = parse(input)? else {
@@ -102,7 +102,7 @@ pub fn take_head(input: &mut BytesMut) -> Result<Option<Head>, Malformed> {
     }
 }
 
-/// Where names and values are in a head.
+/// The positions of names and values in a head.
 type Lines = Vec<[usize; 4]>;
 
 fn parse(input: &[u8]) -> Result<Option<(usize, StatusCode, u8, Lines)>, Malformed> {
@@ -152,9 +152,9 @@ impl Head {
             headers.append(name, value);
         }
         let body = Framing::of(status, &headers)?;
-        // Both ways of telling the length are how answers are smuggled (RFC 9112, 6.3).
+        // A response with both kinds of framing may be an attempt at smuggling (RFC 9112, 6.3).
         let is_doubtful = match body {
-            // A length counts only where there is no coding.
+            // A length counts only without a transfer coding.
             Framing::Bytes(_) => false,
             Framing::Chunks(_) => headers.contains_key(CONTENT_LENGTH),
             Framing::Ended | Framing::UntilClosed => {
@@ -201,7 +201,7 @@ impl Framing {
                     Ok(Self::Chunks(Chunk::Size))
                 }
                 (None, _) => Ok(Self::UntilClosed),
-                // Nobody asked for it, and what it says could not be read.
+                // This coding was not requested, and Bowline could not decode it.
                 _ => Err(Malformed::Coding),
             };
         }
@@ -212,7 +212,7 @@ impl Framing {
         if lengths.any(|other| other != length) {
             return Err(Malformed::Length);
         }
-        // A sign would parse as well.
+        // `parse` would also accept a sign.
         let digits = length.to_str().ok();
         let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|text| text.parse().ok()) {
@@ -222,8 +222,8 @@ impl Framing {
         }
     }
 
-    /// Takes what has arrived of the body, up to the end of a chunk. `None`: nothing has, or the
-    /// body has ended; whether it has is known as soon as all of it has arrived.
+    /// Takes the part of the body that has arrived, up to the end of a chunk. `None`: nothing has
+    /// arrived, or the body has ended; the end is known as soon as the last byte has arrived.
     pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
         self.skip(input)?;
         let limit = match *self {
@@ -237,7 +237,7 @@ impl Framing {
         if taken == 0 {
             return Ok(None);
         }
-        // All of a buffer is taken with its memory: what is left must not hold it.
+        // If all of the buffer is taken, its memory goes along: an empty buffer must not hold it.
         let data = match taken == input.len() {
             true => std::mem::take(input),
             false => input.split_to(taken),
@@ -254,12 +254,12 @@ impl Framing {
         Ok(Some(data.freeze()))
     }
 
-    /// Skips what stands between chunks, as far as it has arrived.
+    /// Skips the framing between chunks, as far as it has arrived.
     fn skip(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         while let Self::Chunks(chunk) = self {
             match *chunk {
                 Chunk::Data(_) => break,
-                // httparse takes an empty line for the last chunk's.
+                // httparse would accept an empty line as the last chunk's.
                 Chunk::Size if input.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) => {
                     return Err(Malformed::Chunk);
                 }
@@ -286,7 +286,7 @@ impl Framing {
                     *chunk = Chunk::Size;
                 }
                 Chunk::Trailers => {
-                    // They mean nothing here; only where they end does.
+                    // Trailers are ignored; only their end matters.
                     let mut none = [httparse::EMPTY_HEADER; MAX_HEADERS];
                     match httparse::parse_headers(input, &mut none) {
                         Ok(Status::Complete((length, _))) if length <= MAX_HEAD => {
@@ -302,12 +302,12 @@ impl Framing {
         Ok(())
     }
 
-    /// Whether all of the body has been taken.
+    /// Whether all of the body was taken.
     pub fn has_ended(&self) -> bool {
         *self == Self::Ended
     }
 
-    /// How much is to come, where that is known.
+    /// How many bytes remain, if that is known.
     pub fn left(&self) -> Option<u64> {
         match self {
             Self::Ended => Some(0),

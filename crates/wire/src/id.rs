@@ -45,7 +45,7 @@ impl SessionId {
         Self(bytes)
     }
 
-    /// Reads what a client sent; anything that Bowline could not have minted is `None`.
+    /// Parses a client's session id. Anything that Bowline could not have minted is `None`.
     pub fn from_header(value: &HeaderValue) -> Option<Self> {
         if value.len() != Self::TEXT_LEN {
             return None;
@@ -55,7 +55,7 @@ impl SessionId {
         (read == Ok(Self::BYTES)).then_some(Self(bytes))
     }
 
-    /// The id as the client gets it.
+    /// The id as a header for the client.
     pub fn to_header(self) -> HeaderValue {
         let mut text = [0; Self::TEXT_LEN];
         // Neither step can fail: the buffer has the exact size and base64url is ASCII.
@@ -81,15 +81,15 @@ impl fmt::Debug for SessionId {
 // === impl UpstreamSessionId ===
 
 impl UpstreamSessionId {
-    /// The longest id that is kept; the protocol sets no bound, memory does.
+    /// The longest id that is accepted. The protocol sets no limit, but memory does.
     pub const MAX_LEN: usize = 1024;
 
-    /// Takes the id from the header that an upstream answered `initialize` with.
+    /// Takes the id from the header of an upstream's response to `initialize`.
     pub fn issued(value: &HeaderValue) -> Result<Self, BadUpstreamSessionId> {
         Self::parse(value.as_bytes())
     }
 
-    /// Takes an id that was issued before, as it was kept.
+    /// Parses an id that was issued earlier and stored.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadUpstreamSessionId> {
         if bytes.is_empty() {
             return Err(BadUpstreamSessionId::Empty);
@@ -105,7 +105,7 @@ impl UpstreamSessionId {
         }
     }
 
-    /// The id as the upstream wants it back: visible ASCII, so it fits a header as it is.
+    /// The id as the upstream expects it: visible ASCII, so it is a valid header value.
     pub fn as_str(&self) -> &str {
         &self.0
     }

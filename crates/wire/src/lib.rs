@@ -1,9 +1,10 @@
-//! Bowline's bytes: what a message, an id, an event and a header look like on the wire.
+//! Bowline's wire formats: messages, ids, events and headers.
 //!
-//! Everything here is a pure function of bytes: no sockets, no clock, no tasks. The gateway peeks
-//! at what passes with these types and hands the same bytes on; it never re-serialises a message.
+//! Everything here is a pure function of bytes: no sockets, no clock, no tasks. The gateway inspects
+//! what passes with these types and forwards the same bytes; it never re-serializes a message.
 
 pub mod batch;
+pub mod codes;
 pub mod compose;
 pub mod header_policy;
 pub mod http1;
@@ -22,8 +23,8 @@ pub mod header {
     pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
     /// The protocol revision a client speaks after `initialize`.
     pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-    /// Where a broken stream is to be resumed.
+    /// The event after which a broken stream is resumed.
     pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-    /// Tells reverse proxies before us not to hold events back.
+    /// Tells reverse proxies in front of Bowline not to buffer events.
     pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 }

@@ -6,10 +6,10 @@ use http::HeaderValue;
 pub const JSON: &str = "application/json";
 /// `text/event-stream`
 pub const EVENT_STREAM: &str = "text/event-stream";
-/// A POST may be answered by one message or by a stream of them.
+/// The `Accept` value of a POST, whose response may be one message or a stream of them.
 pub const BOTH: &str = "application/json, text/event-stream";
 
-/// Whether a `Content-Type` names this media type, parameters aside.
+/// Whether a `Content-Type` names this media type, ignoring parameters.
 pub fn is(content_type: Option<&HeaderValue>, media: &str) -> bool {
     let written = content_type.map(|value| value.as_bytes().trim_ascii_start());
     let Some((essence, rest)) = written.and_then(|text| text.split_at_checked(media.len())) else {
@@ -19,9 +19,9 @@ pub fn is(content_type: Option<&HeaderValue>, media: &str) -> bool {
         && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
 }
 
-/// Whether `Accept` allows both answers that a POST may get.
+/// Whether `Accept` allows both kinds of response to a POST.
 pub fn accepts_both<'a>(accept: impl IntoIterator<Item = &'a HeaderValue> + Clone) -> bool {
-    // As most write it.
+    // The common form.
     let mut values = accept.clone().into_iter();
     if values.next().is_some_and(|value| value == BOTH) && values.next().is_none() {
         return true;
@@ -29,8 +29,8 @@ pub fn accepts_both<'a>(accept: impl IntoIterator<Item = &'a HeaderValue> + Clon
     accepts(accept.clone(), JSON) && accepts(accept, EVENT_STREAM)
 }
 
-/// Whether `Accept` allows this media type. No `Accept` at all allows everything, and of several
-/// ranges that fit the most specific one decides (RFC 9110, 12.5.1).
+/// Whether `Accept` allows this media type. A missing `Accept` allows everything, and the most specific
+/// matching range decides (RFC 9110, 12.5.1).
 pub fn accepts<'a>(accept: impl IntoIterator<Item = &'a HeaderValue>, media: &str) -> bool {
     let mut any_header = false;
     let mut best: Option<(u8, bool)> = None;
@@ -42,14 +42,14 @@ pub fn accepts<'a>(accept: impl IntoIterator<Item = &'a HeaderValue>, media: &st
                 continue;
             };
             let allowed = !refused_by_weight(range);
-            // Of two that are equally specific, one that allows is enough.
+            // If two ranges are equally specific, one that allows the type is enough.
             best = best.max(Some((specific, allowed)));
         }
     }
     best.map_or(!any_header, |(_, allowed)| allowed)
 }
 
-/// How closely a range names a media type, if it covers it.
+/// How specifically a range names a media type, if it matches.
 fn fits(range: &str, media: &str) -> Option<u8> {
     let name = essence(range);
     let kind = media.split_once('/').map(|(kind, _)| kind);
@@ -66,7 +66,7 @@ fn fits(range: &str, media: &str) -> Option<u8> {
     }
 }
 
-/// `;q=0` means "not this one".
+/// `;q=0` excludes a range.
 fn refused_by_weight(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| {
         let Some((name, weight)) = parameter.split_once('=') else {

@@ -1,12 +1,12 @@
-//! One JSON-RPC message: its raw bytes, and what a gateway must know of them.
+//! One JSON-RPC message: its raw bytes, and the positions of the fields that a gateway needs.
 //!
-//! A single validating pass finds kind, id, method and params as places in the bytes. Nothing is
-//! copied or rebuilt: unknown fields, key order and number formats pass as they came, and a
-//! rewrite replaces the bytes of one value and no others.
+//! A single validating pass finds kind, id, method and params as spans of the bytes. Nothing is copied
+//! or rebuilt: unknown fields, key order and number formats are forwarded unchanged, and a rewrite
+//! replaces the bytes of one value and no others.
 
 mod ids;
 
-pub use ids::{answers_id, echoes_id, is_answer_to, same_id};
+pub use ids::{RawId, RawIdBuf, echoes_id, is_answer_to};
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,8 +20,8 @@ use thiserror::Error;
 
 use crate::batch::is_batch;
 
-/// A message as it came, with its envelope peeked. A clone is the same one: it is handed through many
-/// hands, each of which would copy it.
+/// An unchanged message with the spans of its envelope. Clones share one allocation, because many
+/// functions hand it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message(Arc<Peeked>);
 
@@ -36,10 +36,10 @@ struct Peeked {
     error: Option<Span>,
 }
 
-/// What a message is, by JSON-RPC's own distinction.
+/// The kind of a message, as JSON-RPC defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Has a method and an id: somebody must answer.
+    /// Has a method and an id: it needs a response.
     Request,
     /// Has a method and no id.
     Notification,
@@ -47,7 +47,7 @@ pub enum Kind {
     Response,
 }
 
-/// A place in a message's bytes: one whole JSON value.
+/// The span of one whole JSON value in a message's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: usize,
@@ -68,9 +68,11 @@ pub enum Malformed {
     NotJsonRpc(String),
 }
 
-/// A method's name: nearly always a place in the bytes, decoded only if it was written with escapes.
+/// A method's name: nearly always a common one, otherwise a span of the bytes, decoded only if it contains
+/// escapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Method {
+    Common(&'static str),
     Plain(Span),
     Escaped(Box<str>),
 }
@@ -91,12 +93,12 @@ struct Fields<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A key with the value `null` is present; serde's own `Option` would call it absent.
+/// Treats a key with the value `null` as present; serde's own `Option` would treat it as absent.
 fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(input).map(Some)
 }
 
-/// What a server says of itself in answer to `initialize`.
+/// The server's description of itself in the response to `initialize`.
 #[derive(Debug, Deserialize)]
 pub struct Initialized<'a> {
     /// The protocol revision that it chose.
@@ -109,14 +111,15 @@ pub struct Initialized<'a> {
 // === impl Message ===
 
 impl Message {
-    /// Peeks at one message. A repeated envelope key is refused: two readers could differ on it.
+    /// Parses the envelope of one message. A repeated envelope key is an error, because two parsers
+    /// could read it differently.
     pub fn parse(raw: Bytes) -> Result<Self, Malformed> {
         Self::read(raw, |fields| fields.forget_null())
     }
 
-    /// The same for a message from a server, read as the most forgiving client would read it: members that
-    /// are `null` are absent, and so is a version of JSON-RPC that is not named. Otherwise a client could take
-    /// for an answer, or for a request, what the gateway takes for neither.
+    /// Parses a message from a server as leniently as any client would: members that are `null` count as
+    /// absent, and `jsonrpc` may be missing. Otherwise a client could accept a response or a request
+    /// that the gateway did not recognize as one.
     pub fn from_server(raw: Bytes) -> Result<Self, Malformed> {
         Self::read(raw, |fields| fields.forget_all_null())
     }
@@ -125,8 +128,13 @@ impl Message {
         if is_batch(&raw) {
             return Err(Malformed::Batch);
         }
-        let mut fields: Fields<'_> =
-            serde_json::from_slice(&raw).map_err(|error| malformed(&error))?;
+        let fields = match std::str::from_utf8(&raw) {
+            // Validated once, which costs less than once for each member.
+            Ok(text) => serde_json::from_str(text),
+            // The error, or bytes in a member that nobody reads.
+            Err(_) => serde_json::from_slice(&raw),
+        };
+        let mut fields: Fields<'_> = fields.map_err(|error| malformed(&error))?;
         forgive(&mut fields);
         let kind = fields.kind()?;
         let method = fields.method.map(|value| Method::read(&raw, value));
@@ -150,27 +158,26 @@ impl Message {
         self.0.kind
     }
 
-    /// The bytes, as they came.
+    /// The unchanged bytes.
     pub fn raw(&self) -> &Bytes {
         &self.0.raw
     }
 
-    /// The id as JSON text, quotes included; `None` where there is none or it is `null`.
-    pub fn id(&self) -> Option<&str> {
-        self.0
-            .id
-            .map(|span| self.text(span))
-            .filter(|id| *id != "null")
+    /// The id; `None` if there is none or it is `null`.
+    pub fn id(&self) -> Option<RawId<'_>> {
+        let id = self.0.id.map(|span| self.text(span));
+        id.filter(|id| *id != "null").map(RawId::new)
     }
 
-    /// Whether it is the answer to the request with this id (JSON text).
-    pub fn answers(&self, id: &str) -> bool {
-        self.0.kind == Kind::Response && self.id().is_some_and(|answered| answers_id(answered, id))
+    /// Whether it is the response to the request with this id.
+    pub fn answers(&self, id: RawId<'_>) -> bool {
+        self.0.kind == Kind::Response && self.id().is_some_and(|own| own.answers(id))
     }
 
     /// The method's name.
     pub fn method(&self) -> Option<&str> {
         match self.0.method.as_ref()? {
+            Method::Common(name) => Some(name),
             Method::Plain(span) => Some(self.text(span.unquoted())),
             Method::Escaped(name) => Some(name),
         }
@@ -181,12 +188,12 @@ impl Message {
         serde_json::from_str(self.object(self.0.result?)?).ok()
     }
 
-    /// Where a value stands in the params, by its name. Reads them all: not for every message.
+    /// The span of a member of the params. It reads all of them, so it is not for every message.
     pub fn param(&self, name: &str) -> Option<Span> {
         member(&self.0.raw, self.object(self.0.params?)?, name)
     }
 
-    /// Where a value stands in the result, by its name.
+    /// The span of a member of the result.
     pub fn result_member(&self, name: &str) -> Option<Span> {
         member(&self.0.raw, self.object(self.0.result?)?, name)
     }
@@ -211,7 +218,7 @@ impl Message {
         Some(error.code)
     }
 
-    /// Where `notifications/cancelled` names the request that it cancels.
+    /// The span of the id that `notifications/cancelled` cancels.
     pub fn cancelled_request(&self) -> Option<Span> {
         #[derive(Deserialize)]
         struct Cancelled<'a> {
@@ -225,12 +232,12 @@ impl Message {
         Some(Span::of(&self.0.raw, params.request_id))
     }
 
-    /// Where the id stands.
+    /// The span of the id.
     pub fn id_span(&self) -> Option<Span> {
         self.0.id
     }
 
-    /// The same if it is an object: serde would read the fields of one from an array, too.
+    /// The text of an object, because serde would also read fields from an array.
     fn object(&self, span: Span) -> Option<&str> {
         Some(self.text(span)).filter(|text| text.starts_with('{'))
     }
@@ -264,7 +271,7 @@ impl Initialized<'_> {
 // === impl Fields ===
 
 impl Fields<'_> {
-    /// Some servers write both `result` and `error`, one of them `null`: the other one counts.
+    /// Some servers write both `result` and `error`, one of them `null`: then the other one counts.
     fn forget_null(&mut self) {
         let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
         if self.result.is_some() && is_null(self.error) {
@@ -274,7 +281,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Every member that is `null` is absent, but for the result of an answer.
+    /// Removes every member that is `null`, except the result of a response.
     fn forget_all_null(&mut self) {
         let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
         self.jsonrpc = Cow::Borrowed("2.0");
@@ -322,7 +329,23 @@ fn malformed(error: &serde_json::Error) -> Malformed {
 // === impl Method ===
 
 impl Method {
+    /// Names that are not read again from the bytes whenever they are asked for.
+    const COMMON: [&str; 6] = [
+        "tools/call",
+        "tools/list",
+        "ping",
+        "resources/read",
+        "prompts/get",
+        "notifications/progress",
+    ];
+
     fn read(raw: &Bytes, value: &RawValue) -> Result<Self, Malformed> {
+        let plain = value.get().strip_prefix('"');
+        let plain = plain.and_then(|text| text.strip_suffix('"'));
+        let mut common = Self::COMMON.into_iter();
+        if let Some(name) = common.find(|name| Some(*name) == plain) {
+            return Ok(Self::Common(name));
+        }
         let not_text = |_| Malformed::NotJsonRpc("`method` must be a string".to_owned());
         let name: Cow<'_, str> = match serde_json::from_str::<&str>(value.get()) {
             Ok(plain) => Cow::Borrowed(plain),
@@ -338,7 +361,7 @@ impl Method {
 // === impl Span ===
 
 impl Span {
-    /// `inner` was borrowed from `outer` by the parser, so its address tells its place.
+    /// The span of `inner`, which the parser borrowed from `outer`.
     fn of(outer: &Bytes, inner: &RawValue) -> Self {
         let start = inner.get().as_ptr() as usize - outer.as_ptr() as usize;
         Self {

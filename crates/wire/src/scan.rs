@@ -1,12 +1,12 @@
-//! Finds the id of an answer that is too large to be held, while its bytes pass.
+//! Finds the id of a response that is too large to be held in memory, while its bytes pass.
 //!
-//! Only the members of the outermost object are told apart; what is within their values is skipped, at
-//! the speed of a search for quotes where there is much text. Nothing is validated beyond that: whether
-//! the answer is good JSON is for whoever reads it. A request is no answer, whatever its id.
+//! Only the members of the outermost object are distinguished. Their values are skipped, long strings at
+//! the speed of a search for quotes. Nothing else is validated: the reader checks the JSON. A request is
+//! not a response, even if it has the id.
 
 use memchr::memchr2;
 
-/// The longest way to write a name that is looked for: `result` with every character escaped.
+/// The longest form of a relevant name: `result` with every character escaped.
 const MAX_NAME: usize = 6 * r"\u0065".len();
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -28,17 +28,17 @@ pub struct IdScan {
 /// Why the scan stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// All was read; the object goes on.
+    /// All bytes were read, and the object is not complete.
     More,
     /// The id's value begins here.
     IdBegins,
     /// The id's value ended here.
     IdEnds,
-    /// What it answers begins here: the result, or the error.
+    /// The result or the error begins here.
     AnswerBegins,
     /// The object ended here.
     End,
-    /// This is not a JSON object, or one with a method.
+    /// This is not a JSON object, or it has a method.
     NotAnAnswer,
 }
 
@@ -67,7 +67,7 @@ enum State {
     Broken,
 }
 
-/// A member's name as it is written, as far as it can be one that is looked for.
+/// A member's name as it is written, as far as it may be a relevant one.
 #[derive(Debug)]
 struct Name {
     bytes: [u8; MAX_NAME],
@@ -108,13 +108,13 @@ impl IdScan {
         self.has_answer
     }
 
-    /// Whether a member `error` has come that is not null.
+    /// Whether there was an `error` member that is not null.
     pub fn has_error(&self) -> bool {
         self.has_error
     }
 
-    /// Reads on up to the next place that matters: how many of these bytes were read, and why no more.
-    /// To be called with the rest of them, until there is only [`Stop::More`].
+    /// Reads up to the next stop: how many of these bytes were read, and why it stopped. Call it again
+    /// with the rest until it returns [`Stop::More`].
     pub fn read(&mut self, bytes: &[u8]) -> (usize, Stop) {
         let mut at = 0;
         loop {
@@ -232,7 +232,7 @@ impl IdScan {
                 };
                 at += end;
                 is_text = rest[at] == b'\\';
-                // With the byte that is escaped, which may be yet to come.
+                // Including the escaped byte, which may not have arrived yet.
                 at += 1 + usize::from(is_text);
                 continue;
             }
@@ -270,8 +270,8 @@ impl IdScan {
     }
 }
 
-/// How many bytes there are before one that begins or ends something, as far as whole words tell. Outside
-/// of strings: numbers, mostly.
+/// How many bytes precede the next bracket, brace or quote, in whole words. Used outside of strings,
+/// which is mostly numbers.
 fn count_plain(rest: &[u8]) -> usize {
     const WORD: usize = 8;
     /// A bracket is a brace without it.
@@ -289,8 +289,8 @@ fn count_plain(rest: &[u8]) -> usize {
     at
 }
 
-/// Where the first quote or backslash is. Most strings are short, and a search costs more to begin than a
-/// look at sixteen bytes.
+/// The position of the first quote or backslash. Most strings are short, and starting a search costs
+/// more than looking at sixteen bytes.
 fn find_quote(text: &[u8]) -> Option<usize> {
     const WORD: usize = 8;
     let mut at = 0;
@@ -312,7 +312,7 @@ fn find_quote(text: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', &text[at..]).map(|found| at + found)
 }
 
-/// A word in which the lowest bit that is set is in the first byte that is this one; 0 if none is.
+/// A word whose lowest set bit is in the first byte equal to `byte`; 0 if there is none.
 fn has(word: u64, byte: u8) -> u64 {
     const LOW: u64 = u64::from_le_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
@@ -323,12 +323,12 @@ fn has(word: u64, byte: u8) -> u64 {
 // === impl Name ===
 
 impl Name {
-    /// Takes more of it, with the quote at its end.
+    /// Adds more of the name, including the quote at its end.
     fn add(&mut self, bytes: &[u8]) {
         let left = self.bytes.get_mut(self.length..).unwrap_or_default();
         let taken = left.len().min(bytes.len());
         left[..taken].copy_from_slice(&bytes[..taken]);
-        // One that is too long stays too long.
+        // A name that is too long stays too long.
         self.length = self.length.saturating_add(bytes.len());
     }
 
@@ -354,7 +354,7 @@ impl Member {
             b"id" => Self::Id,
             b"result" => Self::Result,
             b"error" => Self::Error,
-            // Some readers do not mind its case.
+            // Some parsers ignore case.
             name if name.eq_ignore_ascii_case(b"method") => Self::Method,
             _ => Self::Other,
         }

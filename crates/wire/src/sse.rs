@@ -1,23 +1,23 @@
-//! Server-sent events: cutting a byte stream into events, and rewriting a line of one.
+//! Server-sent events: splitting a byte stream into events, and rewriting lines of an event.
 //!
-//! The decoder never rebuilds an event: it finds where one ends and hands out exactly those bytes,
-//! line endings, comments and unknown fields included. All bytes handed out, put together, are the
-//! bytes that went in. An event's size is capped, because a stream without a blank line would
-//! otherwise be a way to fill memory.
+//! The decoder never rebuilds an event: it finds the end and returns exactly those bytes, including line
+//! endings, comments and unknown fields. All returned bytes together are the input. An event's size is
+//! limited, because a stream without a blank line could otherwise fill the memory.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 use thiserror::Error;
 
-/// Cuts a byte stream into [`Event`]s, whatever its chunk boundaries.
+/// Splits a byte stream into [`Event`]s, independent of chunk boundaries.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
-    /// Everything before this place was searched for an event's end already.
+    /// Everything before this position was already searched for an event's end.
     searched: usize,
-    /// Where the line that `searched` stands in begins.
+    /// The start of the line that contains `searched`.
     line_start: usize,
     max_event: usize,
     at_stream_start: bool,
@@ -34,7 +34,7 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("an event of more than {max_event} bytes")]
 pub struct EventTooLarge {
-    /// The cap that was passed.
+    /// The limit.
     pub max_event: usize,
 }
 
@@ -43,7 +43,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 // === impl Decoder ===
 
 impl Decoder {
-    /// A decoder that refuses events of more than `max_event` bytes.
+    /// A decoder that rejects events of more than `max_event` bytes.
     pub fn new(max_event: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -54,17 +54,17 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub fn push(&mut self, chunk: Bytes) {
         if self.buffer.is_empty() {
-            // Usually the whole buffer: a chunk that nobody else holds is taken without a copy.
+            // Usually the whole buffer: a chunk without other references is taken without a copy.
             self.buffer = BytesMut::from(chunk);
         } else {
             self.buffer.extend_from_slice(&chunk);
         }
     }
 
-    /// The next whole event, if its end has come.
+    /// The next event, if it is complete.
     pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
         let end = self.find_end();
         if end.unwrap_or(self.buffer.len()) > self.max_event {
@@ -84,12 +84,12 @@ impl Decoder {
         }))
     }
 
-    /// Whether the stream could end here without cutting an event.
+    /// Whether the stream could end here without truncating an event.
     pub fn is_between_events(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// The place after the next blank line.
+    /// The position after the next blank line.
     fn find_end(&mut self) -> Option<usize> {
         let bytes = &self.buffer[..];
         while let Some(found) = memchr2(b'\n', b'\r', &bytes[self.searched..]) {
@@ -97,9 +97,9 @@ impl Decoder {
             let blank = at == self.line_start;
             let after = match (bytes[at], bytes.get(at + 1)) {
                 (b'\r', Some(b'\n')) => at + 2,
-                // A carriage return that is the last byte so far may be half a line ending. After
-                // text that must be awaited; after nothing the event is complete either way, and
-                // a line feed that comes late is an empty block of its own, which means nothing.
+                // A carriage return at the end of the input may be half a line ending. After text the
+                // next byte decides. After an empty line the event is complete either way, and a late
+                // line feed is an empty block of its own, which has no meaning.
                 (b'\r', None) if !blank => {
                     self.searched = at;
                     return None;
@@ -120,19 +120,30 @@ impl Decoder {
 // === impl Event ===
 
 impl Event {
-    /// The bytes as they came, blank line included.
+    /// The unchanged bytes, including the blank line.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// The value of the last `id` field, if there is one that counts.
+    /// The value of the last valid `id` field.
     ///
-    /// An id that contains a NUL is ignored, as the standard says.
+    /// An id that contains a NUL is ignored, as the standard requires.
     pub fn id(&self) -> Option<&[u8]> {
         self.lines()
             .filter(|line| line.name == b"id" && !line.value.contains(&0))
             .last()
             .map(|line| line.value)
+    }
+
+    /// The delay before a reconnect, from the last valid `retry` field.
+    pub fn retry(&self) -> Option<Duration> {
+        let retries = self.lines().filter(|line| line.name == b"retry");
+        let digits = |value: &[u8]| {
+            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+            let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
+            text.parse().ok().map(Duration::from_millis)
+        };
+        retries.filter_map(|line| digits(line.value)).last()
     }
 
     /// The values of all `data` fields, joined by line feeds.
@@ -151,9 +162,9 @@ impl Event {
         joined
     }
 
-    /// The event with another id and, where given, other data; every other line is as it came.
+    /// The event with another id and, if given, other data; every other line is unchanged.
     ///
-    /// Neither may contain a line ending unless it is data, where a line feed starts another line.
+    /// The id must not contain a line ending. In data, a line feed starts another line.
     pub fn rewritten(&self, id: Option<&str>, data: Option<&[u8]>) -> Bytes {
         let grown = id.map_or(0, str::len) + data.map_or(0, <[u8]>::len) + 16;
         let mut out = BytesMut::with_capacity(self.raw.len() + grown);
@@ -172,8 +183,8 @@ impl Event {
                     }
                 }
                 _ => {
-                    // Lines that were apart may now meet: a carriage return and a line feed would
-                    // then be one line ending instead of two.
+                    // Two lines may now become adjacent, and a carriage return followed by a line feed
+                    // would be one line ending instead of two.
                     if out.ends_with(b"\r") && line.whole.starts_with(b"\n") {
                         out.extend_from_slice(b"\n");
                     }
@@ -186,8 +197,8 @@ impl Event {
 
     /// The event as several, one for each of `parts` of its data.
     ///
-    /// All have its type. The last has everything else, and so the id: whoever resumes after it
-    /// has had them all, and whoever resumes before it gets them all.
+    /// All have its type. The last one has everything else, including the id: a client that resumes
+    /// after it has received all of them, and a client that resumes before it gets all of them again.
     pub fn split(&self, id: Option<&str>, parts: &[Bytes]) -> Bytes {
         let Some((last, others)) = parts.split_last() else {
             return self.rewritten(id, None);
@@ -220,14 +231,15 @@ impl Event {
     }
 }
 
-/// An event that has this data and nothing else.
+/// An event with this data and no other fields.
 pub fn event_of(data: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(data.len() + 16);
     push_data(&mut out, data);
     out.freeze()
 }
 
-/// Data to the event's end. Any line ending starts another line: in JSON all are but spaces.
+/// Appends data to the event. Any line ending starts another line, because in JSON they are all just
+/// white space.
 fn push_data(out: &mut BytesMut, data: &[u8]) {
     for line in data.split(|byte| matches!(byte, b'\n' | b'\r')) {
         push_field(out, b"data", line, b"\n");

@@ -4,13 +4,13 @@ use std::sync::{Arc, LazyLock};
 
 use http::HeaderValue;
 
-/// The revisions of the session era that Bowline carries, oldest first.
+/// The session-based revisions that Bowline supports, oldest first.
 pub const SUPPORTED: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
 static KNOWN: LazyLock<[Agreed; SUPPORTED.len()]> =
     LazyLock::new(|| SUPPORTED.map(|known| Agreed(Arc::new(HeaderValue::from_static(known)))));
 
-/// The revision that a client and a server agreed on. There are few, and sessions share them.
+/// The revision that a client and a server agreed on. There are few values, and sessions share them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed(Arc<HeaderValue>);
 
@@ -19,14 +19,14 @@ pub fn is_supported(version: &str) -> bool {
     SUPPORTED.contains(&version)
 }
 
-/// Whether messages of this revision may come in batches. Only one has them.
+/// Whether this revision allows batches. Only one does.
 pub fn has_batches(version: &str) -> bool {
     version == "2025-03-26"
 }
 
 /// Whether a server of this revision expects `MCP-Protocol-Version` on every later request.
 ///
-/// The header came with 2025-06-18. Revisions are dates, so they compare as text.
+/// The header was introduced with 2025-06-18. Revisions are dates, so they compare as text.
 pub fn wants_header(version: &str) -> bool {
     version >= "2025-06-18"
 }
@@ -34,8 +34,8 @@ pub fn wants_header(version: &str) -> bool {
 // === impl Agreed ===
 
 impl Agreed {
-    /// The revision of this name, also one that Bowline does not know: what it means is between
-    /// client and server. `None` for what cannot stand in a header.
+    /// The revision of this name, even if Bowline does not know it: client and server agreed on it.
+    /// `None` if it is not a valid header value.
     pub fn on(version: &str) -> Option<Self> {
         let mut known = KNOWN.iter();
         if let Some(known) = known.find(|known| known.as_str() == version) {

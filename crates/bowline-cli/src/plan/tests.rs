@@ -80,7 +80,7 @@ fn flags_win_over_the_file() {
     };
     let plan = with_file(file, arguments).unwrap();
     assert!(!plan.demo);
-    assert_eq!(plan.config.listen.port(), 3);
+    assert_eq!(plan.config.listen.tcp().unwrap().port(), 3);
     assert_eq!(plan.config.admin, None);
     assert_eq!(plan.config.servers.len(), 2);
     let replaced = &plan.config.servers["a"];

@@ -67,6 +67,7 @@ grace = "30s"
 sessions = 100000
 streams = 20000
 connections = 40000
+children = 200
 connections_per_address = 500
 proxies = []
 body_bytes = 8388608
@@ -333,6 +334,7 @@ fn an_editor_s_file() {
     let text = r#"{"mcpServers": {
   "web": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
   "old": {"command": "npx", "args": ["-y", "old"]},
+  "new": {"command": "npx", "args": ["-y", "s3cret"], "env": {"KEY": "s3cret"}},
   "sse": {"type": "sse", "url": "https://mcp.example.com/sse"}
 }}"#;
     std::fs::write(folder.path().join("mcp.json"), text).unwrap();
@@ -341,18 +343,10 @@ fn an_editor_s_file() {
     assert_data_eq!(
         stderr,
         str![[r#"
-error: servers that are started as a command (stdio) are not supported yet
- --> mcp.json:3:11
-  |
-3 |   "old": {"command": "***", "args": ["**", "***"]},
-  |           ^^^^^^^^^
-  |
-  = help: run the server with Streamable HTTP and give its `url`, or take it out or set `"disabled": true`
-
 error: servers with the older HTTP+SSE transport are not supported yet
- --> mcp.json:4:19
+ --> mcp.json:5:19
   |
-4 |   "sse": {"type": "sse", "url": "***************************"}
+5 |   "sse": {"type": "sse", "url": "***************************"}
   |                   ^^^^^
   |
   = help: most of them also have a Streamable HTTP endpoint, often at `/mcp`: give its `url` and `"type": "http"`
@@ -360,13 +354,17 @@ error: servers with the older HTTP+SSE transport are not supported yet
 "#]]
     );
     let text = text
-        .replace("npx\"", "npx\", \"disabled\": true")
+        .replacen("npx\"", "npx\", \"disabled\": true", 1)
         .replace("\"sse\", \"url", "\"http\", \"url");
     std::fs::write(folder.path().join("mcp.json"), text).unwrap();
     let (code, stdout, stderr) = check(folder.path(), &["-c", "mcp.json"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     assert!(stdout.contains("[servers.web]"), "{stdout}");
     assert!(!stdout.contains("servers.old"), "{stdout}");
+    let command =
+        "[servers.new]\ncommand = [\"npx\", \"****\", \"****\"]\nenv = { \"KEY\" = \"****\" }\n";
+    assert!(stdout.contains(command), "{stdout}");
+    assert!(!stdout.contains("s3cret"), "{stdout}");
 }
 
 #[test]

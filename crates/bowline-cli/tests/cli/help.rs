@@ -18,14 +18,15 @@ Bowline sits between MCP clients and MCP servers. A client's session keeps worki
 Usage: bowline <COMMAND>
 
 Commands:
-  serve   Run the gateway
-  check   Check the configuration and print it with its defaults
-  schema  Print the JSON Schema of the configuration file
-  login   Sign in at a server
-  logout  Sign out at a server
-  auth    Print who is signed in at which server, and when tokens expire
-  keygen  Print a new seal key
-  help    Print this message or the help of the given subcommand(s)
+  serve    Run the gateway
+  check    Check the configuration and print it with its defaults
+  connect  Connect an editor to a server: MCP on stdin and stdout
+  schema   Print the JSON Schema of the configuration file
+  login    Sign in at a server
+  logout   Sign out at a server
+  auth     Print who is signed in at which server, and when tokens expire
+  keygen   Print a new seal key
+  help     Print this message or the help of the given subcommand(s)
 
 Options:
   -h, --help
@@ -74,7 +75,7 @@ Options:
           Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
 
       --listen <ADDR>
-          Serve MCP clients here [default: 127.0.0.1:6270]
+          Serve MCP clients here, or on a Unix socket (`unix:PATH`) [default: 127.0.0.1:6270]
 
       --admin <ADDR|off>
           Serve health, metrics and the API here; `off` serves them nowhere [default: 127.0.0.1:6271]
@@ -111,6 +112,7 @@ Examples:
   bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
   bowline serve --server files=http://10.0.0.1:8000/mcp,http://10.0.0.2:8000/mcp
   bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off
+  bowline serve --config bowline.toml --listen unix:/run/bowline.sock
 
 "#]]
     );

@@ -119,7 +119,7 @@ fn a_bad_address() {
     assert_data_eq!(
         stderr,
         str![[r#"
-error: invalid value 'localhost' for '--listen <ADDR>': write an IP address and a port, such as `127.0.0.1:6270`
+error: invalid value 'localhost' for '--listen <ADDR>': not an IP address with a port, nor a Unix socket; write one such as `127.0.0.1:6270` or `unix:/run/bowline.sock`
 
 For more information, try '--help'.
 

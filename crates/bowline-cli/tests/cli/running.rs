@@ -161,7 +161,7 @@ impl Lines {
     }
 }
 
-fn kill(pid: u32, name: &str) {
+pub(crate) fn kill(pid: u32, name: &str) {
     let pid = pid.to_string();
     let status = Command::new("kill").args(["-s", name, &pid]).status();
     assert!(status.unwrap().success());

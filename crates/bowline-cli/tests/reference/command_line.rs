@@ -10,7 +10,12 @@ mod args;
 /// A table for each command.
 pub(crate) fn tables() -> String {
     let mut text = String::new();
-    for command in args::Arguments::command().get_subcommands() {
+    let commands = args::Arguments::command();
+    // Those that only Bowline itself starts are hidden.
+    let shown = commands
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    for command in shown {
         text.push_str(&format!("### `bowline {}`\n\n", usage(command)));
         let about = command.get_about().unwrap();
         text.push_str(&format!("{about}.\n\n"));

@@ -4,7 +4,8 @@
 //! so that the rest is checked as well; the result counts only if nothing was reported.
 
 mod caller;
-mod headers;
+mod command;
+pub(super) mod headers;
 mod names;
 mod oauth;
 mod recovery;
@@ -12,13 +13,11 @@ mod server;
 mod store;
 mod value;
 
-use std::net::SocketAddr;
-
 use super::file::{self, File};
 use super::keys::SMALLEST_BODY;
 use super::read::Texts;
 use super::report::Findings;
-use super::{Config, Environment, Flags, Limits, Network};
+use super::{Config, Environment, Flags, Limits, ListenAddress, Network};
 
 /// The file as meant; what is wrong goes to `findings`.
 pub(super) fn check(
@@ -34,7 +33,7 @@ pub(super) fn check(
     let oauth = oauth::check(&file.oauth, flags, findings);
     let servers = file.servers.into_iter();
     let config = Config {
-        listen: flags.listen.unwrap_or(listen),
+        listen: flags.listen.clone().unwrap_or(listen),
         admin,
         stop_timeout: value::duration("stop_timeout", stop_timeout, default.stop_timeout, findings),
         hosts: names::hosts(file.hosts.as_ref(), findings),
@@ -42,38 +41,40 @@ pub(super) fn check(
         store: store::check(&file.store, environment, findings),
         limits: limits(&file.limits, findings),
         servers: servers
-            .filter_map(|server| server::check(server, &oauth, findings))
+            .filter_map(|server| server::check(server, &oauth, environment, findings))
             .collect(),
         oauth,
         callers: caller::check(file.callers, findings),
         // Not in a file: a token in the environment is one place less to leak it.
         api_token: None,
+        supervisor: Vec::new(),
     };
     signing_in.check(&config, findings);
     config
 }
 
-fn addresses(file: &File, findings: &mut Findings) -> (SocketAddr, Option<SocketAddr>) {
+fn addresses(file: &File, findings: &mut Findings) -> (ListenAddress, Option<ListenAddress>) {
     let Config { listen, admin, .. } = Config::default();
     let written = file.listen.as_ref();
     let listen = written.map_or(Some(listen), |written| {
-        let help = "write an IP address and a port, such as `127.0.0.1:6270`";
+        let help = "write an IP address and a port, such as `127.0.0.1:6270`, or a Unix socket, such as `unix:/run/bowline.sock`";
         value::address("listen", help, written, findings)
     });
     let admin = match &file.admin {
         None => admin,
         Some(written) if written.get_ref() == "off" => None,
         Some(written) => {
-            let help = "write an IP address and a port, such as `127.0.0.1:6271`, or `off`";
+            let help = "write an IP address and a port, such as `127.0.0.1:6271`, a Unix socket, such as `unix:/run/bowline-admin.sock`, or `off`";
             value::address("admin", help, written, findings)
         }
     };
-    let shared = listen.is_some_and(|listen| listen.port() != 0 && admin == Some(listen));
+    let both = listen.as_ref().zip(admin.as_ref());
+    let shared = both.is_some_and(|(listen, admin)| listen.collides_with(admin));
     if let (true, Some(place)) = (shared, file.admin.as_ref().or(written)) {
         findings.add(
             place.span(),
             "`listen` and `admin` are the same address",
-            "give one of them another port, or set `admin = \"off\"`",
+            "give one of them another port or path, or set `admin = \"off\"`",
         );
     }
     (listen.unwrap_or(Config::default().listen), admin)
@@ -90,6 +91,7 @@ fn limits(written: &file::Limits, findings: &mut Findings) -> Limits {
         sessions: count("sessions", 1, &written.sessions, default.sessions),
         streams: count("streams", 1, &written.streams, default.streams),
         connections: count("connections", 1, &written.connections, default.connections),
+        children: count("children", 1, &written.children, default.children),
         connections_per_address: count(
             "connections_per_address",
             1,

@@ -1,23 +1,23 @@
-//! The JSON in which editors keep MCP servers, `{"mcpServers": {NAME: {"url": ...}}}`, as written.
+//! The JSON in which editors keep MCP servers, `{"mcpServers": {NAME: {"url": ...}}}` or with
+//! `"command"`, as written.
 //!
 //! It takes the place of [`file`](super::file) for such a file, so that a list of servers that
 //! works in an editor works here unchanged. What it cannot say keeps its default.
 
 use toml::Spanned;
 
-use super::file::{self, File, Health, Recovery, Server};
+use super::file::{self, Command, File, Health, Recovery, Server};
 use super::keys;
 use super::read::Table;
 use super::report::Findings;
 use super::tree::Node;
 
 /// Keys that editors put beside a server for themselves; they mean nothing to a gateway.
-const IGNORED: [&str; 9] = [
+const IGNORED: [&str; 8] = [
     "alwaysAllow",
     "autoApprove",
     "description",
     "disabledTools",
-    "env",
     "icon",
     "name",
     "timeout",
@@ -49,15 +49,16 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
     if table.flag("disabled") == Some(true) {
         return None;
     }
-    if let Some(place) = table.find("command") {
-        let message = "servers that are started as a command (stdio) are not supported yet";
-        let help = "run the server with Streamable HTTP and give its `url`, or take it out or set \
-                    `\"disabled\": true`";
-        table.findings.add(place, message, help);
-        return None;
+    let is_process = table.find("command").is_some();
+    if !is_process {
+        // Editors write an empty one beside a `url`.
+        table.ignore(&["args", "env", "cwd"]);
     }
     let transport = table.text("type");
-    if let Some((message, help)) = transport.as_ref().and_then(|text| refused(text.get_ref())) {
+    let refused = transport
+        .as_ref()
+        .and_then(|text| refused(text.get_ref(), is_process));
+    if let Some((message, help)) = refused {
         let place = transport.map(|text| text.span()).unwrap_or_default();
         table.findings.add(place, message, help);
         return None;
@@ -73,8 +74,10 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
     }
     let server = Server {
         name,
+        misplaced: file::misplaced(&table),
         url: table.text("url"),
         endpoints: None,
+        command: read_command(&mut table),
         headers: table.secrets("headers"),
         forward_headers: None,
         ca_file: None,
@@ -89,22 +92,41 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
     Some(server)
 }
 
+fn read_command(table: &mut Table<'_, '_>) -> Option<Command> {
+    let (program, args) = (table.text("command"), table.texts("args"));
+    let (env, cwd) = (table.secrets("env"), table.text("cwd"));
+    let program = program?;
+    let place = program.span();
+    let args = args.map(Spanned::into_inner).unwrap_or_default();
+    Some(Command {
+        place,
+        words: [program].into_iter().chain(args).collect(),
+        env,
+        cwd,
+    })
+}
+
 /// Why a server of this type cannot be used, and what to do; `None` when it can.
-fn refused(transport: &str) -> Option<(&'static str, &'static str)> {
+fn refused(transport: &str, is_process: bool) -> Option<(&'static str, &'static str)> {
     match transport {
-        "http" | "streamable-http" | "streamableHttp" => None,
+        "stdio" | "local" if is_process => None,
+        "http" | "streamable-http" | "streamableHttp" if !is_process => None,
+        _ if is_process => Some((
+            "a server with a `command` speaks stdio",
+            "write `\"type\": \"stdio\"`, or leave it out",
+        )),
         "sse" => Some((
             "servers with the older HTTP+SSE transport are not supported yet",
             "most of them also have a Streamable HTTP endpoint, often at `/mcp`: give its `url` and \
              `\"type\": \"http\"`",
         )),
-        "stdio" => Some((
-            "servers that are started as a command (stdio) are not supported yet",
-            "run the server with Streamable HTTP and give its `url` and `\"type\": \"http\"`",
+        "stdio" | "local" => Some((
+            "a server that speaks stdio needs a `command`",
+            "add a line such as `\"command\": \"npx\"`",
         )),
         _ => Some((
             "unknown `type` of server",
-            "write `\"type\": \"http\"`, or leave it out",
+            "write `\"type\": \"http\"` or `\"type\": \"stdio\"`, or leave it out",
         )),
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn variables(shown: &str) -> Vec<Range<usize>> {
 }
 
 /// A variable that cannot be put in, and where in the value it is.
-struct Problem {
+pub(super) struct Problem {
     what: What,
     part: Range<usize>,
 }
@@ -80,7 +80,8 @@ enum Part<'t> {
     },
 }
 
-fn expanded(written: &str, environment: &Environment<'_>) -> Result<String, Problem> {
+/// Puts the variables into one value.
+pub(super) fn expanded(written: &str, environment: &Environment<'_>) -> Result<String, Problem> {
     let mut expanded = String::new();
     for part in parts(written) {
         match part? {
@@ -170,7 +171,7 @@ fn place(text: &str, span: &Range<usize>, written: &str, part: &Range<usize>) ->
 // === impl Problem ===
 
 impl Problem {
-    fn message(&self, path: &str) -> String {
+    pub(super) fn message(&self, path: &str) -> String {
         match &self.what {
             What::Unset(name) => format!("the variable `{name}`, used in `{path}`, is not set"),
             What::Unclosed => format!("a `${{` in `{path}` is never closed"),
@@ -179,7 +180,7 @@ impl Problem {
         }
     }
 
-    fn help(&self) -> String {
+    pub(super) fn help(&self) -> String {
         match &self.what {
             What::Unset(name) => {
                 format!("set it where Bowline starts, or give a default: `${{{name}:-default}}`")

@@ -54,6 +54,7 @@ pub(super) struct Limits {
     pub(super) sessions: Option<Spanned<i128>>,
     pub(super) streams: Option<Spanned<i128>>,
     pub(super) connections: Option<Spanned<i128>>,
+    pub(super) children: Option<Spanned<i128>>,
     pub(super) connections_per_address: Option<Spanned<i128>>,
     pub(super) proxies: Option<Texts>,
     pub(super) body_bytes: Option<Spanned<i128>>,
@@ -76,6 +77,9 @@ pub(super) struct Server {
     pub(super) name: Spanned<String>,
     pub(super) url: Text,
     pub(super) endpoints: Option<Texts>,
+    pub(super) command: Option<Command>,
+    /// Keys beside it that mean nothing for a server that is reached like that, and their places.
+    pub(super) misplaced: Vec<(&'static str, Range<usize>)>,
     pub(super) headers: Vec<Secret>,
     pub(super) forward_headers: Option<Texts>,
     pub(super) ca_file: Text,
@@ -84,6 +88,15 @@ pub(super) struct Server {
     pub(super) health: Health,
     pub(super) recovery: Recovery,
     pub(super) oauth: Option<ServerOAuth>,
+}
+
+/// How a server's process is started; there is no `Debug`, because its environment is secret.
+pub(super) struct Command {
+    /// Where the program is named.
+    pub(super) place: Range<usize>,
+    pub(super) words: Vec<Spanned<String>>,
+    pub(super) env: Vec<Secret>,
+    pub(super) cwd: Text,
 }
 
 /// The table `health` of a server.
@@ -169,6 +182,7 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
             sessions: limits.integer("sessions"),
             streams: limits.integer("streams"),
             connections: limits.integer("connections"),
+            children: limits.integer("children"),
             connections_per_address: limits.integer("connections_per_address"),
             proxies: limits.texts("proxies"),
             body_bytes: limits.integer("body_bytes"),
@@ -193,12 +207,36 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
     file
 }
 
+/// The keys of a server that is reached by HTTP, and of one that is a process.
+const HTTP_KEYS: [&str; 7] = [
+    "headers",
+    "forward_headers",
+    "ca_file",
+    "connect_timeout",
+    "health",
+    "session_lost",
+    "oauth",
+];
+const PROCESS_KEYS: [&str; 2] = ["env", "cwd"];
+
+/// The keys that are there and mean nothing beside the way in which the server is reached.
+pub(super) fn misplaced(table: &Table<'_, '_>) -> Vec<(&'static str, Range<usize>)> {
+    let keys = match table.find("command") {
+        Some(_) => &HTTP_KEYS[..],
+        None => &PROCESS_KEYS,
+    };
+    let found = keys.iter().filter_map(|key| Some((*key, table.find(key)?)));
+    found.collect()
+}
+
 fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server> {
     table.exactly_one(name.span());
     let mut server = Server {
         name,
+        misplaced: misplaced(&table),
         url: table.text("url"),
         endpoints: table.texts("endpoints"),
+        command: read_command(&mut table),
         headers: table.secrets("headers"),
         forward_headers: table.texts("forward_headers"),
         ca_file: table.text("ca_file"),
@@ -223,6 +261,18 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
     }
     table.finish();
     Some(server)
+}
+
+fn read_command(table: &mut Table<'_, '_>) -> Option<Command> {
+    let words = table.texts("command");
+    let (env, cwd) = (table.secrets("env"), table.text("cwd"));
+    let words = words?;
+    Some(Command {
+        place: words.span(),
+        words: words.into_inner(),
+        env,
+        cwd,
+    })
 }
 
 /// Reads the table `oauth` of a server, which means something even when it is empty.

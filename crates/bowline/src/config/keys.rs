@@ -50,6 +50,8 @@ pub(super) enum Kind {
     Urls,
     /// Strings.
     Texts,
+    /// The words of a command, at least one: the order counts, and a word may come twice.
+    Words,
     /// A whole number, at least this.
     Integer(u32),
     /// A whole number from here to there.

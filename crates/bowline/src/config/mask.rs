@@ -63,7 +63,15 @@ impl Mask {
         let hidden = text.char_indices().filter(|&(_, c)| !structure(c));
         mask.hidden
             .extend(hidden.map(|(at, c)| at..at + c.len_utf8()));
-        for key in ["\"mcpServers\"", "\"type\"", "\"url\"", "\"headers\""] {
+        for key in [
+            "\"mcpServers\"",
+            "\"type\"",
+            "\"url\"",
+            "\"headers\"",
+            "\"command\"",
+            "\"args\"",
+            "\"env\"",
+        ] {
             let found = text.match_indices(key);
             mask.revealed
                 .extend(found.map(|(at, key)| at..at + key.len()));

@@ -8,7 +8,6 @@ use http::Uri;
 
 use super::redirect::RedirectUri;
 use super::{Config, ServerName};
-use crate::net::is_loopback_address;
 
 /// What holds for signing in at every server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +149,9 @@ impl Config {
     pub fn sign_in_problems(&self) -> Vec<(&ServerName, SignInProblem)> {
         let one_url = self.at_the_url_of_another();
         let one_url = one_url.map(|name| (name, SignInProblem::OneUrl));
-        if is_loopback_address(self.listen.ip()) {
+        // A browser on this machine reaches a loopback address, and no Unix socket.
+        let is_socket = self.listen.unix().is_some();
+        if self.listen.is_local() && !is_socket {
             return one_url.into_iter().collect();
         }
         let first = |flow: Option<Flow>| {
@@ -160,7 +161,7 @@ impl Config {
                 flow.is_none_or(|flow| oauth.flow == flow).then_some(name)
             })
         };
-        let uncalled = first(None).filter(|_| self.callers.is_empty());
+        let uncalled = first(None).filter(|_| self.callers.is_empty() && !is_socket);
         let homeless = first(Some(Flow::Managed)).filter(|_| self.oauth.public_url.is_none());
         let uncalled = uncalled.map(|name| (name, SignInProblem::NoCallers));
         let homeless = homeless.map(|name| (name, SignInProblem::NoPublicUrl));

@@ -161,7 +161,8 @@ impl<'t, 'f> Table<'t, 'f> {
                 Value::Broken => {}
                 _ => {
                     let (shown, kind) = (one.name.escape_debug(), one.node.kind());
-                    let message = format!("the header `{shown}` must be a string, not {kind}");
+                    let what = if name == "env" { "variable" } else { "header" };
+                    let message = format!("the {what} `{shown}` must be a string, not {kind}");
                     let help = format!("write it like `{}`", self.shape.line(key));
                     self.findings.add(one.key.clone(), message, help);
                 }

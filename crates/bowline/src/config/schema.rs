@@ -51,6 +51,9 @@ fn property(key: &Key) -> Map<String, Value> {
         Kind::Texts => {
             object(json!({ "type": "array", "items": { "type": "string" }, "uniqueItems": true }))
         }
+        Kind::Words => {
+            object(json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 }))
+        }
         Kind::Integer(least) => object(json!({ "type": "integer", "minimum": least })),
         Kind::Within(from, to) => {
             object(json!({ "type": "integer", "minimum": from, "maximum": to }))

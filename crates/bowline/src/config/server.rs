@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Certificates, ServerOAuth, UrlProblem, url};
+use super::{Certificates, Command, ServerOAuth, UrlProblem, url};
 
 /// One MCP server behind the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Way {
     Url(http::Uri),
     /// At several, each of which is pinned: Bowline is the balancer.
     Endpoints(Vec<http::Uri>),
+    /// A process of each session's own, on this machine.
+    Command(Command),
 }
 
 /// The health checks of a server's endpoints.
@@ -123,6 +125,11 @@ impl Server {
         Ok(Self::at(Way::Endpoints(endpoints)))
     }
 
+    /// A server that is started as this process, with defaults for the rest.
+    pub fn from_command(command: Command) -> Self {
+        Self::at(Way::Command(command))
+    }
+
     pub(super) fn at(way: Way) -> Self {
         Self {
             way,
@@ -155,11 +162,12 @@ impl Default for Recovery {
 // === impl Way ===
 
 impl Way {
-    /// The URLs, in the order in which they were written.
+    /// The URLs, in the order in which they were written; none where the server is a process.
     pub fn urls(&self) -> &[http::Uri] {
         match self {
             Self::Url(url) => std::slice::from_ref(url),
             Self::Endpoints(urls) => urls,
+            Self::Command(_) => &[],
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The rules of the configuration, one by one; those of a server are in [`servers`].
 
 mod callers;
+mod commands;
 mod editor;
 mod endpoints;
 mod oauth;
@@ -147,10 +148,16 @@ fn addresses_have_an_ip_and_a_port() {
     ] {
         let (line, column, message) = wrong(&format!("\n listen = \"{bad}\""));
         assert_eq!((line, column), (2, 11));
-        assert_eq!(message, "`listen` is not an IP address with a port");
+        assert_eq!(
+            message,
+            "`listen` is not an IP address with a port, nor a Unix socket"
+        );
     }
     let (.., message) = wrong("admin = \"on\"");
-    assert_eq!(message, "`admin` is not an IP address with a port");
+    assert_eq!(
+        message,
+        "`admin` is not an IP address with a port, nor a Unix socket"
+    );
 }
 
 #[test]
@@ -321,7 +328,7 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
         ("limits.sesions = 1", "did you mean `sessions`?"),
         (
             "limits.x = 1",
-            "the keys allowed here are `sessions`, `streams`, `connections`, \
+            "the keys allowed here are `sessions`, `streams`, `connections`, `children`, \
              `connections_per_address`, `proxies`, `body_bytes`, `session_idle`, \
              `session_max_age`",
         ),
@@ -333,8 +340,8 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
         ),
         (
             "servers.a = { url = \"http://h\", x = 1 }",
-            "the keys allowed here are `url`, `endpoints`, `headers`, `forward_headers`, \
-             `ca_file`, `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, \
+            "the keys allowed here are `url`, `endpoints`, `command`, `env`, `cwd`, `headers`, \
+             `forward_headers`, `ca_file`, `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, \
              `on_session_loss`, `replay`, `drain_timeout`, `session_lost`, `oauth`",
         ),
     ] {

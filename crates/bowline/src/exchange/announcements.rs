@@ -1,11 +1,11 @@
-//! What other gateways announce of sessions, and what follows from it here.
+//! Handles what other gateways announce about sessions.
 
 use crate::exchange::cancel::cancelled_elsewhere;
 use crate::registry::Table;
 use crate::session_store::SessionStore;
 use crate::session_store::announcement::Announcement;
 
-/// Takes in what another gateway announced.
+/// Handles one announcement of another gateway.
 pub(crate) async fn hear(table: &Table, session_store: &SessionStore, announcement: Announcement) {
     match announcement {
         Announcement::Ended(id) => {
@@ -19,7 +19,9 @@ pub(crate) async fn hear(table: &Table, session_store: &SessionStore, announceme
             match in_use.session().refresh().await {
                 Ok(true) => {}
                 Ok(false) => drop(table.end(&id)),
-                Err(error) => tracing::debug!(%error, "another gateway's change was not read"),
+                Err(error) => {
+                    tracing::debug!(%error, "session changed at another gateway; refresh failed")
+                }
             }
         }
         Announcement::Listens(id, number) => {
@@ -29,12 +31,12 @@ pub(crate) async fn hear(table: &Table, session_store: &SessionStore, announceme
         }
         Announcement::Settled(id, mark) => {
             if let Some(in_use) = table.at_hand(&id) {
-                in_use.session().server_requests.settled(&mark);
+                in_use.session().server_requests.settled(mark.as_id());
             }
         }
         Announcement::Cancelled(id, request) => {
             if let Some(in_use) = table.at_hand(&id) {
-                cancelled_elsewhere(in_use.session(), &request);
+                cancelled_elsewhere(in_use.session(), request.as_id());
             }
         }
     }

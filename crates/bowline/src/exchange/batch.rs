@@ -1,10 +1,10 @@
-//! A client's batch (revision 2025-03-26 only): every member is an exchange of its own, and the
-//! answers are joined again.
+//! A client's batch (revision 2025-03-26 only): every member is an exchange of its own, and the answers are
+//! joined.
 //!
-//! Requests run side by side, as JSON-RPC allows. What nobody answers is sent before what follows
-//! it, because a server may rely on that (`notifications/initialized`). The answers make one JSON
-//! array, or, as soon as one of them streams or they are large, one stream of events. A few bytes can
-//! ask for a lot, so only some requests run at once, and only one large answer is read at a time.
+//! Requests run concurrently, as JSON-RPC allows. Notifications and responses are sent before the members
+//! that follow them, because a server may rely on that order (`notifications/initialized`). The reply is one
+//! JSON array or, as soon as an answer is a stream or the answers are large, one event stream. A small batch
+//! can cause much work, so only some requests run at once, and only one large answer is read at a time.
 
 pub(crate) mod joined;
 mod member;
@@ -12,49 +12,51 @@ mod member;
 use std::sync::Arc;
 
 use bowline_wire::batch::{self, BadBatch};
-use bowline_wire::message::{Kind, Malformed, Message};
+use bowline_wire::message::{Kind, Malformed, Message, RawId};
 use bowline_wire::version;
 use bytes::Bytes;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use self::joined::Joined;
 use crate::exchange::Exchange;
+use crate::exchange::answer::LargeAnswers;
 use crate::exchange::reply::Reply;
 use crate::fault::Fault;
+use crate::upstream::MAX_HELD_ANSWER;
 
-/// The most messages of one batch.
+/// The maximum number of messages in a batch.
 const MAX_MEMBERS: usize = 100;
 
-/// The most requests of one batch that are under way at the same time.
+/// The maximum number of requests of a batch that run at the same time.
 const MAX_AT_ONCE: usize = 8;
 
-/// The most bytes of answers that wait for the others. What is more turns the reply into a stream, in
-/// which each waits only for the client to read it.
+/// The maximum size of the answers that are held for the array. Beyond it the reply becomes a stream, which
+/// holds only what the client has not read yet.
 const MAX_HELD: usize = 1024 * 1024;
 
-/// What comes of the members, in the order in which it comes.
+/// An event from a member, in the order of arrival.
 #[derive(Debug)]
 pub(crate) enum Part {
     /// A message for the client.
     Message(Bytes),
-    /// A member streams, so the client gets a stream.
+    /// A member's answer is a stream, so the batch's reply is one, too.
     Streams,
-    /// A member failed that has no id to answer to.
+    /// A member failed that has no id, so there is no response to it.
     Failed(Fault),
 }
 
-/// Where parts go. It is closed when the client has left.
+/// Where members send their parts. It is closed when the client has left.
 pub(crate) type Parts = mpsc::Sender<Part>;
 
 impl Exchange {
-    /// Handles an array.
+    /// Handles a JSON array of messages.
     pub(crate) async fn handle_batch(self, array: &Bytes) -> Result<Reply, Fault> {
         if !version::has_batches(self.in_use.session().leg().version()) {
             return Err(Malformed::Batch.into());
         }
         let members = read(array)?;
         let tracker = self.registry.tracker.clone();
-        // One at a time: a client that does not read holds the servers back, not memory.
+        // Capacity 1: a client that reads slowly slows the servers down and does not use memory.
         let (parts, mut answers) = mpsc::channel(1);
         tracker.spawn(send(self, members, parts));
         let (mut held, mut bytes, mut failed) = (Vec::new(), 0, None);
@@ -82,7 +84,7 @@ impl Exchange {
                 let array = [&b"["[..], &held.join(&b","[..]), b"]"].concat();
                 Ok(Reply::own(array))
             }
-            // Nothing in it had an answer to come, so the status is the only way to say so.
+            // No member has a response, so the fault becomes the reply's status.
             Some(fault) => Err(fault),
             None => Ok(Reply::Accepted),
         }
@@ -91,7 +93,7 @@ impl Exchange {
 
 type Member = Result<Message, Malformed>;
 
-/// The members, if the batch as a whole may be sent.
+/// The members, if the batch as a whole is valid.
 fn read(array: &Bytes) -> Result<Vec<Member>, Fault> {
     let members = batch::split(array, MAX_MEMBERS).map_err(|bad| match bad {
         BadBatch::NotJson(why) => Fault::Malformed(Malformed::NotJson(why)),
@@ -111,34 +113,18 @@ fn read(array: &Bytes) -> Result<Vec<Member>, Fault> {
     Ok(members)
 }
 
-/// What the members of a batch share.
-#[derive(Debug, Clone)]
-pub(crate) struct Together {
-    /// Held by the member whose answer is read.
-    pub(crate) reading: Arc<Mutex<()>>,
-    at_once: Arc<Semaphore>,
-}
-
-impl Together {
-    fn new() -> Self {
-        Self {
-            reading: Arc::default(),
-            at_once: Arc::new(Semaphore::new(MAX_AT_ONCE)),
-        }
-    }
-
-    /// Waits until one more may run. `None`: the client left.
-    async fn turn(&self, parts: &Parts) -> Option<OwnedSemaphorePermit> {
-        tokio::select! {
-            turn = Arc::clone(&self.at_once).acquire_owned() => turn.ok(),
-            () = parts.closed() => None,
-        }
+/// Waits until one more request may run. `None`: the client left.
+async fn turn(at_once: &Arc<Semaphore>, parts: &Parts) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        turn = Arc::clone(at_once).acquire_owned() => turn.ok(),
+        () = parts.closed() => None,
     }
 }
 
-/// Sends the members in their order, until the client leaves.
+/// Sends the members in order, until the client leaves.
 async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
-    let together = Together::new();
+    let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
+    let large = LargeAnswers::up_to(MAX_HELD_ANSWER);
     for member in members {
         if parts.is_closed() {
             return;
@@ -146,35 +132,35 @@ async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
         let exchange = exchange.clone();
         match member {
             Ok(message) if message.kind() == Kind::Request => {
-                let Some(turn) = together.turn(&parts).await else {
+                let Some(turn) = turn(&at_once, &parts).await else {
                     return;
                 };
                 let tracker = exchange.registry.tracker.clone();
-                let asking = member::ask(exchange, message, parts.clone(), together.clone());
+                let request = member::ask(exchange, message, parts.clone(), large.clone());
                 tracker.spawn(async move {
-                    asking.await;
+                    request.await;
                     drop(turn);
                 });
             }
-            Ok(message) => tell(exchange, message, &parts).await,
+            Ok(message) => notify(exchange, message, &parts).await,
             Err(malformed) => {
-                let body = Fault::Malformed(malformed).body(Some("null"));
-                // A client that left needs no answer.
+                let body = Fault::Malformed(malformed).body(Some(RawId::NULL));
+                // If the client has left, the error is dropped.
                 drop(parts.send(Part::Message(body.into())).await);
             }
         }
     }
 }
 
-/// Sends what nobody answers.
-async fn tell(exchange: Exchange, message: Message, parts: &Parts) {
+/// Sends a notification or a response.
+async fn notify(exchange: Exchange, message: Message, parts: &Parts) {
     let registry = Arc::clone(&exchange.registry);
     let session = Arc::clone(exchange.in_use.session());
-    let told = tokio::select! {
-        told = exchange.handle(message) => told,
+    let result = tokio::select! {
+        result = exchange.handle(message) => result,
         () = parts.closed() => return,
     };
-    let fault = match told {
+    let fault = match result {
         Ok(Reply::Message { sent_as, .. }) if !sent_as.is_good() => {
             Fault::on(&session.leg(), sent_as.not_mcp())
         }

@@ -1,12 +1,12 @@
-//! A call's timeout: how long it may go without an answer or a sign of progress, whatever it waits for:
-//! the server, a recovery, or a stream that is gone on with.
+//! A call's timeout: how long it may go without a response or a progress notification, whether it waits for
+//! the server, for a recovery or for a stream that is being resumed.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
@@ -26,30 +26,30 @@ pub(crate) struct CallTimeout {
     timer: Pin<Box<Sleep>>,
     /// Weak: the stream that holds this belongs to the session.
     session: Weak<Session>,
-    /// The request's id (JSON text).
-    id: Box<str>,
+    /// The request's id.
+    id: RawIdBuf,
 }
 
 impl CallTimeout {
-    /// The timeout that the configuration allows a call, if it sets a limit.
+    /// The timeout of this call, if the configuration sets one.
     pub(crate) fn of(session: &Arc<Session>, request: &Message) -> Option<Self> {
         let limit = session.upstream.config().call_timeout?;
         Some(Self {
             limit,
             timer: Box::pin(tokio::time::sleep(limit)),
             session: Arc::downgrade(session),
-            id: request.id()?.into(),
+            id: request.id()?.to_buf(),
         })
     }
 
-    /// How long what nobody answers may take to be taken: as long as a call, or else as long as a
-    /// recovery.
+    /// How long a server may take to accept a notification or a response: `call_timeout`, or else the
+    /// recovery budget.
     pub(crate) fn of_notice(session: &Session) -> Duration {
         let server = session.upstream.config();
         server.call_timeout.unwrap_or(server.recovery.budget)
     }
 
-    /// Does something of a call's as long as there is timeout, if that has a limit.
+    /// Runs `work` until the timeout, if there is one.
     pub(crate) async fn within<T>(
         timeout: &mut Option<Self>,
         work: impl Future<Output = Result<T, UpstreamError>>,
@@ -64,8 +64,8 @@ impl CallTimeout {
         }
     }
 
-    /// The same while the call waits for its session to be recovered. That goes on when patience is over,
-    /// for the next call: otherwise a recovery that takes longer than a call may would never end.
+    /// The same while the call waits for a recovery of its session. The recovery continues after the timeout,
+    /// for the next call. Otherwise a recovery that takes longer than a call's timeout would never finish.
     pub(crate) async fn within_recovery<T>(
         timeout: &mut Option<Self>,
         request: &Request<'_>,
@@ -87,22 +87,23 @@ impl CallTimeout {
         }
     }
 
-    /// Something was heard.
+    /// Restarts the timer, because the server sent something.
     pub(crate) fn put_off(&mut self) {
         let next = Instant::now() + self.limit;
         self.timer.as_mut().reset(next);
     }
 
-    /// Ready when patience is over. The server is told that the call is cancelled.
+    /// Ready when the timeout is over. It cancels the call at the server.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         std::task::ready!(self.timer.as_mut().poll(cx));
         if let Some(session) = self.session.upgrade() {
-            cancel(session, &self.id, "no answer in time");
+            cancel(session, self.id.as_id(), "no response in time");
         }
         Poll::Ready(UpstreamError::CallTimeout(self.limit))
     }
 
-    /// The same for an answer that has begun, whose status no longer tells: it is counted here.
+    /// The same for a response that has begun. Its HTTP status was sent already, so the timeout is counted
+    /// here.
     pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         let error = std::task::ready!(self.poll(cx));
         if let Some(session) = self.session.upgrade() {
@@ -114,17 +115,17 @@ impl CallTimeout {
         Poll::Ready(error)
     }
 
-    /// The event that tells the client, on a stream that has begun.
+    /// The error as an event for a stream that has begun.
     pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
         let session = self.session.upgrade()?;
         let fault = Fault::on(&session.leg(), error);
-        Some(event_of(fault.body(Some(&self.id)).as_bytes()))
+        Some(event_of(fault.body(Some(self.id.as_id())).as_bytes()))
     }
 }
 
-/// The last word about the request with this id (JSON text), as an event on the stream that was to
-/// answer it. Its status no longer tells, so it is counted here.
-pub(crate) fn last_word(session: &Session, id: &str, error: UpstreamError) -> Bytes {
+/// The final error for the request with this id, as an event on the stream of its response. The
+/// HTTP status was sent already, so the error is counted here.
+pub(crate) fn last_word(session: &Session, id: RawId<'_>, error: UpstreamError) -> Bytes {
     let fault = Fault::on(&session.leg(), error);
     count(session, &fault);
     event_of(fault.body(Some(id)).as_bytes())
@@ -137,6 +138,6 @@ fn count(session: &Session, fault: &Fault) {
         reason,
         session = %session.hash,
         server = %session.upstream.name,
-        "an answer was given up"
+        "response ended with an error"
     );
 }

@@ -1,38 +1,44 @@
-//! Telling a server that nobody waits for a request any more.
+//! Cancels a request at its server.
 
 use std::sync::Arc;
 
 use bowline_wire::compose;
+use bowline_wire::message::{RawId, RawIdBuf};
 
 use crate::session::Session;
 use crate::upstream::Carried;
 use crate::upstream::budget::errand;
 use bowline_egress::Sent;
 
-/// The client cancelled the request with this id (JSON text) at another gateway, which has told the
-/// server so under that very id. The server may know it by another one, and only this gateway does; where
-/// it does not, or no longer, a cancel of an id that it does not know means nothing to it.
-pub(crate) fn cancelled_elsewhere(session: &Arc<Session>, id: &str) {
+/// The client cancelled the request with this id at another gateway, which sent the cancel to the
+/// server with that id. If this gateway repeated the request under another id, only this gateway knows that
+/// id, so it sends a cancel, too. A server ignores a cancel of an id that it does not know.
+pub(crate) fn cancelled_elsewhere(session: &Arc<Session>, id: RawId<'_>) {
     session.calls.cancel(id);
     if let Some(sent_as) = session.calls.sent_as(id) {
-        tell(Arc::clone(session), &sent_as, "cancelled by the client");
+        send_cancel(
+            Arc::clone(session),
+            sent_as.as_id(),
+            "cancelled by the client",
+        );
     }
 }
 
-/// The client is told that nobody waits for a request any more: so is the server.
-pub(crate) fn cancel(session: Arc<Session>, id: &str, reason: &str) {
+/// Cancels a request at the server, under the id that the server knows.
+pub(crate) fn cancel(session: Arc<Session>, id: RawId<'_>, reason: &str) {
     let sent_as = session.calls.sent_as(id);
-    tell(session, sent_as.as_deref().unwrap_or(id), reason);
+    let id = sent_as.as_ref().map_or(id, RawIdBuf::as_id);
+    send_cancel(session, id, reason);
 }
 
-fn tell(session: Arc<Session>, id: &str, reason: &str) {
+fn send_cancel(session: Arc<Session>, id: RawId<'_>, reason: &str) {
     let cancelled = compose::cancelled(id, reason);
     let tracker = session.upstream.tracker().clone();
     let limit = errand(&session.upstream.config().recovery);
     tracker.spawn(tokio::time::timeout(limit, async move {
         let leg = session.leg();
         if leg.is_lost() {
-            // It took the request with it.
+            // The request was lost with its session.
             return true;
         }
         let carried = session.carried(&Carried::default());

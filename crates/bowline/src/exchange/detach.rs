@@ -1,4 +1,5 @@
-//! What was sent upstream goes on when the client that asked for it leaves; what was not is dropped.
+//! Requests that were sent upstream continue when their client disconnects. Requests that were not sent are
+//! dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,12 +14,12 @@ use crate::session::Session;
 use crate::share::Share;
 use crate::upstream::Upstream;
 
-/// How often an abandoned call looks whether its place is wanted.
+/// How often an abandoned call checks whether its stream permit is needed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where work goes on whose client left, and for how long: a server that never ends it must not
-/// hold a session and a stream's place for ever. After the server's recovery budget it gives way
-/// when places become scarce, and after `limit` in any case.
+/// How requests continue after their client disconnected, and for how long: a server that never answers must
+/// not hold a session and a stream permit forever. After the server's recovery budget, an abandoned call
+/// stops when permits become scarce; after `limit` it stops in any case.
 #[derive(Debug)]
 pub(crate) struct Abandoned {
     upstream: Arc<Upstream>,
@@ -28,7 +29,7 @@ pub(crate) struct Abandoned {
 
 /// A future that moves to a task of its own if it is dropped after its request was sent.
 ///
-/// Until then it runs in the client's own task: no spawn and no channel for the common case.
+/// Until then it runs in the client's task, so the common case needs no spawn and no channel.
 pub(crate) struct Detachable<F>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -38,7 +39,7 @@ where
     abandoned: Abandoned,
 }
 
-/// Wraps `future`, whose request tells through `sent` that it has begun to leave.
+/// Wraps `future`. `sent` is set once its request has begun to leave.
 pub(crate) fn detachable<F>(future: F, sent: Sent, abandoned: Abandoned) -> Detachable<F>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -61,12 +62,12 @@ impl Abandoned {
         }
     }
 
-    /// What becomes of a session's work whose client left.
+    /// The limits for this session's abandoned requests.
     pub(crate) fn of(registry: &Registry, session: &Session) -> Self {
         Self::new(&session.upstream, &session.share, registry.idle)
     }
 
-    /// Runs what is left, within the limit.
+    /// Runs the rest of an abandoned request in the background, within the limits.
     pub(crate) fn see_out(&self, rest: impl Future<Output: Send + 'static> + Send + 'static) {
         let gives_way = gives_way(Arc::clone(&self.share), self.upstream.budget());
         let limited = tokio::time::timeout(self.limit, rest);
@@ -74,13 +75,13 @@ impl Abandoned {
             tokio::select! {
                 biased;
                 ended = limited => drop(ended),
-                () = gives_way => tracing::debug!("a call whose client left gave way"),
+                () = gives_way => tracing::debug!("abandoned call stopped"),
             }
         });
     }
 }
 
-/// Waits until the place of an abandoned call is wanted, at least for `patience`.
+/// Waits at least for `patience`, then until stream permits are scarce.
 async fn gives_way(share: Arc<Share>, patience: Duration) {
     tokio::time::sleep(patience).await;
     while !share.is_scarce() {

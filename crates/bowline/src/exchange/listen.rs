@@ -1,8 +1,9 @@
-//! The stream of a GET: what the server says unasked, and streams that are resumed.
+//! The stream of a GET: messages that the server sends on its own, and resumed streams.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_wire::message::{RawId, RawIdBuf};
 use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -17,55 +18,60 @@ use crate::exchange::stream::rescue::Rescue;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::fault::Fault;
 use crate::leg::Leg;
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Rewrite;
 use crate::session::Session;
 use crate::session::recovery::RecoveryError;
 use crate::upstream::budget::{Budget, errand, moment};
 use crate::upstream::{Carried, Listening, Pulse, SessionState, UpstreamError};
 
-/// How soon a stream is asked for again that an upstream refuses because it has not noticed yet that
-/// the last one was closed.
+/// The first delay before a retry when an upstream answers 409: it has not noticed yet that the last stream
+/// was closed.
 const FIRST_CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
-/// What a client's `Last-Event-ID` leads to.
+/// What a client's `Last-Event-ID` refers to.
 enum Resumed {
     /// A stream, after one of the server's own event ids.
-    At(Born, Option<Bytes>),
-    /// The answer to this request (JSON text) went with the generation that it was asked of.
-    Lost(Box<str>),
+    At(StreamOrigin, Option<Bytes>),
+    /// The response to this request was lost with the generation that the request was sent to.
+    Lost(RawIdBuf),
 }
 
 impl Exchange {
-    /// Opens a stream to the client: of what the server says unasked or, after the event `last`, one that it
-    /// had before.
+    /// Opens a stream to the client: the standalone stream or, after the event `last`, the rest of an earlier
+    /// stream.
     pub(crate) async fn listen(self, last: Option<&[u8]>) -> Result<Outlet, Fault> {
         let session = Arc::clone(self.in_use.session());
         let place = session.stream_place().map_err(Fault::TooManyStreams)?;
-        let (born, source) = match last.map(|mark| resumed(&session, mark)) {
+        let (origin, source) = match last.map(|mark| resumed(&session, mark)) {
             None => {
                 let carried = self.carried.clone();
-                let opening = listen(Arc::clone(&session), Born::Standalone, None, carried);
-                (Born::Standalone, Source::opening(opening))
+                let opening = listen(
+                    Arc::clone(&session),
+                    StreamOrigin::Standalone,
+                    None,
+                    carried,
+                );
+                (StreamOrigin::Standalone, Source::opening(opening))
             }
             Some(None) => return Err(Fault::LastEventId),
-            Some(Some(Resumed::At(born, last))) => {
+            Some(Some(Resumed::At(origin, last))) => {
                 let carried = self.carried.clone();
-                let opening = listen(Arc::clone(&session), born.clone(), last, carried);
-                (born, Source::opening(opening))
+                let opening = listen(Arc::clone(&session), origin.clone(), last, carried);
+                (origin, Source::opening(opening))
             }
             Some(Some(Resumed::Lost(id))) => {
-                let told = lost(&session.leg(), &id);
-                (Born::Request(id), told)
+                let source = lost(&session.leg(), id.as_id());
+                (StreamOrigin::Request(id), source)
             }
         };
-        let rescue = (born == Born::Standalone)
+        let rescue = (origin == StreamOrigin::Standalone)
             .then(|| Box::new(Rescue::standalone(&session, self.carried.clone())));
-        // The older stream is closed before the newer is asked for, so that the server sees one.
+        // The older stream is closed first, so that the server sees only one at a time.
         let stream = Arc::new(LiveStream::new(source, rescue));
-        let is_attached = match born {
-            Born::Standalone => session.attach_listener(&stream).await,
-            Born::Request(_) => session.attach(born, &stream),
+        let is_attached = match origin {
+            StreamOrigin::Standalone => session.attach_listener(&stream).await,
+            StreamOrigin::Request(_) => session.attach(origin, &stream),
         };
         if !is_attached {
             return Err(Fault::UnknownSession);
@@ -77,11 +83,11 @@ impl Exchange {
             abandoned,
             Some(place),
         );
-        // Long enough to tell the client of a lost session by a status, short enough for servers that
-        // answer with their first event.
+        // Long enough to report a lost session with an HTTP status, short enough for servers that send no
+        // headers before their first event.
         let grace = moment(&session.upstream.config());
         if let Ok(Err(error)) = tokio::time::timeout(grace, stream.opened()).await {
-            return Err(self.failed(error));
+            return Err(self.fail(error));
         }
         Ok(outlet)
     }
@@ -90,7 +96,7 @@ impl Exchange {
 fn resumed(session: &Session, mark: &[u8]) -> Option<Resumed> {
     let mark = session.seal.open_event(mark)?;
     if mark.leg == session.leg().generation {
-        // What is no header's value could not be sent back.
+        // An event id that is not a valid header value cannot be sent to the server.
         if !mark
             .id
             .iter()
@@ -98,32 +104,32 @@ fn resumed(session: &Session, mark: &[u8]) -> Option<Resumed> {
         {
             return None;
         }
-        return Some(Resumed::At(mark.born, Some(mark.id.into_vec().into())));
+        return Some(Resumed::At(mark.origin, Some(mark.id.into_vec().into())));
     }
-    Some(match mark.born {
-        Born::Standalone => Resumed::At(Born::Standalone, None),
-        Born::Request(id) => Resumed::Lost(id),
+    Some(match mark.origin {
+        StreamOrigin::Standalone => Resumed::At(StreamOrigin::Standalone, None),
+        StreamOrigin::Request(id) => Resumed::Lost(id),
     })
 }
 
-/// Opens the upstream's side of a GET for the stream `born`, after the event `last`; where that
-/// meets a broken session, it is recovered first.
+/// Opens the upstream's side of a GET for the stream `origin`, after the event `last`. If the session is
+/// broken, it is recovered first.
 ///
-/// A standalone stream is served even over an upstream that offers none; it is silent then.
+/// A standalone stream is served even if the upstream offers none; then it stays silent.
 pub(crate) async fn listen(
     session: Arc<Session>,
-    born: Born,
+    origin: StreamOrigin,
     last: Option<Bytes>,
     carried: Carried,
 ) -> Result<Source, UpstreamError> {
     let budget = Budget::of(&session.upstream);
-    listen_within(session, born, last, carried, budget).await
+    listen_within(session, origin, last, carried, budget).await
 }
 
-/// The same with what is left of a budget.
+/// The same with the rest of a budget.
 pub(crate) async fn listen_within(
     session: Arc<Session>,
-    born: Born,
+    origin: StreamOrigin,
     mut last: Option<Bytes>,
     carried: Carried,
     mut budget: Budget,
@@ -131,11 +137,16 @@ pub(crate) async fn listen_within(
     let mut leg = session.leg();
     let mut refused = false;
     loop {
-        let error = match open(&session, &leg, &born, last.as_ref(), &carried).await {
+        let error = match open(&session, &leg, &origin, last.as_ref(), &carried).await {
             Ok(source) => return Ok(source),
-            Err(UpstreamError::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
-            // A balancer without a server says this for a moment, or the server no longer has the event.
-            Err(UpstreamError::NotListened(why)) if born == Born::Standalone && why.may_pass() => {
+            Err(UpstreamError::SignIn(_)) if origin == StreamOrigin::Standalone => {
+                return Ok(Source::Silent);
+            }
+            // A load balancer without a server answers this for a moment, or the server no longer has the
+            // event.
+            Err(UpstreamError::NotListened(why))
+                if origin == StreamOrigin::Standalone && why.may_pass() =>
+            {
                 wait(&mut budget).await?;
                 let current = session.leg();
                 if refused || current.generation != leg.generation {
@@ -152,15 +163,17 @@ pub(crate) async fn listen_within(
             SessionState::Unproven => Cause::Unproven,
         };
         let recovered = match recover(&session, &leg, cause, &carried).await {
-            // There is nothing to hear yet; whoever opens the leg opens this, too.
-            Err(RecoveryError::SignIn(_)) if born == Born::Standalone => return Ok(Source::Silent),
+            // The server can send nothing yet. The request that opens the leg restarts this stream.
+            Err(RecoveryError::SignIn(_)) if origin == StreamOrigin::Standalone => {
+                return Ok(Source::Silent);
+            }
             recovered => recovered?,
         };
         if recovered.generation != leg.generation {
-            // An event id means something to the generation that issued it, and to no other.
+            // An event id is valid only in the generation that issued it.
             last = None;
-            if let Born::Request(id) = &born {
-                return Ok(lost(&recovered, id));
+            if let StreamOrigin::Request(id) = &origin {
+                return Ok(lost(&recovered, id.as_id()));
             }
         }
         leg = recovered;
@@ -169,25 +182,25 @@ pub(crate) async fn listen_within(
 }
 
 async fn wait(budget: &mut Budget) -> Result<(), UpstreamError> {
-    let why = "its stream broke off again and again";
+    let why = "its stream broke repeatedly";
     match budget.next_attempt(None).await {
         true => Ok(()),
         false => Err(UpstreamError::NotRecovered(why.into())),
     }
 }
 
-/// What is left of a stream that answered the request with this id (JSON text), if its generation
-/// is gone: nobody knows what became of that request.
-pub(crate) fn lost(leg: &Leg, id: &str) -> Source {
-    let why = UpstreamError::OutcomeUnknown("its session was lost meanwhile".into());
-    let told = Fault::on(leg, why).body(Some(id));
-    Source::Last(event_of(told.as_bytes()))
+/// The rest of a stream that answered the request with this id, if its generation is lost: the
+/// outcome of that request is unknown.
+pub(crate) fn lost(leg: &Leg, id: RawId<'_>) -> Source {
+    let why = UpstreamError::OutcomeUnknown("the server lost the session".into());
+    let body = Fault::on(leg, why).body(Some(id));
+    Source::Last(event_of(body.as_bytes()))
 }
 
 pub(crate) async fn open(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
-    born: &Born,
+    origin: &StreamOrigin,
     last: Option<&Bytes>,
     carried: &Carried,
 ) -> Result<Source, UpstreamError> {
@@ -199,14 +212,18 @@ pub(crate) async fn open(
     let patience = errand(&leg.upstream.config().recovery);
     let (why, may_deny_session) = loop {
         match leg.upstream.listen(leg.link(carried), last).await? {
-            Listening::Events(body) => {
-                if *born == Born::Standalone {
+            Listening::Events(source) => {
+                if *origin == StreamOrigin::Standalone {
                     leg.upstream.note_stream();
                 }
                 let reserved = leg.upstream.reserved.clone();
-                let rewrite =
-                    Rewrite::new(session.seal.clone(), leg.generation, born.clone(), reserved);
-                let events = EventRelay::new(body, rewrite)
+                let rewrite = Rewrite::new(
+                    session.seal.clone(),
+                    leg.generation,
+                    origin.clone(),
+                    reserved,
+                );
+                let events = EventRelay::new(source, rewrite)
                     .of(session, leg)
                     .after(last.cloned());
                 return Ok(Source::Relay(Relay::Events(Box::new(events))));
@@ -232,7 +249,7 @@ pub(crate) async fn open(
     if why.is_failure() {
         return Err(UpstreamError::not_mcp(why));
     }
-    if *born == Born::Standalone && why.has_none(leg.upstream.opens_streams()) {
+    if *origin == StreamOrigin::Standalone && why.has_none(leg.upstream.opens_streams()) {
         return Ok(Source::Silent);
     }
     Err(UpstreamError::NotListened(why))

@@ -1,9 +1,9 @@
-//! What nobody answers: a client's notification, or its answer to a server's request.
+//! Messages without a response: a client's notification, or its response to a server's request.
 
 use std::sync::Arc;
 
 use bowline_egress::Sent;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId};
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
@@ -17,50 +17,51 @@ use crate::session::Session;
 use crate::session_store::announcement::Announcement;
 use crate::upstream::{Carried, SessionState, UpstreamError};
 
-/// What is told, and all that it is sent with.
+/// A notification or a response, and what it is sent with.
 #[derive(Debug, Clone)]
 pub(crate) struct Notice<'a> {
     pub(crate) session: &'a Arc<Session>,
-    /// As the client said it.
+    /// As the client sent it.
     pub(crate) message: &'a Message,
-    /// As the server hears it.
+    /// As the server gets it.
     pub(crate) body: Bytes,
     pub(crate) carried: &'a Carried,
     pub(crate) sent: Sent,
 }
 
-/// Sends what nobody answers. One that meets a loss is taken all the same; what it was about is gone, or is
-/// said again by a recovery. A server that does not take it in time holds up nothing that comes after it.
+/// Sends a notification or a response. It is accepted also if the session is lost: what it refers to is lost,
+/// too, or is restored by the recovery. A server that does not accept it in time does not delay the messages
+/// that follow.
 pub(crate) async fn notify<S>(notice: Notice<'_>) -> Result<Reply<S>, UpstreamError> {
     let (session, carried) = (notice.session, notice.carried);
     let limit = CallTimeout::of_notice(session);
-    let told = tokio::time::timeout(limit, notify_whenever(notice)).await;
-    told.unwrap_or_else(|_| {
+    let result = tokio::time::timeout(limit, notify_untimed(notice)).await;
+    result.unwrap_or_else(|_| {
         let leg = session.leg();
         if leg.is_lost() {
-            // Whoever comes next needs it.
+            // The next message needs the session.
             recover_in_background(session, &leg, Cause::Lost, carried);
         }
         Err(UpstreamError::NotTaken(limit))
     })
 }
 
-async fn notify_whenever<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamError> {
+async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamError> {
     let (session, message, carried) = (notice.session, notice.message, notice.carried);
     if let Some(span) = message.cancelled_request() {
         #[cfg(feature = "planted")]
         if planted::has(Bug::CancelForgotten) {
             return Ok(Reply::Accepted);
         }
-        let id = message.text(span);
+        let id = RawId::new(message.text(span));
         session.calls.cancel(id);
-        session.announce(|session| Announcement::Cancelled(session, id.into()));
+        session.announce(|session| Announcement::Cancelled(session, id.to_buf()));
         if let Some(sent_as) = session.calls.sent_as(id) {
-            notice.body = message.splice(span, &sent_as);
+            notice.body = message.splice(span, sent_as.as_str());
         }
     }
     let leg = session.leg();
-    let error = match notice.tell(&leg).await {
+    let error = match notice.send(&leg).await {
         Ok(reply) => {
             session.remember(message).await;
             return Ok(reply);
@@ -79,50 +80,50 @@ async fn notify_whenever<S>(mut notice: Notice<'_>) -> Result<Reply<S>, Upstream
         SessionState::Unproven => Cause::Unproven,
     };
     if leg.generation == Generation::UNOPENED {
-        // The server hears it when there is a server to hear it.
+        // The server gets it once the leg is open.
         session.remember(message).await;
         return Ok(Reply::Accepted);
     }
-    let (is_for_any, may_be_heard_twice) = match message.method() {
+    let (is_for_any, may_repeat) = match message.method() {
         Some("notifications/initialized") => {
             session.remember(message).await;
             (false, true)
         }
         Some("notifications/roots/list_changed") => (true, true),
-        // Both may come twice; with the session, what they are about is lost.
+        // A server may get these twice. If the session is lost, what they refer to is lost, too.
         Some("notifications/cancelled" | "notifications/progress") => {
             (false, cause == Cause::Unproven)
         }
-        // The client's answer, of which a server takes the first.
+        // A client's response: a server ignores a second one.
         None => (false, true),
         _ => (false, false),
     };
-    if !may_be_heard_twice {
+    if !may_repeat {
         recover_in_background(session, &leg, cause, carried);
         return match cause {
-            // What it was about is gone.
+            // What it refers to was lost with the session.
             Cause::Lost | Cause::Drained => Ok(Reply::Accepted),
             Cause::Unproven => Err(UpstreamError::OutcomeUnknown(error.to_string().into())),
         };
     }
     let recovered = Box::pin(recover(session, &leg, cause, carried)).await?;
     match is_for_any || recovered.generation == leg.generation {
-        true => notice.tell(&recovered).await,
-        // What it was about is gone, or was said again by recovering.
+        true => notice.send(&recovered).await,
+        // What it refers to was lost, or was restored by the recovery.
         false => Ok(Reply::Accepted),
     }
 }
 
 impl Notice<'_> {
-    async fn tell<S>(&self, leg: &Leg) -> Result<Reply<S>, UpstreamError> {
+    async fn send<S>(&self, leg: &Leg) -> Result<Reply<S>, UpstreamError> {
         if leg.is_lost() {
             return Err(UpstreamError::SessionLost);
         }
         let link = leg.link(self.carried);
-        let told = leg
+        let answer = leg
             .upstream
             .notify(link, self.body.clone(), self.sent.clone());
-        Ok(match told.await? {
+        Ok(match answer.await? {
             None => Reply::Accepted,
             Some(whole) => whole.into(),
         })

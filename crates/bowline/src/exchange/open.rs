@@ -1,5 +1,5 @@
-//! `initialize`: opens the leg, then the session, then answers. A client never hears of a session
-//! that is not.
+//! `initialize`: opens the leg, then stores the session, then replies. A client never gets the id of a
+//! session that does not exist.
 
 pub(crate) mod first;
 
@@ -23,11 +23,11 @@ use crate::registry::{Ending, Registry, Vacancy};
 use crate::session::{ClientState, MAX_OPENING, Session};
 use crate::upstream::{Carried, Upstream, UpstreamError};
 
-/// How long a server may take to answer `initialize`: longer than any sane start, and bounded
-/// because a place among the sessions is held meanwhile.
+/// How long a server may take to answer `initialize`. The limit is generous for slow starts, and it exists
+/// because the opening counts towards the session limit.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client's `initialize`, and all that a session is opened with.
+/// A client's `initialize`, and everything else that is needed to open a session.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) registry: Arc<Registry>,
@@ -37,14 +37,14 @@ pub(crate) struct Opening {
     pub(crate) message: Message,
 }
 
-/// What came of opening a session.
+/// The outcome of opening a session.
 enum Opened {
     Session(Newborn, Reply<Arriving>),
     Declined(Reply<Arriving>),
 }
 
-/// A session whose client has not heard of it yet. If the client left meanwhile nobody knows the
-/// id, so dropping this ends the session.
+/// A session whose id the client does not have yet. Dropping this ends the session: if the client has left,
+/// nobody can use it.
 #[derive(Debug)]
 pub(crate) struct Newborn {
     registry: Arc<Registry>,
@@ -56,7 +56,7 @@ pub(crate) struct Newborn {
 // === impl Opening ===
 
 impl Opening {
-    /// Opens a session; the server's answer and, unless the server declined, the session.
+    /// Opens a session. Returns the server's answer and, unless the server declined, the session.
     pub(crate) async fn open(self) -> Result<(Reply, Option<Newborn>), Fault> {
         if self.message.raw().len() + self.carried.len() > MAX_OPENING {
             return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
@@ -72,11 +72,11 @@ impl Opening {
         let abandoned = Abandoned::new(&self.upstream, &share, registry.idle);
         let sent = Sent::default();
         let opening = self.open_leg(vacancy, sent.clone());
-        // The place is the opening's: it is held also if that goes on without its client.
+        // The opening holds the permit, also when it continues after the client's disconnect.
         let opening = async move { opening.await.map(|opened| (opened, place)) };
         let (opened, place) = detachable(opening, sent, abandoned).await?;
         match opened {
-            // There is no session that a stream could belong to.
+            // Without a session there is no stream to deliver.
             Opened::Declined(reply) => Ok((reply.into_whole(), None)),
             Opened::Session(newborn, reply) => {
                 let session = &newborn.session;
@@ -108,6 +108,7 @@ impl Opening {
         let opening = async {
             let first = FirstLeg {
                 upstream: &upstream,
+                caller: &caller,
                 account: account.as_ref(),
                 message: &message,
                 carried: &carried,
@@ -140,7 +141,7 @@ impl Opening {
         let session = match vacancy.fill(session).await {
             Ok(session) => session,
             Err((error, session)) => {
-                // Nobody will ever hear of it.
+                // The client will never get this session's id.
                 session.leg().discard(Arc::new(carried));
                 return Err(Fault::store_failed(&error));
             }
@@ -158,7 +159,7 @@ impl Opening {
 // === impl Newborn ===
 
 impl Newborn {
-    /// The client hears of it, by this id.
+    /// Returns the id for the client, and keeps the session.
     pub(crate) fn announce(mut self) -> SessionId {
         self.announced = true;
         self.id

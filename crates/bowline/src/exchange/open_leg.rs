@@ -3,41 +3,43 @@
 use std::sync::Arc;
 
 use bowline_egress::{Jar, Sent};
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId};
 use bowline_wire::version::{self, Agreed};
 
+use crate::caller::Caller;
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::stream::relay::EventRelay;
 use crate::leg::capabilities::MissingLists;
-use crate::leg::marks::{Born, Seal};
+use crate::leg::marks::{Seal, StreamOrigin};
 use crate::leg::rewrite::Rewrite;
 use crate::leg::{Generation, Leg, Life};
 use crate::oauth::Account;
 use crate::upstream::reserved::Reserved;
 use crate::upstream::{
-    Carried, Conversation, Declination, InitializeAnswer, Initialized, Link, Pin, Repeat, Upstream,
-    UpstreamError,
+    Carried, Conversation, Declination, InitializeAnswer, Initialized, Issued, Link, Pin, Repeat,
+    Upstream, UpstreamError,
 };
 
-/// An `initialize`, and where it is sent in whose name.
+/// An `initialize`, and where and for whom it is sent.
 #[derive(Debug)]
 pub(crate) struct LegOpening<'a> {
     pub(crate) upstream: &'a Arc<Upstream>,
     pub(crate) endpoint: &'a Pin,
-    /// Which generation it becomes.
+    /// The number that the leg gets.
     pub(crate) generation: Generation,
+    pub(crate) caller: &'a Caller,
     pub(crate) account: Option<&'a Arc<Account>>,
     pub(crate) message: &'a Message,
     pub(crate) carried: &'a Carried,
-    /// The cookies that it is sent with, and the sign-in that they belong to, if there are any.
+    /// The cookies to send, and the sign-in that they belong to, if there are any.
     pub(crate) jar: Jar,
     pub(crate) jar_sign_in: Option<u64>,
-    /// Seals what the answer's stream carries.
+    /// Seals the ids in the answer's stream.
     pub(crate) seal: &'a Seal,
     pub(crate) sent: Sent,
 }
 
-/// A leg that was opened, and what its server said.
+/// A new leg, and the server's answer.
 #[derive(Debug)]
 pub(crate) struct OpenedLeg {
     pub(crate) newborn: Newborn,
@@ -45,15 +47,15 @@ pub(crate) struct OpenedLeg {
     pub(crate) reply: Reply<Arriving>,
 }
 
-/// Why none was opened.
+/// Why no leg was opened.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
-    /// The server, or somebody on the way, said no.
+    /// The server, or a proxy before it, declined.
     Declined(Declination),
     Failed(UpstreamError),
 }
 
-/// A leg that is nobody's yet: dropped, it is ended at its server.
+/// A leg that no session uses yet. Dropping it ends the session at the server.
 #[derive(Debug)]
 pub(crate) struct Newborn {
     leg: Arc<Leg>,
@@ -64,10 +66,10 @@ pub(crate) struct Newborn {
 // === impl LegOpening ===
 
 impl LegOpening<'_> {
-    /// Sends the `initialize`, and reads up to its answer.
+    /// Sends the `initialize`, and reads up to the answer.
     pub(crate) async fn open(mut self) -> Result<OpenedLeg, NotOpened> {
         let jar = std::mem::take(&mut self.jar);
-        let conversation = Conversation::http(None, jar);
+        let conversation = Conversation::new(&self.endpoint.address, jar);
         let link = Link {
             endpoint: self.endpoint,
             conversation: &conversation,
@@ -82,20 +84,20 @@ impl LegOpening<'_> {
             Initialized::Answered { issued, answer } => (issued, answer),
             Initialized::Declined(declination) => return Err(NotOpened::Declined(declination)),
         };
-        let (session_id, issued) = match issued {
-            Ok(id) => (id, Ok(())),
-            Err(error) => (None, Err(error)),
+        let (known, issued) = match issued {
+            Ok(issued) => (issued, Ok(())),
+            Err(error) => (Issued::SessionId(None), Err(error)),
         };
         let life = Life {
             generation: self.generation,
-            conversation: conversation.issued(session_id),
+            conversation: conversation.issued(known),
             version: asked_version(self.message)?,
             sign_in: self.account.map_or(0, |account| account.sent()),
             missing_lists: MissingLists::default(),
         };
         let (upstream, endpoint) = (Arc::clone(self.upstream), self.endpoint.again());
         let leg = Leg::new(upstream, endpoint, self.account.cloned(), life);
-        // From here on it has to be ended, whatever becomes of it.
+        // From here on the server has a session, which ends on drop unless a session takes the leg.
         let mut newborn = Newborn {
             leg: Arc::new(leg),
             carried: self.carried.clone(),
@@ -125,12 +127,15 @@ impl LegOpening<'_> {
         let raw = self.message.raw();
         let post = |link| {
             let sent = self.sent.clone();
-            self.upstream.initialize(link, raw.clone(), sent)
+            self.upstream
+                .initialize(link, self.caller, raw.clone(), sent)
         };
         match post(link).await {
-            // The cookies are of another sign-in, and stay behind with what they were for.
+            // The cookies belong to another sign-in, so they are dropped.
             Err(UpstreamError::SessionLost) if link.sign_in.is_some() => {
-                *link.conversation.jar().lock() = Jar::default();
+                if let Some(jar) = link.conversation.jar() {
+                    *jar.lock() = Jar::default();
+                }
                 let sign_in = None;
                 post(Link { sign_in, ..link }).await
             }
@@ -139,7 +144,7 @@ impl LegOpening<'_> {
     }
 }
 
-/// The version that a client's `initialize` asks for, until the server has agreed on one.
+/// The version that the client asks for, used until the server has agreed on one.
 fn asked_version(message: &Message) -> Result<Agreed, UpstreamError> {
     let asked = message.param("protocolVersion");
     let asked = asked.map(|span| message.text(span).trim_matches('"'));
@@ -151,21 +156,21 @@ fn asked_version(message: &Message) -> Result<Agreed, UpstreamError> {
 
 async fn read_answer(
     answer: InitializeAnswer,
-    id: &str,
+    id: RawId<'_>,
     seal: &Seal,
     reserved: &Reserved,
 ) -> Result<(Message, Reply<Arriving>), UpstreamError> {
-    let answer = match answer {
-        InitializeAnswer::Message(answer) => answer,
-        InitializeAnswer::Events(body) => {
-            let born = Born::Request(id.into());
-            let rewrite = Rewrite::new(seal.clone(), Generation::FIRST, born, reserved.clone());
-            let mut events = Box::new(EventRelay::new(body, rewrite));
+    let whole = match answer {
+        InitializeAnswer::Message(answer) => answer.whole().await?,
+        InitializeAnswer::Held(whole) => whole,
+        InitializeAnswer::Events(source) => {
+            let origin = StreamOrigin::Request(id.to_buf());
+            let rewrite = Rewrite::new(seal.clone(), Generation::FIRST, origin, reserved.clone());
+            let mut events = Box::new(EventRelay::new(source, rewrite));
             let message = events.until_answer(id).await?;
             return Ok((message, Reply::events(events, || None).await));
         }
     };
-    let whole = answer.whole().await?;
     let message = Message::parse(whole.body.clone()).map_err(|_| UpstreamError::BadInitialize)?;
     if !message.answers(id) {
         return Err(UpstreamError::BadInitialize);
@@ -188,7 +193,7 @@ impl Newborn {
         &self.leg
     }
 
-    /// What its server turned out not to have.
+    /// Sets the lists that the server does not have.
     pub(crate) fn missing_lists(&mut self, missing_lists: MissingLists) {
         self.change(|leg| leg.missing_lists = missing_lists);
     }
@@ -200,7 +205,7 @@ impl Newborn {
         }
     }
 
-    /// It is a session's from now on, or there is nothing to end.
+    /// Keeps the leg: a session uses it from now on, or the server has no session to end.
     pub(crate) fn stays(mut self) -> Arc<Leg> {
         self.stays = true;
         Arc::clone(&self.leg)

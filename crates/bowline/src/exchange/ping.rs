@@ -1,4 +1,4 @@
-//! Asking an upstream whether it still knows a session.
+//! A ping that asks an upstream whether it still knows a session.
 
 use bowline_wire::compose;
 use bowline_wire::message::Message;
@@ -6,7 +6,6 @@ use bowline_wire::message::Message;
 use crate::leg::{Leg, repeat_id};
 use crate::upstream::{Carried, Pulse};
 
-/// Asks the upstream of a leg whether it still knows the leg's session.
 pub(crate) async fn ping(leg: &Leg, carried: &Carried) -> Pulse {
     let id = repeat_id::own_id("ping");
     match Message::parse(compose::bare_request(id, "ping").into()) {

@@ -1,9 +1,8 @@
-//! RecoveryState a session: whatever happened behind it, its leg works again or everybody learns why not.
+//! Recovers a session: afterwards its leg works again, or every waiting request gets the reason why not.
 //!
-//! One flight per leg and generation. Everything that met a failure waits for the same flight and
-//! shares its outcome: the same leg, if the upstream still knows the session; otherwise a new
-//! generation of it, opened where the client would want it and restored to what the client believes
-//! it has; or a reason. A failure that arrives late, when a newer generation exists, gets that one.
+//! There is one flight per leg and generation. All requests that met a failure wait for the same flight and
+//! share its outcome: the same leg, if the upstream still knows the session; a new generation, restored to
+//! the client's state; or an error. A request that failed on an older generation gets the newer one.
 
 mod flight;
 pub(crate) mod memory;
@@ -22,14 +21,14 @@ use crate::session::Session;
 use crate::session::recovery::{Flight, FlightWaiter, Recovered, RecoveryError, Waiters};
 use crate::upstream::Carried;
 
-/// What is known of the upstream's session when recovering begins.
+/// What is known about the upstream's session when a recovery begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The upstream said that it does not know it.
+    /// The upstream said that it does not know the session.
     Lost,
     /// Nothing: a ping decides.
     Unproven,
-    /// It is well, and its endpoint is to go.
+    /// The session works, and its endpoint is draining.
     Drained,
 }
 
@@ -37,11 +36,11 @@ pub(crate) enum Cause {
 struct Joined {
     outcome: watch::Receiver<Option<Recovered>>,
     waiting: FlightWaiter,
-    /// It carries what this one would have it carry.
+    /// The flight sends the same headers and query as this request.
     is_own: bool,
 }
 
-/// Recovers the session that was met broken on the leg `seen`, by a request that carried this.
+/// Recovers the session after a failure on the leg `seen`, for a request that carried `carried`.
 pub(crate) async fn recover(
     session: &Arc<Session>,
     seen: &Arc<Leg>,
@@ -61,7 +60,7 @@ pub(crate) async fn recover(
         };
         drop(joined.waiting);
         match recovered {
-            // Somebody else's headers were refused. These may not be.
+            // The server refused another request's headers. It may accept these.
             Some(Err(RecoveryError::Refused(_))) if !joined.is_own && !was_refused => {
                 was_refused = true;
             }
@@ -70,8 +69,8 @@ pub(crate) async fn recover(
     }
 }
 
-/// Recovers without anybody waiting for it: for failures whose client got an answer already. A flight that
-/// is under way is joined before this returns, so that it does not stop when the last one leaves.
+/// Recovers in the background, after the client got its error. This joins a flight in progress before it
+/// returns, so that the flight does not stop when the last other request leaves.
 pub(crate) fn recover_in_background(
     session: &Arc<Session>,
     seen: &Arc<Leg>,
@@ -89,7 +88,7 @@ pub(crate) fn recover_in_background(
     });
 }
 
-/// Joins the flight, or begins it. `Err`: there is a newer leg already.
+/// Joins the flight, or starts one. `Err`: there is a newer leg already.
 fn join(
     session: &Arc<Session>,
     seen: &Arc<Leg>,
@@ -137,9 +136,9 @@ fn join(
         let started = Instant::now();
         let recovered = tokio::select! {
             recovered = flight::fly(&session, &seen, cause, &carried) => recovered,
-            () = waiters.nobody_left.cancelled() => Err(RecoveryError::Unavailable("nobody waited any more".into())),
+            () = waiters.nobody_left.cancelled() => Err(RecoveryError::Unavailable("no request waits for it any more".into())),
         };
-        tell(&session, &seen, cause, &recovered, started.elapsed());
+        report(&session, &seen, cause, &recovered, started.elapsed());
         session.recovery.spent.lock().add(started.elapsed());
         session.recovery.flight.lock().take_if(|flight| Arc::ptr_eq(&flight.waiters, &waiters));
         sender.send_replace(Some(recovered));
@@ -151,8 +150,8 @@ fn join(
     })
 }
 
-/// One line per flight, one number, and an entry in the session's timeline.
-fn tell(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, took: Duration) {
+/// Logs and counts a flight, and adds it to the session's timeline.
+fn report(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, took: Duration) {
     let (hash, server) = (session.hash, &session.upstream.name);
     let at = &seen.endpoint.address;
     let is_move = cause == Cause::Drained;
@@ -164,7 +163,7 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, took
     );
     let result = match recovered {
         Ok(leg) if leg.generation == seen.generation => {
-            tracing::info!(session = %hash, %server, cause, ?took, "session was still there");
+            tracing::info!(session = %hash, %server, cause, ?took, "session still alive");
             session.note("still there", format!("after {took:?}"));
             "still_there"
         }
@@ -177,6 +176,10 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, took
                 format!("generation {generation} at {endpoint}, after {took:?}"),
             );
             result
+        }
+        Err(why @ RecoveryError::Elsewhere(owner)) => {
+            tracing::debug!(session = %hash, %server, %owner, "session belongs to another gateway");
+            why.name()
         }
         Err(why @ RecoveryError::SignIn(_)) => {
             tracing::debug!(session = %hash, %server, "session waits for a sign-in");
@@ -193,7 +196,7 @@ fn tell(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, took
 }
 
 impl Cause {
-    /// What is known of the upstream's session on this leg, where nothing new was heard.
+    /// What is known about the upstream's session on this leg, without new evidence.
     pub(crate) fn of(leg: &Leg) -> Self {
         if leg.is_lost() {
             Self::Lost

@@ -1,4 +1,4 @@
-//! Whether a request may run twice. The one table.
+//! The table that says which requests are safe to repeat.
 
 pub(crate) mod retry;
 pub(crate) mod tool_hints;
@@ -7,16 +7,16 @@ use bowline_wire::message::Message;
 
 use crate::config::Replay;
 
-/// Whether a request may be sent again although it may have run.
+/// Whether a request that may have run may be sent again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MayRepeat {
     Yes,
     No,
-    /// If the caller was shown that this tool may run twice.
+    /// If the tools list that the caller was shown says that this tool is safe to repeat.
     IfShown(String),
 }
 
-/// What the table says of a request.
+/// Looks a request up in the table.
 pub(crate) fn may_repeat(request: &Message, policy: &Replay) -> MayRepeat {
     if *policy == Replay::Never {
         return MayRepeat::No;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_safe_by_their_listing_or_by_the_operators_word() {
+    fn tools_are_safe_by_their_hints_or_by_configuration() {
         let call = Message::parse(Bytes::from_static(
             br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t\u0065"}}"#,
         ))

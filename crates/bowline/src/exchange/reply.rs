@@ -1,8 +1,8 @@
-//! What answers a client's message: nothing, one message, events, or a stream. How a client's transport
-//! writes it down is the front's business.
+//! The reply to a client's message: nothing, one message, events, or a stream. Each front writes it in its
+//! own transport.
 
 use bowline_wire::compose;
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, RawId};
 use bytes::Bytes;
 
 use crate::exchange::batch::joined::Joined;
@@ -14,32 +14,32 @@ use crate::fault::{Fault, LogContext};
 use crate::session::Session;
 use crate::upstream::{SentAs, Whole};
 
-/// What answers a client's message. `S` is its stream: as it comes from a leg, or as a client reads it.
+/// The reply to a client's message. `S` is its stream: as it comes from a leg, or as a client reads it.
 #[derive(Debug)]
 pub(crate) enum Reply<S = Outlet> {
-    /// Taken, and there is nothing to say.
+    /// Accepted, without a message.
     Accepted,
-    /// One message, or an array of them, held whole.
+    /// One message, or an array of messages, complete in memory.
     Message { body: Bytes, sent_as: SentAs },
-    /// Events that have all arrived, as SSE writes them.
+    /// Events that have all arrived, in SSE format.
     Events(Bytes),
-    /// What is still to come.
+    /// A response that is still arriving.
     Stream(S),
-    /// The answers to a batch, message by message as they come.
+    /// The answers of a batch, message by message as they arrive.
     Batch(Box<Joined>),
 }
 
-/// An answer that arrives in pieces, before anybody reads it.
+/// A streamed response before it becomes one of the session's streams.
 #[derive(Debug)]
 pub(crate) struct Arriving {
     pub(crate) relay: Relay,
     pub(crate) sent_as: SentAs,
-    /// How to go on if it breaks.
+    /// How to resume it if it breaks.
     pub(crate) rescue: Option<Box<Rescue>>,
 }
 
 impl<S> Reply<S> {
-    /// A message of our own.
+    /// A message from Bowline itself.
     pub(crate) fn own(body: impl Into<Bytes>) -> Self {
         Self::Message {
             body: body.into(),
@@ -47,13 +47,13 @@ impl<S> Reply<S> {
         }
     }
 
-    /// A result (JSON text) of our own.
+    /// A result (JSON text) from Bowline itself.
     pub(crate) fn result(request: &Message, result: &str) -> Self {
-        let id = request.id().unwrap_or("null");
+        let id = request.id().unwrap_or(RawId::NULL);
         Self::own(compose::result(id, result))
     }
 
-    /// A request that is not sent, and why. In band: the client asked for something, and that is the answer.
+    /// The error for a request that is not sent. It is the response to the request, not a status.
     pub(crate) fn refusal(session: &Session, request: &Message, why: &Fault) -> Self {
         session.upstream.metrics.refused(why.row().name);
         why.log(&LogContext {
@@ -64,7 +64,7 @@ impl<S> Reply<S> {
         Self::own(why.body(request.id()))
     }
 
-    /// Whether it is one message, held whole, that answers something.
+    /// Whether it is one complete JSON-RPC response.
     pub(crate) fn is_message(&self) -> bool {
         let Self::Message { body, .. } = self else {
             return false;
@@ -72,7 +72,7 @@ impl<S> Reply<S> {
         Message::parse(body.clone()).is_ok_and(|message| message.kind() == Kind::Response)
     }
 
-    /// The same reply with its stream made into another one.
+    /// The same reply with another kind of stream.
     pub(crate) fn map_stream<T>(self, make: impl FnOnce(S) -> T) -> Reply<T> {
         match self {
             Self::Accepted => Reply::Accepted,
@@ -94,7 +94,7 @@ impl<S> From<Whole> for Reply<S> {
 }
 
 impl Reply<Arriving> {
-    /// The events of a stream.
+    /// A stream of events.
     pub(crate) fn stream(events: Box<EventRelay>, rescue: Option<Box<Rescue>>) -> Self {
         Self::Stream(Arriving {
             relay: Relay::Events(events),
@@ -103,7 +103,7 @@ impl Reply<Arriving> {
         })
     }
 
-    /// The same, or one body of them if all have arrived.
+    /// The same, or one body if all events have arrived.
     pub(crate) async fn events(
         mut events: Box<EventRelay>,
         rescue: impl FnOnce() -> Option<Box<Rescue>>,
@@ -114,7 +114,7 @@ impl Reply<Arriving> {
         }
     }
 
-    /// Ends its stream if its call waits for too long.
+    /// Ends the stream when its call times out.
     pub(crate) fn with_timeout(self, timeout: Option<CallTimeout>) -> Self {
         if timeout.is_none() {
             return self;
@@ -125,7 +125,7 @@ impl Reply<Arriving> {
         })
     }
 
-    /// The reply as far as it was read: what else a stream would bring is given up.
+    /// The part of the reply that was read already; the rest of a stream is dropped.
     pub(crate) fn into_held(self) -> Self {
         self.into_whole()
     }

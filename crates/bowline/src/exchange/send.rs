@@ -1,11 +1,11 @@
-//! A client's request: sent over its session's leg until it is answered or its outcome is known. Where that
-//! breaks, the session is recovered, and the request is sent again if it may be.
+//! Sends a client's request over its session's leg until it is answered or its outcome is known. If that
+//! fails, the session is recovered, and the request is retried if that is safe.
 
 use std::sync::Arc;
 
 use bowline_egress::Sent;
 use bowline_wire::batch;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawIdBuf};
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
@@ -16,7 +16,7 @@ use crate::exchange::replay::tool_hints::ToolLesson;
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
 use crate::exchange::stream::rescue::Rescue;
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Rewrite;
 use crate::leg::{Leg, array, repeat_id};
 #[cfg(feature = "planted")]
@@ -26,12 +26,12 @@ use crate::upstream::{
     Carried, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError, UpstreamError, Whole,
 };
 
-/// A client's request on its way, and all that it is sent with.
+/// A client's request, and what it is sent with.
 #[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) session: &'a Arc<Session>,
     pub(crate) message: Message,
-    /// A cancel is known by it, also while the answer streams.
+    /// It receives a cancel, also while the response streams.
     pub(crate) call: Arc<Call>,
     pub(crate) carried: &'a Carried,
     pub(crate) sent: Sent,
@@ -58,7 +58,7 @@ pub(crate) fn request<'a>(
     send_until_answered(request, leg, sent_request, timeout)
 }
 
-/// Sends a request again whose answer broke off on the leg `old`.
+/// Sends a request again whose response broke on the leg `old`.
 pub(crate) async fn request_again(
     request: Request<'_>,
     old: &Arc<Leg>,
@@ -72,7 +72,7 @@ pub(crate) async fn request_again(
     if old.generation == leg.generation {
         sent_request = sent_request.again(&request);
     } else {
-        // Nothing of it is under way there.
+        // The request is not running in the new generation.
         request.call.mark_sent_as(None);
     }
     send_until_answered(request, leg, sent_request, timeout).await
@@ -104,22 +104,22 @@ async fn send_until_answered(
             return Ok(Reply::result(message, result));
         }
         request.call.mark_sent(session.upstream.tool_hints.now());
-        let answering = answer(&request, &leg, &mut sent_request);
-        // What is wrapped is copied, and most calls have all the time they want.
+        let response = answer(&request, &leg, &mut sent_request);
+        // Wrapping copies the future, and most calls have no timeout.
         let answered = match timeout {
-            None => answering.await,
-            Some(_) => Box::pin(CallTimeout::within(&mut timeout, answering)).await,
+            None => response.await,
+            Some(_) => Box::pin(CallTimeout::within(&mut timeout, response)).await,
         };
         let error = match answered {
             Ok(reply) => break reply.with_timeout(timeout.take()),
             Err(error) => error,
         };
-        // Boxed, like everything that is rare: every request's future is as large as its largest part.
+        // Boxed, like all rare paths: a request's future is as large as its largest part.
         let after = retry::after(&request, &leg, error);
         let after = CallTimeout::within_recovery(&mut timeout, &request, &leg, after);
         let next = Box::pin(after).await?;
         if next.generation == leg.generation {
-            // The upstream may still be at work on the first: two requests, two ids.
+            // The upstream may still run the first request, so the second needs another id.
             sent_request = sent_request.again(&request);
         }
         leg = next;
@@ -127,7 +127,7 @@ async fn send_until_answered(
     Ok(finish(&request, &leg, &sent_request, reply).await)
 }
 
-/// Does what comes with an answer before its client sees it.
+/// Completes the bookkeeping before the client sees the response.
 async fn finish(
     request: &Request<'_>,
     leg: &Arc<Leg>,
@@ -135,13 +135,14 @@ async fn finish(
     reply: Reply<Arriving>,
 ) -> Reply<Arriving> {
     let reply = match sent_request.is_restorable {
-        true => Box::pin(remembered(request, leg, reply)).await,
+        true => Box::pin(remember(request, leg, reply)).await,
         false => reply,
     };
     if sent_request.lesson.is_listing()
         && let Some(written) = request.session.tools_written()
     {
-        // What is taken back is written before the client hears so: a gateway may be killed in between.
+        // Invalidated tool hints are stored before the client gets the list, because the gateway may be
+        // killed in between.
         _ = written.await;
     }
     let rescue = || Box::new(Rescue::request(request, leg));
@@ -161,14 +162,14 @@ async fn finish(
 #[derive(Debug, Clone)]
 pub(crate) struct SentRequest {
     pub(crate) message: Message,
-    /// It goes under an id of ours.
+    /// It carries an id of Bowline's own.
     has_repeat_id: bool,
-    /// The client has seen the beginning of an answer: what it knows already is not told again, so
-    /// nothing of this one is read before that is known.
+    /// The client has seen the beginning of a response. What it has seen is not sent again, so nothing of the
+    /// new response is read ahead.
     goes_on: bool,
-    /// A recovery would have to say it again, once the server has accepted it.
+    /// A recovery has to repeat it, once the server has accepted it.
     is_restorable: bool,
-    /// What the answer teaches.
+    /// What the response says about tools.
     lesson: ToolLesson,
 }
 
@@ -183,16 +184,16 @@ impl SentRequest {
         }
     }
 
-    /// The same request under an id of our own, which its cancel will carry, too.
+    /// The same request under an id of Bowline's own, which its cancel carries, too.
     fn again(&self, request: &Request<'_>) -> Self {
         let (original, call) = (&request.message, &request.call);
         let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
             return self.clone();
         };
         let ours = repeat_id::renamed(id, call.next_repeat());
-        match Message::parse(original.splice(span, &ours)) {
+        match Message::parse(original.splice(span, ours.as_str())) {
             Ok(message) => {
-                call.mark_sent_as(Some(&ours));
+                call.mark_sent_as(Some(ours.as_id()));
                 Self {
                     message,
                     has_repeat_id: true,
@@ -203,25 +204,25 @@ impl SentRequest {
         }
     }
 
-    /// The client's own id, if the request goes under another one.
-    fn own_id(&self) -> Option<String> {
+    /// The client's own id, if the request carries another one.
+    fn own_id(&self) -> Option<RawIdBuf> {
         let id = self.message.id().filter(|_| self.has_repeat_id)?;
         repeat_id::original(id)
     }
 
-    /// How much of an answer is held before any of it is passed on.
+    /// How much of a response is buffered before any of it is passed on.
     fn holds(&self) -> usize {
-        // What goes on as an event must be whole; a listing is looked into, and so is the answer to what
-        // would be restored.
-        let is_looked_into = self.lesson.is_listing() || self.is_restorable;
-        match self.goes_on || is_looked_into {
+        // A response that continues a stream becomes one event, so it must be complete. A tools list and the
+        // response to a restorable request are inspected.
+        let is_inspected = self.lesson.is_listing() || self.is_restorable;
+        match self.goes_on || is_inspected {
             true => MAX_HELD_ANSWER,
             false => SMALL_ANSWER,
         }
     }
 
-    /// A whole answer under the client's own id.
-    fn restore(&self, body: Bytes) -> Bytes {
+    /// A complete response with the client's own id.
+    fn with_client_id(&self, body: Bytes) -> Bytes {
         if !self.has_repeat_id {
             return body;
         }
@@ -231,7 +232,7 @@ impl SentRequest {
     }
 }
 
-/// Sends the request once, and makes a reply of what comes back.
+/// Sends the request once, and turns the outcome into a reply.
 async fn answer(
     request: &Request<'_>,
     leg: &Arc<Leg>,
@@ -248,14 +249,14 @@ async fn answer(
     let own = sent_request.own_id();
     let reading = Reading {
         limit: sent_request.holds(),
-        own: own.as_deref(),
+        own: own.as_ref().map(RawIdBuf::as_id),
     };
     let send = |link| {
         let upstream = &leg.upstream;
         upstream.request(link, message, reading, request.sent.clone())
     };
     let sent = match send(leg.link(carried)).await {
-        // The redirect is met again, and followed.
+        // The request is safe to repeat, so the redirect is followed this time.
         Err(UpstreamError::RedirectedAfter(_))
             if Box::pin(is_safe(session, message, now)).await =>
         {
@@ -271,8 +272,8 @@ async fn answer(
     })?;
     match outcome {
         Outcome::Message(whole) => whole_reply(request, leg, sent_request, whole),
-        Outcome::Events(body) => {
-            let events = EventRelay::new(body, rewrite(session, leg, sent_request))
+        Outcome::Events(source) => {
+            let events = EventRelay::new(source, rewrite(session, leg, sent_request))
                 .of(session, leg)
                 .answering(sent_request.lesson)
                 .suspecting(leg.upstream.config());
@@ -285,14 +286,14 @@ async fn answer(
             Ok(Reply::Stream(Arriving {
                 relay: Relay::Frames(Box::new(frames)),
                 sent_as,
-                // Part of it has been passed on, and nothing tells where it stood.
+                // A part was passed on, and there is no event id to resume from.
                 rescue: None,
             }))
         }
     }
 }
 
-/// What the client gets of an answer that is held whole.
+/// The reply for a complete response.
 fn whole_reply(
     request: &Request<'_>,
     leg: &Arc<Leg>,
@@ -312,7 +313,7 @@ fn whole_reply(
     if whole.may_deny_session {
         recover_in_background(session, leg, Cause::Unproven, request.carried);
     }
-    let body = sent_request.restore(body);
+    let body = sent_request.with_client_id(body);
     let rewrite = || rewrite(session, leg, sent_request);
     sent_request.lesson.take_whole(session, rewrite, &body);
     Ok(Reply::Message {
@@ -324,27 +325,25 @@ fn whole_reply(
 #[cold]
 fn another_id(session: &Session) -> UpstreamError {
     let server = &session.upstream.name;
-    tracing::warn!(session = %session.hash, %server, "answer under another id, not passed on");
+    tracing::warn!(session = %session.hash, %server, "response with another id dropped");
     UpstreamError::AnotherId
 }
 
 fn rewrite(session: &Session, leg: &Leg, sent_request: &SentRequest) -> Rewrite {
     let own = sent_request.own_id();
-    let id = own
-        .as_deref()
-        .or(sent_request.message.id())
-        .unwrap_or_default();
+    let sent_as = || sent_request.message.id().unwrap_or_default();
+    let id = own.unwrap_or_else(|| sent_as().to_buf());
     let reserved = leg.upstream.reserved.clone();
     Rewrite::new(
         session.seal.clone(),
         leg.generation,
-        Born::Request(id.into()),
+        StreamOrigin::Request(id),
         reserved,
     )
 }
 
-/// Remembers what the server has accepted: now, or when its stream brings the answer.
-async fn remembered(
+/// Remembers what the server has accepted: now, or when the response arrives on the stream.
+async fn remember(
     request: &Request<'_>,
     leg: &Arc<Leg>,
     mut reply: Reply<Arriving>,

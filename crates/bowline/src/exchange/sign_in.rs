@@ -1,9 +1,8 @@
-//! A request whose caller has to sign in: its client is asked in the way that it can be, and the
-//! request goes on once somebody has.
+//! Sign-in during a request: the client is prompted in the way that it supports, and the request continues
+//! after the sign-in.
 //!
-//! A client that declared elicitation is asked on the stream of the very request that needs it, which
-//! is held for a while. One that did not is told in words: by a tool `sign_in`, whose result is the
-//! link, and by an error that has it.
+//! A client that declared elicitation is prompted on the stream of the request itself, which is held for a
+//! while. Any other client gets a tool `sign_in`, whose result is the link, and errors that contain the link.
 
 pub(crate) mod answer;
 pub(crate) mod prompt;
@@ -11,10 +10,9 @@ mod words;
 
 use std::sync::Arc;
 
-use bowline_wire::compose;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bowline_wire::sse::event_of;
-use bowline_wire::version;
+use bowline_wire::{codes, compose, version};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -30,36 +28,36 @@ use crate::exchange::stream::relay::Relay;
 use crate::exchange::stream::rescue::whole;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::exchange::{Exchange, stream_key};
-use crate::fault::{Fault, codes};
+use crate::fault::Fault;
 use crate::oauth::{Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason};
 use crate::registry::Registry;
 use crate::session::{Call, Session};
 use crate::upstream::{Carried, UpstreamError};
 use bowline_egress::Sent;
 
-/// How a client said that it can be asked.
+/// How a client can be prompted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// With a link, which its user opens.
+    /// With a URL elicitation: a link that its user opens.
     Link,
-    /// With a form.
+    /// With a form elicitation.
     Form,
-    /// Not at all.
+    /// It declared no elicitation: only with the tool and with errors.
     Words,
 }
 
-/// A request that waits for somebody to sign in.
+/// A request that waits for a sign-in.
 struct Wait {
     registry: Arc<Registry>,
     session: Arc<Session>,
     account: Arc<Account>,
     message: Message,
     carried: Carried,
-    /// How long it is held, whatever number of questions that takes.
+    /// The request is held until then, however many prompts that takes.
     until: Instant,
 }
 
-/// AwaitedInput for the sign-in that `message` needs.
+/// Starts or joins the sign-in that `message` needs, and prompts for it.
 pub(crate) async fn ask(
     exchange: Exchange,
     message: Message,
@@ -73,7 +71,7 @@ pub(crate) async fn ask(
     if is_own_tool(&message)
         && let Err(error) = flows.ask_again(&account).await
     {
-        tracing::debug!(%error, "a declined sign-in is still remembered");
+        tracing::debug!(%error, "declined sign-in could not be reset");
     }
     let server = session.upstream.config();
     let call = Call::begin(&session, message.id().unwrap_or_default());
@@ -91,11 +89,11 @@ pub(crate) async fn ask(
     if means == Means::Words || (is_own_tool(&message) && link.is_some()) {
         return Ok(told(&session, &message, link.as_deref(), why(&flow)));
     }
-    held(exchange, message, account, &flow)
+    hold(exchange, message, account, &flow)
 }
 
-/// The request's answer as a stream that begins with the question and ends with the answer.
-fn held(
+/// Replies with a stream that begins with the prompt and ends with the response.
+fn hold(
     exchange: Exchange,
     message: Message,
     account: Arc<Account>,
@@ -132,16 +130,16 @@ fn held(
 // === impl Wait ===
 
 impl Wait {
-    /// What the client hears while it waits for this flow: the question, if nobody else in the session
-    /// asks it, and then what came of it.
+    /// The client's stream while it waits for this flow: the prompt, unless another request of the session
+    /// shows it already, and then the outcome.
     fn on(self, flow: &Flow) -> Source {
         let flows = &self.account.flows;
         let means = Means::of(&self.session, flow);
         let link = flow.link();
         if means == Means::Words {
             let id = self.message.id().unwrap_or_default();
-            let told = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
-            return Source::Last(event_of(told.as_bytes()));
+            let body = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
+            return Source::Last(event_of(body.as_bytes()));
         }
         let asking = flows.open_prompt(self.session.hash, flow);
         let asking = asking.and_then(|asking| {
@@ -151,7 +149,7 @@ impl Wait {
         });
         let question = asking
             .as_ref()
-            .map(|(_, mark)| question(flows, flow, means, mark));
+            .map(|(_, mark)| question(flows, flow, means, mark.as_id()));
         let rest = Source::opening(self.through(flow.clone(), means, asking));
         match question {
             Some(question) => Source::Saying(event_of(question.as_bytes()), Box::new(rest)),
@@ -163,14 +161,14 @@ impl Wait {
         self,
         flow: Flow,
         means: Means,
-        asking: Option<(Prompt, String)>,
+        asking: Option<(Prompt, RawIdBuf)>,
     ) -> Result<Source, UpstreamError> {
         let flows = Arc::clone(&self.account.flows);
-        let id = self.message.id().unwrap_or_default().to_owned();
-        let call = Call::begin(&self.session, &id);
+        let id = self.message.id().unwrap_or_default().to_buf();
+        let call = Call::begin(&self.session, id.as_id());
         let needed = |why: &str| {
-            let told = error(&id, codes::SIGN_IN_NEEDED, why, None);
-            Source::Last(event_of(told.as_bytes()))
+            let body = error(id.as_id(), codes::SIGN_IN_NEEDED, why, None);
+            Source::Last(event_of(body.as_bytes()))
         };
         let end = tokio::select! {
             biased;
@@ -181,27 +179,27 @@ impl Wait {
                     asking.keep();
                 }
                 if means == Means::Link {
-                    tell_when_done(&self.session, &flows, &flow);
+                    notify_when_done(&self.session, &flows, &flow);
                 }
-                let told = come_back(&id, &flow, means);
-                return Ok(Source::Last(event_of(told.as_bytes())));
+                let body = come_back(id.as_id(), &flow, means);
+                return Ok(Source::Last(event_of(body.as_bytes())));
             }
         };
         drop(call);
         let withdrawn = asking.and_then(|(asking, mark)| {
-            let withdrawn = asking.is_open().then(|| withdrawn(&mark));
+            let withdrawn = asking.is_open().then(|| withdrawn(mark.as_id()));
             asking.keep();
             withdrawn
         });
         let rest = match end {
-            Some(FlowOutcome::SignedIn) => self.go_on().await,
+            Some(FlowOutcome::SignedIn) => self.resume().await,
             Some(FlowOutcome::Declined { said }) => {
                 needed(&SignInError::Declined { said }.to_string())
             }
             Some(FlowOutcome::Failed(why)) => needed(&why),
             None => match self.account.current_flow().await {
                 Ok(Some(next)) => self.on(&next),
-                Ok(None) => self.go_on().await,
+                Ok(None) => self.resume().await,
                 Err(error) => needed(&error.to_string()),
             },
         };
@@ -211,8 +209,8 @@ impl Wait {
         })
     }
 
-    /// The request, now that somebody has signed in.
-    async fn go_on(self) -> Source {
+    /// Sends the request after the sign-in.
+    async fn resume(self) -> Source {
         let Self {
             registry,
             session,
@@ -220,16 +218,16 @@ impl Wait {
             carried,
             ..
         } = self;
-        let id: Option<Box<str>> = message.id().map(Into::into);
+        let id = message.id().map(RawId::to_buf);
         if is_own_tool(&message) {
-            let told = signed_in(id.as_deref().unwrap_or("null"), &session);
-            return Source::Last(event_of(told.as_bytes()));
+            let body = signed_in(message.id().unwrap_or(RawId::NULL), &session);
+            return Source::Last(event_of(body.as_bytes()));
         }
         let (own, sent) = (Arc::clone(&session), Sent::default());
-        let leaves = sent.clone();
-        let asking = async move { request(&own, message, &carried, leaves).await };
+        let request_sent = sent.clone();
+        let sending = async move { request(&own, message, &carried, request_sent).await };
         let abandoned = Abandoned::of(&registry, &session);
-        let reply = detachable(asking, sent, abandoned).await;
+        let reply = detachable(sending, sent, abandoned).await;
         match reply {
             Ok(Reply::Stream(Arriving {
                 relay: relay @ Relay::Events(_),
@@ -244,20 +242,20 @@ impl Wait {
             Ok(Reply::Accepted | Reply::Batch(_)) => Source::Ended,
             Ok(Reply::Stream(Arriving { relay, .. })) => match whole(relay).await {
                 Ok(body) => Source::Last(event_of(&body)),
-                Err(error) => failed(&session, error.into(), id.as_deref()),
+                Err(error) => failed(&session, error.into(), id.as_ref()),
             },
-            Err(error) => failed(&session, error, id.as_deref()),
+            Err(error) => failed(&session, error, id.as_ref()),
         }
     }
 }
 
-fn failed(session: &Session, error: UpstreamError, id: Option<&str>) -> Source {
-    let told = Fault::on(&session.leg(), error).body(id);
-    Source::Last(event_of(told.as_bytes()))
+fn failed(session: &Session, error: UpstreamError, id: Option<&RawIdBuf>) -> Source {
+    let body = Fault::on(&session.leg(), error).body(id.map(RawIdBuf::as_id));
+    Source::Last(event_of(body.as_bytes()))
 }
 
-/// Tells the client when it may come back, once.
-fn tell_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
+/// Notifies the client once when the sign-in is complete.
+fn notify_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
     if !flows.promise_completion(session.hash, flow) {
         return;
     }
@@ -272,27 +270,27 @@ fn tell_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
     });
 }
 
-/// Takes the client's answer to a question of ours.
-pub(crate) async fn answered(session: &Session, id: &str, answer: &Message) {
+/// Handles the client's response to a prompt.
+pub(crate) async fn answered(session: &Session, id: RawId<'_>, answer: &Message) {
     let (Some(flow), Some(account)) = (
-        id.get(..FlowId::LENGTH).and_then(FlowId::parse),
+        id.as_str().get(..FlowId::LENGTH).and_then(FlowId::parse),
         session.upstream.account(&session.caller),
     ) else {
         return;
     };
-    // An error is no answer: the question is still open until it is too late.
+    // An error is no response to the prompt, which stays open until it expires.
     let Some(Ok(elicited)) = answer.result().map(serde_json::from_str::<Elicited>) else {
         return;
     };
     if let Err(error) = elicited.take(session, &account, &flow).await {
-        tracing::info!(%error, ?flow, "the answer to a sign-in was not taken");
+        tracing::info!(%error, ?flow, "response to a sign-in prompt rejected");
     }
 }
 
 // === impl Means ===
 
 impl Means {
-    /// What the client declared, and the flow can use.
+    /// What the client declared and the flow can use.
     fn of(session: &Session, flow: &Flow) -> Self {
         #[derive(Deserialize)]
         struct Initialize {
@@ -315,11 +313,11 @@ impl Means {
         let Some(declared) = declared.and_then(|it| it.params.capabilities.elicitation) else {
             return Self::Words;
         };
-        // Without either it means forms, which were there first.
+        // Without either member it means forms: they came first, in 2025-06-18.
         let has_form = declared.form.is_some() || declared.url.is_none();
         let has_link = declared.url.is_some() && session.leg().version() >= version::SUPPORTED[2];
-        let is_a_way = flow.authorization().is_some();
-        match (has_link && is_a_way, has_form) {
+        let has_authorization = flow.authorization().is_some();
+        match (has_link && has_authorization, has_form) {
             (true, _) => Self::Link,
             (false, true) => Self::Form,
             (false, false) => Self::Words,

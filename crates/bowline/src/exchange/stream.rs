@@ -1,8 +1,7 @@
-//! A stream in flight: read by whoever holds it, and ended by whoever must.
+//! A stream to a client, which can be ended while another task reads it.
 //!
-//! The reader may be a client that does not read (its connection is full), so ending a stream
-//! cannot wait for the reader: [`LiveStream::end`] drops the upstream's side at once and the reader
-//! finds the end whenever it looks.
+//! A client may not read (its connection is full), so ending a stream cannot wait for the reader:
+//! [`LiveStream::end`] drops the upstream's side at once, and the reader sees the end at its next poll.
 
 pub(crate) mod events;
 mod frames;
@@ -10,17 +9,16 @@ pub(crate) mod outlet;
 pub(crate) mod relay;
 pub(crate) mod rescue;
 mod shown;
+mod source;
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
-use bowline_egress::Sent;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::stream::relay::{EventRelay, Relay};
+use self::source::Next;
+pub(crate) use self::source::Source;
+use crate::exchange::stream::relay::Relay;
 use crate::exchange::stream::rescue::Rescue;
 use crate::session::streams::ClientStream;
 pub(crate) use crate::upstream::StreamError;
@@ -33,44 +31,16 @@ pub(crate) struct LiveStream(Mutex<State>);
 #[derive(Debug)]
 struct State {
     source: Source,
-    /// What is read instead of the source, decided while the reader had that out.
+    /// The next source, set while the reader had the current one out.
     instead: Option<Source>,
     reader: Option<Waker>,
-    /// How to go on if the source breaks; gone once nobody is there to go on for.
+    /// How to resume if the source breaks; `None` after the client left.
     rescue: Option<Box<Rescue>>,
-    /// What Bowline itself has to say here.
+    /// Events from Bowline itself.
     unsaid: Option<Bytes>,
-    /// Nobody is there to go on for.
+    /// The client has disconnected.
     has_left: bool,
 }
-
-/// Where a stream's bytes come from.
-pub(crate) enum Source {
-    /// The upstream has not answered yet; where it was sent something that goes on when the client
-    /// leaves, whether that has begun.
-    Opening(Opening, Option<Sent>),
-    /// An upstream's answer.
-    Relay(Relay),
-    /// The same, and how to go on if it breaks: from now on the stream's own.
-    Rescuable(Relay, Box<Rescue>),
-    /// Nobody: the stream is held open for what Bowline itself has to say.
-    Silent,
-    /// Something of our own, and then the rest.
-    Saying(Bytes, Box<Self>),
-    /// One more event.
-    Last(Bytes),
-    /// Over, at a place where a stream may end.
-    Ended,
-    /// Over, in the middle of something: the client must not take it for whole.
-    Cut,
-    /// In the reader's hands, while it is polled. Whether ending it cuts it.
-    Out { is_cut: bool },
-}
-
-type Next = Poll<Option<Result<Bytes, StreamError>>>;
-
-/// An upstream's side of a stream on its way.
-type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamError>> + Send>>;
 
 // === impl LiveStream ===
 
@@ -96,7 +66,7 @@ impl LiveStream {
                 }
                 state.source.take_out()
             };
-            // Without the lock: what is polled may have something to say on this very stream.
+            // Polled without the lock, because the source may send an event on this stream.
             let next = source.poll_next(cx);
             let mut state = self.0.lock();
             let (next, replaced) = state.put_back(source, next, cx);
@@ -108,7 +78,7 @@ impl LiveStream {
         }
     }
 
-    /// The client has left: what breaks now stays broken, and nothing more is sent.
+    /// The client has disconnected: a break is not repaired any more, and nothing more is sent.
     pub(crate) fn leave(&self) {
         let rescue = {
             let mut state = self.0.lock();
@@ -121,7 +91,7 @@ impl LiveStream {
         drop(rescue);
     }
 
-    /// Waits until the upstream has answered, well or badly.
+    /// Waits until the upstream has answered, with success or an error.
     pub(crate) async fn opened(&self) -> Result<(), UpstreamError> {
         std::future::poll_fn(|cx| {
             loop {
@@ -139,7 +109,7 @@ impl LiveStream {
                 let mut state = self.0.lock();
                 let instead = state.instead.take();
                 let is_replaced = instead.is_some();
-                // A recovery that this very stream waits for opens it anew.
+                // A recovery that this stream waits for restarts it.
                 state.reader = Some(cx.waker().clone());
                 let replaced = std::mem::replace(&mut state.source, instead.unwrap_or(source));
                 drop(state);
@@ -152,8 +122,8 @@ impl LiveStream {
         .await
     }
 
-    /// Whether the stream must be read to its end although its client left: it belongs to a
-    /// request that runs, and could not be resumed.
+    /// Whether the stream must be read to its end after the client's disconnect: it belongs to a request that
+    /// runs, and cannot be resumed.
     pub(crate) fn must_be_read_out(&self) -> bool {
         self.0.lock().source.must_be_read_out()
     }
@@ -163,7 +133,7 @@ impl ClientStream for LiveStream {
     fn say(&self, event: &Bytes) -> bool {
         let reader = {
             let mut state = self.0.lock();
-            // Without a way to go on there is no client, or it is not a stream of events.
+            // Without a rescue there is no client, or this is not an event stream.
             if state.is_over() || state.rescue.is_none() {
                 return false;
             }
@@ -211,7 +181,7 @@ impl ClientStream for LiveStream {
 // === impl State ===
 
 impl State {
-    /// What Bowline itself has to say next.
+    /// The next event from Bowline itself.
     fn take_said(&mut self) -> Option<Bytes> {
         let unsaid = self.unsaid.take();
         unsaid.or_else(|| self.rescue.as_ref()?.news())
@@ -222,7 +192,7 @@ impl State {
         matches!(source, Source::Ended | Source::Cut | Source::Last(_))
     }
 
-    /// Reads from somewhere else. What is not needed any more is dropped without the lock.
+    /// Changes the source. The caller drops the returned source after releasing the lock.
     fn replace(&mut self, source: Source) -> Option<Source> {
         match self.source {
             Source::Out { .. } => self.instead.replace(source),
@@ -230,8 +200,8 @@ impl State {
         }
     }
 
-    /// The source is back with what it had: what the reader gets, or nothing where it has to look
-    /// again; and what is not needed any more.
+    /// Puts the source back after a poll. Returns what the reader gets (`None`: it polls again) and the
+    /// source to drop.
     fn put_back(
         &mut self,
         mut source: Source,
@@ -243,7 +213,7 @@ impl State {
             self.rescue = Some(rescue).filter(|_| !self.has_left);
         }
         if let Some(instead) = self.instead.take() {
-            // What was read is still the client's; an end or a break no longer matters.
+            // What was read goes to the client; an end or a break no longer matters.
             self.source = instead;
             let next = Some(next).filter(|next| matches!(next, Poll::Ready(Some(Ok(_)))));
             return (next, Some(source));
@@ -268,7 +238,7 @@ impl State {
         (next, over)
     }
 
-    /// What to read instead of a source that broke; `None`: the client sees it break.
+    /// The next source after a break; `None`: the client sees the break.
     fn go_on(&mut self, broken: &mut Source, error: &StreamError) -> Option<Source> {
         match broken {
             Source::Relay(Relay::Events(events)) if events.has_answered() => Some(Source::Ended),
@@ -277,133 +247,6 @@ impl State {
             }
             _ => None,
         }
-    }
-}
-
-// === impl Source ===
-
-impl Source {
-    /// An upstream's side that is on its way.
-    pub(crate) fn opening(
-        opening: impl Future<Output = Result<Self, UpstreamError>> + Send + 'static,
-    ) -> Self {
-        Self::Opening(Box::pin(opening), None)
-    }
-
-    /// The same, where something is sent that goes on when the client leaves.
-    pub(crate) fn sending(
-        opening: impl Future<Output = Result<Self, UpstreamError>> + Send + 'static,
-        sent: Sent,
-    ) -> Self {
-        Self::Opening(Box::pin(opening), Some(sent))
-    }
-
-    /// For the reader, who puts it back.
-    fn take_out(&mut self) -> Self {
-        let is_cut = matches!(self.end(), Self::Cut);
-        std::mem::replace(self, Self::Out { is_cut })
-    }
-
-    /// The same, without the event after which it was resumed.
-    pub(crate) fn without_repeat(self) -> Self {
-        self.with_events(EventRelay::without_repeat)
-    }
-
-    /// The same, without progress up to what was told already.
-    pub(crate) fn beyond(self, progress: Option<f64>) -> Self {
-        self.with_events(|events| events.beyond(progress))
-    }
-
-    /// The same, read as long as its call has patience.
-    pub(crate) fn with_timeout(self, timeout: Option<CallTimeout>) -> Self {
-        self.with_events(|events| events.with_timeout(timeout))
-    }
-
-    fn with_events(self, change: impl FnOnce(EventRelay) -> EventRelay) -> Self {
-        match self {
-            Self::Relay(Relay::Events(events)) => {
-                Self::Relay(Relay::Events(Box::new(change(*events))))
-            }
-            other => other,
-        }
-    }
-
-    /// Waits until the upstream has answered.
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        if let Self::Opening(opening, _) = self {
-            *self = ready!(opening.as_mut().poll(cx))?;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
-        loop {
-            match self {
-                Self::Opening(..) => {
-                    if ready!(self.poll_open(cx)).is_err() {
-                        return Poll::Ready(Some(Err(StreamError::NotOpened)));
-                    }
-                }
-                Self::Relay(relay) | Self::Rescuable(relay, _) => return relay.poll_next(cx),
-                Self::Silent => return Poll::Pending,
-                Self::Saying(event, rest) => {
-                    let event = std::mem::take(event);
-                    *self = std::mem::replace(rest, Self::Ended);
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Self::Last(event) => {
-                    let event = std::mem::take(event);
-                    *self = Self::Ended;
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Self::Ended | Self::Out { .. } => return Poll::Ready(None),
-                Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
-            }
-        }
-    }
-
-    fn must_be_read_out(&self) -> bool {
-        match self {
-            Self::Relay(relay) | Self::Rescuable(relay, _) => relay.must_be_read_out(),
-            Self::Saying(_, rest) => rest.must_be_read_out(),
-            Self::Opening(_, sent) => sent.as_ref().is_some_and(Sent::get),
-            Self::Silent | Self::Last(_) | Self::Ended | Self::Cut | Self::Out { .. } => false,
-        }
-    }
-
-    /// What is left of this when it is ended from outside: events end between events, other
-    /// bodies only ever in the middle.
-    fn end(&self) -> Self {
-        match self {
-            Self::Relay(Relay::Frames(_))
-            | Self::Rescuable(Relay::Frames(_), _)
-            | Self::Cut
-            | Self::Out { is_cut: true } => Self::Cut,
-            Self::Saying(_, rest) => rest.end(),
-            Self::Relay(_)
-            | Self::Rescuable(..)
-            | Self::Opening(..)
-            | Self::Silent
-            | Self::Last(_)
-            | Self::Ended
-            | Self::Out { is_cut: false } => Self::Ended,
-        }
-    }
-}
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Opening(..) => "Opening",
-            Self::Relay(_) => "Relay",
-            Self::Rescuable(..) => "Rescuable",
-            Self::Silent => "Silent",
-            Self::Saying(..) => "Saying",
-            Self::Last(_) => "Last",
-            Self::Ended => "Ended",
-            Self::Cut => "Cut",
-            Self::Out { .. } => "Out",
-        })
     }
 }
 

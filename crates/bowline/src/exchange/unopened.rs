@@ -1,8 +1,8 @@
-//! A leg whose server would not even hear `initialize` before the caller has signed in.
+//! A session at a server that accepts not even `initialize` before the caller has signed in.
 //!
-//! The client is answered here, so that there is a session in which it can be asked to sign in. The
-//! leg is opened as one is that was lost: with the client's own `initialize`, by the first request
-//! after somebody has signed in, and the client then hears that its lists have changed.
+//! Bowline answers `initialize` itself, so that there is a session in which it can prompt for the sign-in.
+//! The leg is opened like one that was lost: with the client's own `initialize`, by the first request after
+//! the sign-in. The client is then notified that its lists have changed.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::leg::{Generation, Leg, Life};
 use crate::oauth::Account;
 use crate::upstream::{Conversation, Upstream, UpstreamError};
 
-/// What a client is told that the server has, so that it asks for it later.
+/// The capabilities in the answer, so that the client lists tools, prompts and resources later.
 const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
 
-/// Answers the client's `initialize` in the server's place: as the server last answered this caller, if
-/// that is known.
+/// Answers the client's `initialize` instead of the server: with the server's last answer to this caller, if
+/// it is known.
 pub(crate) async fn unopened(
     upstream: Arc<Upstream>,
     account: Arc<Account>,
@@ -44,14 +44,15 @@ pub(crate) async fn unopened(
         )
     });
     let reply = Reply::result(message, &result);
-    let said: Option<Initialized<'_>> = serde_json::from_str(&result).ok();
+    let initialized: Option<Initialized<'_>> = serde_json::from_str(&result).ok();
     let capabilities = Capabilities::guessed(
-        said.as_ref()
+        initialized
+            .as_ref()
             .map_or(CAPABILITIES, Initialized::capabilities),
     );
     let life = Life {
         generation: Generation::UNOPENED,
-        conversation: Conversation::http(None, Jar::default()),
+        conversation: Conversation::new(&endpoint.address, Jar::default()),
         version: Agreed::on(version).ok_or(UpstreamError::BadInitialize)?,
         sign_in: 0,
         missing_lists: MissingLists::default(),

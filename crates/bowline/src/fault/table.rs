@@ -2,12 +2,12 @@
 
 use tracing::Level;
 
-use super::codes::{
+use bowline_wire::codes::{
     CANCELLED, DEADLINE, INTERNAL_ERROR, INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, PARSE_ERROR,
     SESSION_NOT_FOUND, SIGN_IN_NEEDED, UPSTREAM_UNAVAILABLE,
 };
 
-/// Who can do something about a refusal.
+/// Who can fix the cause of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blame {
     Client,
@@ -19,7 +19,7 @@ pub(crate) enum Blame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     No,
-    /// After so many seconds.
+    /// After this many seconds.
     Later(u32),
 }
 
@@ -35,15 +35,15 @@ pub(crate) struct Row {
     pub(crate) code: i64,
     /// The level of the log message.
     pub(crate) level: Level,
-    /// The error is the last word about a request that was sent. Clients recognize the error of one
-    /// request by its body; many take an error status for the end of the session, or show nothing but
-    /// the status.
+    /// This is the final answer to a request that was sent, so over HTTP it has a success status. Many
+    /// clients take an error status for the end of the session, or show only the status; the error in the
+    /// body belongs to one request.
     pub(crate) is_final: bool,
     /// What the reason means, for the reference.
     pub(crate) meaning: &'static str,
 }
 
-/// Declares [`Reason`] together with its rows, so that no reason lacks one.
+/// Declares [`Reason`] together with its rows, so that every reason has one.
 macro_rules! table {
     ($($reason:ident = $name:literal, $blame:ident, $retry:expr, $code:ident, $level:ident, $is_final:literal:
        $meaning:literal;)*) => {
@@ -79,11 +79,13 @@ macro_rules! table {
 
 // reason = name, blame, retry, code, level, is_final: meaning;
 table! {
-    // The request as such.
+    // The HTTP request.
     HostNotAllowed = "host_not_allowed", Client, No, INVALID_REQUEST, INFO, false:
         "the `Host` header is none of the gateway's addresses or names: see `hosts`";
     OriginNotAllowed = "origin_not_allowed", Client, No, INVALID_REQUEST, INFO, false:
         "a web page of an origin that is not allowed: see `origins`";
+    OtherUser = "other_user", Client, No, INVALID_REQUEST, WARN, false:
+        "a process of another user connected to a Unix socket, which is for the gateway's own user and root; nothing of the request was read";
     Unauthorized = "unauthorized", Client, No, INVALID_REQUEST, INFO, false:
         "no key, or not the key of one of the `[callers]`";
     ApiToken = "api_token", Client, No, INVALID_REQUEST, INFO, false:
@@ -95,11 +97,11 @@ table! {
     NoSuchPath = "no_such_path", Client, No, INVALID_REQUEST, INFO, false:
         "nothing is served at this path";
     NoSuchServer = "no_such_server", Client, No, INVALID_REQUEST, INFO, false:
-        "no server of this name is configured in `[servers]`, or no longer";
+        "no server with this name is configured in `[servers]`";
     NoSuchCaller = "no_such_caller", Client, No, INVALID_REQUEST, INFO, false:
         "sign-out: the query names no caller";
     NoSuchSession = "no_such_session", Client, No, INVALID_REQUEST, INFO, false:
-        "the API knows no session of this hash";
+        "no session has this hash";
     ServerNotNamed = "server_not_named", Client, No, INVALID_REQUEST, INFO, false:
         "the path is `/mcp`, and not exactly one server is configured";
     NoMetadata = "no_metadata", Client, No, INVALID_REQUEST, INFO, false:
@@ -134,6 +136,8 @@ table! {
         "the batch has more than 100 messages";
     SessionRequired = "session_required", Client, No, INVALID_REQUEST, INFO, false:
         "`Mcp-Session-Id` is missing";
+    NotInitialized = "not_initialized", Client, No, INVALID_REQUEST, INFO, false:
+        "a message on stdio before `initialize`";
     UnknownSession = "unknown_session", Client, No, SESSION_NOT_FOUND, INFO, false:
         "the session is unknown, has ended, or is another caller's: the client must re-initialize";
     ProtocolVersion = "protocol_version", Client, No, INVALID_REQUEST, INFO, false:
@@ -161,12 +165,18 @@ table! {
     TooManyConnectionsOfCaller = "too_many_connections_of_caller", Client, Later(5), OVERLOADED, INFO, false:
         "the caller's share of `[limits] connections` is used up; the connection is closed";
     TooManyBodies = "too_many_bodies", Gateway, Later(5), OVERLOADED, WARN, false:
-        "unfinished bodies use all memory that they may have, or the caller's share of it";
-    // In the response: the client asked for something, and that is the answer.
+        "unfinished bodies use up the memory limit for bodies, or the caller's share of it";
+    // Sent as the response to the client's request.
+    TooManyProcesses = "too_many_processes", Gateway, Later(5), OVERLOADED, WARN, false:
+        "`[limits] children` is reached";
+    TooManyProcessesOfServer = "too_many_processes_of_server", Upstream, Later(5), OVERLOADED, WARN, false:
+        "the server's share of `[limits] children` is used up";
+    TooManyProcessesOfCaller = "too_many_processes_of_caller", Client, Later(5), OVERLOADED, INFO, false:
+        "the caller's share of `[limits] children` is used up";
     TooManySubscriptions = "too_many_subscriptions", Client, No, OVERLOADED, INFO, false:
         "the session has more than 1000 subscriptions, or 64 KiB of them: they could not be restored after a loss";
     TooManyVisits = "too_many_visits", Client, Later(1), OVERLOADED, INFO, false:
-        "too many requests of this address to the pages of sign-ins";
+        "too many requests from this address to the sign-in pages";
 
     // Sign-ins.
     NoState = "no_state", Client, No, INVALID_REQUEST, INFO, false:
@@ -180,7 +190,7 @@ table! {
     NoAnswer = "no_answer", Client, No, INVALID_REQUEST, INFO, false:
         "the body is not the answer to an elicitation";
     NoSuchQuestion = "no_such_question", Client, No, INVALID_REQUEST, INFO, false:
-        "no elicitation of this id waits for an answer in this session";
+        "no elicitation with this id waits for an answer in this session";
 
     // The gateway and its store.
     Loop = "loop", Gateway, No, UPSTREAM_UNAVAILABLE, WARN, false:
@@ -190,7 +200,7 @@ table! {
     RandomSource = "random_source", Gateway, No, INTERNAL_ERROR, ERROR, false:
         "the system returned no random numbers";
     StoreUnavailable = "store_unavailable", Gateway, Later(1), INTERNAL_ERROR, WARN, false:
-        "the session store is unavailable, so nothing is known of the session";
+        "the session store is unavailable, so the session cannot be looked up";
     StoreRefused = "store_refused", Gateway, Later(5), INTERNAL_ERROR, WARN, false:
         "the session store answers and rejects the operation; the message says why";
 
@@ -203,6 +213,10 @@ table! {
         "no connection to the server, so nothing was sent";
     UpstreamUnavailable = "upstream_unavailable", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "not sent, because the server was unreachable a moment ago or no endpoint is healthy; or the server opened no session within `recovery_budget`";
+    SessionElsewhere = "session_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, INFO, false:
+        "the session's process (`command`) belongs to another gateway on the store, which is present";
+    ProcessFailed = "process_failed", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
+        "the server's process did not start, or exited before it answered `initialize`; the message says why";
     UpstreamNotMcp = "upstream_not_mcp", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, false:
         "`initialize` failed";
     UpstreamSessionId = "upstream_session_id", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, false:
@@ -225,13 +239,13 @@ table! {
         "the server no longer knows the session, which ended here, too: the client must re-initialize (`on_session_loss = \"tell\"`, or the server has changed)";
     NotRecovered = "not_recovered", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "the session could not be recovered within `recovery_budget`";
-    // No retry: that would invite a second run.
+    // No retry: the request could run twice.
     OutcomeUnknown = "outcome_unknown", Upstream, No, OUTCOME_UNKNOWN, WARN, true:
-        "sent, and no readable response came, or a redirect that does not say whether the request ran: it may have run, and is not safe to repeat";
+        "sent, and no readable response arrived, or a redirect that does not say whether the request ran: it may have run, and is not safe to repeat";
     Deadline = "deadline", Upstream, No, DEADLINE, WARN, true:
-        "`call_timeout` is over, or the server did not answer `initialize` within 60 s";
+        "`call_timeout` has passed, or the server did not answer `initialize` within 60 s";
     Cancelled = "cancelled", Client, No, CANCELLED, INFO, true:
-        "the client cancelled the request while its session was recovered";
+        "the client cancelled the request during a recovery of its session";
 }
 
 impl Blame {

@@ -23,16 +23,16 @@ fn a_final_word_invites_no_retry() {
 #[test]
 fn the_body_names_the_reason_and_echoes_the_id() {
     assert_eq!(
-        Fault::UnknownSession.body(Some("\"a\"")),
+        Fault::UnknownSession.body(Some(RawId::new("\"a\""))),
         r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32001,"message":"Session not found","data":{"reason":"unknown_session"}}}"#
     );
 }
 
 #[test]
-fn a_store_that_rejects_for_reasons_of_its_own_is_told_in_the_log() {
-    let told = Fault::StoreRefused(Refusal::Other).to_string();
+fn a_store_rejection_without_a_known_reason_points_to_the_log() {
+    let text = Fault::StoreRefused(Refusal::Other).to_string();
     assert_eq!(
-        told,
+        text,
         "the session store rejected the operation (see the gateway's log); retry later"
     );
 }

@@ -1,4 +1,4 @@
-//! Parts of the texts of faults.
+//! Parts of the messages of faults.
 
 use crate::share::ShareOwner;
 use bowline_store::Refusal;
@@ -7,12 +7,12 @@ use bowline_store::Refusal;
 pub(super) fn of_share(owner: ShareOwner) -> &'static str {
     match owner {
         ShareOwner::Gateway => "",
-        ShareOwner::Server => " of this server: its share is used up",
-        ShareOwner::Caller => " of this caller: its share is used up",
+        ShareOwner::Server => " for this server: its share is used up",
+        ShareOwner::Caller => " for this caller: its share is used up",
     }
 }
 
-/// Why a store rejected something. What it said itself is in the log only.
+/// Why the store rejected an operation. The store's own message is only in the log.
 pub(super) fn store_rejection(why: Refusal) -> String {
     match why {
         Refusal::Other => " (see the gateway's log)".to_owned(),

@@ -1,12 +1,13 @@
-//! What a failure of a server is in the table.
+//! Maps an upstream error to its row in the table.
 
 use http::StatusCode;
 
 use super::{Reason, Retry};
-use crate::upstream::UpstreamError;
+use crate::share::ShareOwner;
+use crate::upstream::{ProcessError, UpstreamError};
 use bowline_egress::{EgressError, WireError};
 
-/// The reason of a failure. The statuses here are what the server answered, not what the client gets.
+/// The reason for an error. HTTP statuses here are the server's, not those that the client gets.
 pub(super) fn reason(error: &UpstreamError) -> Reason {
     match error {
         UpstreamError::NoAnswer(EgressError::OutOfSockets(_)) => Reason::OutOfSockets,
@@ -43,10 +44,30 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
             Reason::UpstreamSessionId
         }
         UpstreamError::BadInitialize => Reason::UpstreamInitialize,
+        UpstreamError::Process(error) => of_process(error),
     }
 }
 
-/// When to retry, where that depends on more than the reason.
+fn of_process(error: &ProcessError) -> Reason {
+    match error {
+        ProcessError::NotStarted(_) | ProcessError::ExitedAtStart(_) => Reason::ProcessFailed,
+        ProcessError::Silent(..) => Reason::Deadline,
+        ProcessError::Elsewhere(_) => Reason::SessionElsewhere,
+        ProcessError::Unsure => Reason::StoreUnavailable,
+        ProcessError::TooMany(ShareOwner::Gateway) => Reason::TooManyProcesses,
+        ProcessError::TooMany(ShareOwner::Server) => Reason::TooManyProcessesOfServer,
+        ProcessError::TooMany(ShareOwner::Caller) => Reason::TooManyProcessesOfCaller,
+        ProcessError::Ended {
+            was_written: true, ..
+        } => Reason::OutcomeUnknown,
+        ProcessError::Ended {
+            was_written: false, ..
+        }
+        | ProcessError::NotRead => Reason::NotRecovered,
+    }
+}
+
+/// The retry delay, if it depends on more than the reason.
 pub(super) fn retry(error: &UpstreamError) -> Option<Retry> {
     match error {
         UpstreamError::Unavailable(ailment) => Some(Retry::Later(ailment.retry_after())),

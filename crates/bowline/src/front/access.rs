@@ -1,20 +1,19 @@
 //! Access to the routes of sign-ins: whoever shows a key or the API token is known; requests of everybody
 //! else are anonymous, and are counted.
 
-use std::net::IpAddr;
-
 use http::HeaderMap;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::guard::callers::bearer_key;
 use crate::hub::Shared;
+use crate::net::Peer;
 
-/// Counts an anonymous request.
-pub(crate) fn count_anonymous(shared: &Shared, address: IpAddr) -> Result<(), Fault> {
-    match shared.sign_in_rate.admit(address) {
-        true => Ok(()),
-        false => Err(Fault::TooManyVisits),
+/// Counts an anonymous request. A Unix socket is out of reach for strangers, so nothing is counted there.
+pub(crate) fn count_anonymous(shared: &Shared, peer: Peer) -> Result<(), Fault> {
+    match peer {
+        Peer::Address(address) if !shared.sign_in_rate.admit(address) => Err(Fault::TooManyVisits),
+        Peer::Address(_) | Peer::User(_) => Ok(()),
     }
 }
 
@@ -28,12 +27,12 @@ fn shows_api_token(shared: &Shared, headers: &HeaderMap) -> bool {
 pub(crate) fn require_api_token(
     shared: &Shared,
     headers: &HeaderMap,
-    address: IpAddr,
+    peer: Peer,
 ) -> Result<(), Fault> {
     if shows_api_token(shared, headers) {
         return Ok(());
     }
-    count_anonymous(shared, address)?;
+    count_anonymous(shared, peer)?;
     Err(match &shared.api_token {
         Some(_) => Fault::ApiToken,
         None => Fault::NoApiToken,
@@ -41,12 +40,8 @@ pub(crate) fn require_api_token(
 }
 
 /// Requires what a program needs to pass answers on: the API token or, where none is set, nothing.
-pub(crate) fn require_host(
-    shared: &Shared,
-    headers: &HeaderMap,
-    address: IpAddr,
-) -> Result<(), Fault> {
-    match require_api_token(shared, headers, address) {
+pub(crate) fn require_host(shared: &Shared, headers: &HeaderMap, peer: Peer) -> Result<(), Fault> {
+    match require_api_token(shared, headers, peer) {
         Err(Fault::NoApiToken) => Ok(()),
         known => known,
     }
@@ -57,12 +52,12 @@ pub(crate) fn require_host(
 pub(crate) fn identify_caller(
     shared: &Shared,
     headers: &HeaderMap,
-    address: IpAddr,
+    peer: Peer,
 ) -> Result<Caller, Fault> {
     match shared.callers.identify(headers) {
         Ok(caller @ Caller::Named(..)) => Ok(caller),
-        Ok(caller @ Caller::Local) => require_host(shared, headers, address).map(|()| caller),
-        Err(fault) => Err(count_anonymous(shared, address).err().unwrap_or(fault)),
+        Ok(caller @ Caller::Local) => require_host(shared, headers, peer).map(|()| caller),
+        Err(fault) => Err(count_anonymous(shared, peer).err().unwrap_or(fault)),
     }
 }
 

@@ -42,7 +42,9 @@ impl Arrival {
             return Err(Fault::NoMetadata);
         }
         let caller = shared.callers.identify(&head.headers)?;
-        let upstream = shared.routes.by_path(path)?;
+        // Some clients have a URL that names the socket, and no place for a path.
+        let is_bare = path == "/" && shared.guard.is_of_socket();
+        let upstream = shared.routes.by_path(if is_bare { "/mcp" } else { path })?;
         let query = head.uri.query();
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });

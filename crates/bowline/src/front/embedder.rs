@@ -1,8 +1,6 @@
 //! The API for a program that runs its clients' dialogs itself: it learns a session's hash when the session
 //! opens, and answers the elicitations of that session. It always needs the API token.
 
-use std::net::IpAddr;
-
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
@@ -17,6 +15,7 @@ use crate::front::html::no_store;
 use crate::front::response;
 use crate::front::response::ReplyBody;
 use crate::hub::Shared;
+use crate::net::Peer;
 use crate::oauth::{DeliveryError, FlowId};
 use crate::telemetry::SessionHash;
 
@@ -56,10 +55,10 @@ pub(crate) async fn answer(
     shared: &Shared,
     head: &Parts,
     body: Incoming,
-    address: IpAddr,
+    peer: Peer,
     hash: &str,
 ) -> Result<Response<ReplyBody>, Fault> {
-    require_api_token(shared, &head.headers, address)?;
+    require_api_token(shared, &head.headers, peer)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }

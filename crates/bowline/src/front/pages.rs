@@ -4,32 +4,26 @@
 //! A request here is untrusted, and its query has secrets: nothing of it is logged, and the pages show only
 //! what Bowline knows itself and, escaped, why an authorization server refused.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::header::{LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::front::access::{count_anonymous, identify_caller, is_subresource, require_host};
 use crate::front::browser::BrowserCookie;
-use crate::front::html::{end_page, escaped, no_store, page};
+use crate::front::forms::{return_page, start_page};
+use crate::front::html::{end_page, no_store, page};
 use crate::front::query::Query;
 use crate::front::response;
 use crate::front::response::ReplyBody;
 use crate::front::status;
 use crate::hub::Shared;
-use crate::oauth::{
-    Authorization, DeliveryError, DeliveryRoute, Flow, FlowId, Secret, hosts_elsewhere,
-};
-
-/// What the start page may do: the same, and send its form. Browsers hold every redirect that follows
-/// against `form-action`, and where an authorization server redirects to is not known here.
-const START_POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+use crate::net::Peer;
+use crate::oauth::{Delivery, DeliveryError, DeliveryRoute, Flow, FlowId, Secret};
 
 /// Whether a path is one of these routes.
 pub(crate) fn is_route(path: &str) -> bool {
@@ -42,19 +36,15 @@ pub(crate) fn is_page(path: &str) -> bool {
 }
 
 /// Serves one of these routes.
-pub(crate) async fn serve(
-    shared: &Arc<Shared>,
-    head: &Parts,
-    address: IpAddr,
-) -> Response<ReplyBody> {
-    let served = route(shared, head, address).await;
+pub(crate) async fn serve(shared: &Arc<Shared>, head: &Parts, peer: Peer) -> Response<ReplyBody> {
+    let served = route(shared, head, peer).await;
     served.unwrap_or_else(|fault| response::refuse_counted(&shared.metrics, None, &fault, None))
 }
 
 async fn route(
     shared: &Arc<Shared>,
     head: &Parts,
-    address: IpAddr,
+    peer: Peer,
 ) -> Result<Response<ReplyBody>, Fault> {
     let (path, headers) = (head.uri.path(), &head.headers);
     // No page of another origin may submit the form, not even of one that is allowed elsewhere.
@@ -66,19 +56,19 @@ async fn route(
     }
     // Access is checked first, so that known callers are not counted.
     let caller = match path {
-        "/api/mcp-oauth/callback" => require_host(shared, headers, address).map(|()| None)?,
-        "/api/mcp-oauth/pending" => Some(identify_caller(shared, headers, address)?),
-        _ => count_anonymous(shared, address).map(|()| None)?,
+        "/api/mcp-oauth/callback" => require_host(shared, headers, peer).map(|()| None)?,
+        "/api/mcp-oauth/pending" => Some(identify_caller(shared, headers, peer)?),
+        _ => count_anonymous(shared, peer).map(|()| None)?,
     };
     let query = Query::of(&head.uri)?;
     match (path, &head.method, caller) {
         ("/oauth/start", &Method::GET, _) => start(shared, &query).await,
         ("/oauth/start", &Method::POST, _) => continue_sign_in(shared, &query).await,
-        ("/oauth/callback", &Method::GET, _) => callback(shared, query, headers).await,
+        ("/oauth/callback", &Method::GET | &Method::POST, _) => callback(shared, query, head).await,
         ("/api/mcp-oauth/callback", &Method::POST, _) => deliver(shared, query).await,
         ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(shared, &caller).await,
-        ("/oauth/start", ..) => Err(Fault::Method { allow: "GET, POST" }),
-        ("/oauth/callback" | "/api/mcp-oauth/pending", ..) => Err(Fault::Method { allow: "GET" }),
+        ("/oauth/start" | "/oauth/callback", ..) => Err(Fault::Method { allow: "GET, POST" }),
+        ("/api/mcp-oauth/pending", ..) => Err(Fault::Method { allow: "GET" }),
         ("/api/mcp-oauth/callback", ..) => Err(Fault::Method { allow: "POST" }),
         _ => Err(Fault::NoSuchPath),
     }
@@ -96,15 +86,7 @@ async fn start(shared: &Shared, query: &Query) -> Result<Response<ReplyBody>, Fa
     if way.browser.is_some() {
         return Ok(gone());
     }
-    let mut response = page(StatusCode::OK, "Sign in", &start_text(&flow, way));
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(START_POLICY),
-    );
-    // Without any, a browser would not say either that the form is ours.
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    Ok(response)
+    Ok(start_page(&flow, way))
 }
 
 /// A person continues from the start page, once. What follows is tied to this browser: an authorization
@@ -140,44 +122,13 @@ async fn flow_named(shared: &Shared, query: &Query) -> Result<Option<Flow>, Faul
     Ok(shared.flows.managed_flow(&id).await?)
 }
 
-fn start_text(flow: &Flow, way: &Authorization) -> String {
-    let caller = match flow.caller_name() {
-        "" => "You".to_owned(),
-        caller => format!("The caller <strong>{}</strong>", escaped(caller)),
-    };
-    let host = |url: &str| {
-        url.parse::<Uri>()
-            .ok()
-            .and_then(|url| url.authority().map(ToString::to_string))
-    };
-    let server = host(&flow.server_url).unwrap_or_default();
-    let issuer = host(&flow.discovery.issuer).unwrap_or_default();
-    let leads_to = host(&way.request.authorize_url).unwrap_or_default();
-    let elsewhere = match hosts_elsewhere(&flow.discovery) {
-        hosts if hosts.is_empty() => String::new(),
-        hosts => format!(
-            "<p id=\"elsewhere\">The operator of this gateway also allows it the hosts <strong>{}</strong>.</p>",
-            escaped(&hosts.join(", "))
-        ),
-    };
-    format!(
-        "<p>{caller} will be able to use the server <strong>{}</strong> ({}) in your name, as far as you allow at <strong>{}</strong>.</p>\
-         {elsewhere}\
-         <p>Continue only if you asked for this yourself.</p>\
-         <form method=\"post\" action=\"?flow={}\"><button id=\"continue\">Continue to {}</button></form>",
-        escaped(&flow.server),
-        escaped(&server),
-        escaped(&issuer),
-        flow.id.as_str(),
-        escaped(&leads_to),
-    )
-}
-
-/// A person's browser returns from the authorization server.
+/// A person's browser returns from the authorization server, or sends the form of the page that it returned
+/// to. Only with the form does a code count: that page knows whether the browser left from the start page.
+/// A refusal brings nobody anything, and needs no form.
 async fn callback(
     shared: &Shared,
     query: Query,
-    headers: &HeaderMap,
+    head: &Parts,
 ) -> Result<Response<ReplyBody>, Fault> {
     let (state, delivery) = match query.into_delivery() {
         Ok(delivered) => delivered,
@@ -189,22 +140,34 @@ async fn callback(
             ));
         }
     };
-    let shown = browser_cookie(shared, &FlowId::of(&state)).shown(headers);
-    let delivered = shared
-        .flows
-        .deliver(&state, delivery, DeliveryRoute::Browser(shown.as_deref()))
-        .await;
-    Ok(match delivered {
-        Ok(end) => end_page(&end),
-        Err(DeliveryError::UnknownFlow) => gone(),
-        Err(DeliveryError::IssuerMismatch) => page(
+    let shown = browser_cookie(shared, &FlowId::of(&state)).shown(&head.headers);
+    let route = DeliveryRoute::Browser(shown.as_deref());
+    let flows = &shared.flows;
+    let answered = match (&head.method, &delivery) {
+        (&Method::GET, Delivery::Code { .. }) => {
+            let flow = flows.awaiting(&state, &delivery, route).await;
+            flow.map(|flow| return_page(&flow))
+        }
+        _ => {
+            let end = flows.deliver(&state, delivery, route).await;
+            end.map(|end| end_page(&end))
+        }
+    };
+    answered.or_else(refused)
+}
+
+/// The page of an answer that was not accepted.
+fn refused(error: DeliveryError) -> Result<Response<ReplyBody>, Fault> {
+    match error {
+        DeliveryError::UnknownFlow => Ok(gone()),
+        DeliveryError::IssuerMismatch => Ok(page(
             status::of(&Fault::WrongIssuer, None),
             "Not a sign-in",
             "<p>This response is not from the authorization server of this sign-in.</p>",
-        ),
-        Err(DeliveryError::Store(error)) => return Err(error.into()),
-        Err(DeliveryError::Aborted) => return Err(Fault::Stopping),
-    })
+        )),
+        DeliveryError::Store(error) => Err(error.into()),
+        DeliveryError::Aborted => Err(Fault::Stopping),
+    }
 }
 
 /// A program passes an authorization server's response on.

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bowline_wire::message::RawId;
 use bowline_wire::sse::event_of;
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
@@ -86,8 +87,8 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply
     )
 }
 
-/// A fault as a response, echoing the id of the request (JSON text) if there is one.
-pub(crate) fn refuse(fault: &Fault, id: Option<&str>) -> Response<ReplyBody> {
+/// A fault as a response, echoing the id of the request if there is one.
+pub(crate) fn refuse(fault: &Fault, id: Option<RawId<'_>>) -> Response<ReplyBody> {
     let declined = fault.declined();
     let body = match declined.and_then(|declined| declined.body.clone()) {
         Some(said) => said,
@@ -118,7 +119,7 @@ pub(crate) fn refuse_counted(
     metrics: &Metrics,
     server: Option<&ServerName>,
     fault: &Fault,
-    id: Option<&str>,
+    id: Option<RawId<'_>>,
 ) -> Response<ReplyBody> {
     metrics.refused(fault.row().name);
     fault.log(&LogContext {

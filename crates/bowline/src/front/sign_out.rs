@@ -1,7 +1,5 @@
 //! Signing a caller out through the API, with its token: when a person leaves or a key is lost.
 
-use std::net::IpAddr;
-
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde_json::json;
@@ -14,6 +12,7 @@ use crate::front::query::Query;
 use crate::front::response;
 use crate::front::response::ReplyBody;
 use crate::hub::Shared;
+use crate::net::Peer;
 use crate::oauth::SignOutOutcome;
 
 /// The path of the route.
@@ -23,9 +22,9 @@ pub(super) const PATH: &str = "/api/mcp-oauth/sign-out";
 pub(super) async fn serve(
     shared: &Shared,
     head: &Parts,
-    address: IpAddr,
+    peer: Peer,
 ) -> Result<Response<ReplyBody>, Fault> {
-    require_api_token(shared, &head.headers, address)?;
+    require_api_token(shared, &head.headers, peer)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }

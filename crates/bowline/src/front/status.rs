@@ -1,12 +1,13 @@
 //! The HTTP status of each refusal: the only place that gives a fault one.
 
+use bowline_wire::message::RawId;
 use http::StatusCode;
 
 use crate::fault::{Fault, Reason};
 
-/// The status of the response to a request with this id (JSON text). A final error about a request that
+/// The status of the response to a request with this id. A final error about a request that
 /// was sent is in the body, because many clients take an error status for the end of the session.
-pub(crate) fn of(fault: &Fault, id: Option<&str>) -> StatusCode {
+pub(crate) fn of(fault: &Fault, id: Option<RawId<'_>>) -> StatusCode {
     let row = fault.row();
     let declined = fault.declined().map(|declined| declined.status);
     let is_final = row.is_final || declined == Some(StatusCode::NOT_FOUND);
@@ -31,6 +32,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::InitializeInBatch
         | Reason::BatchTooLarge
         | Reason::SessionRequired
+        | Reason::NotInitialized
         | Reason::ProtocolVersion
         | Reason::StrayAnswer
         | Reason::LastEventId
@@ -39,7 +41,9 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::WrongIssuer
         | Reason::NoAnswer => StatusCode::BAD_REQUEST,
         Reason::Unauthorized | Reason::ApiToken | Reason::NoApiToken => StatusCode::UNAUTHORIZED,
-        Reason::HostNotAllowed | Reason::OriginNotAllowed => StatusCode::FORBIDDEN,
+        Reason::HostNotAllowed | Reason::OriginNotAllowed | Reason::OtherUser => {
+            StatusCode::FORBIDDEN
+        }
         Reason::NoSuchPath
         | Reason::NoSuchServer
         | Reason::NoSuchCaller
@@ -78,12 +82,17 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::TooManyConnectionsFromAddress
         | Reason::TooManyConnectionsOfCaller
         | Reason::TooManyBodies
+        | Reason::TooManyProcesses
+        | Reason::TooManyProcessesOfServer
+        | Reason::TooManyProcessesOfCaller
         | Reason::Stopping
         | Reason::StoreUnavailable
         | Reason::StoreRefused
         | Reason::OutOfSockets
         | Reason::UpstreamUnreachable
         | Reason::UpstreamUnavailable
+        | Reason::ProcessFailed
+        | Reason::SessionElsewhere
         | Reason::GrantUnknown
         | Reason::NotRecovered => StatusCode::SERVICE_UNAVAILABLE,
         Reason::Deadline => StatusCode::GATEWAY_TIMEOUT,

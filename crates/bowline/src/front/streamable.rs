@@ -1,12 +1,13 @@
 //! Streamable HTTP towards clients: revisions 2025-03-26 to 2025-11-25.
 
-use std::net::IpAddr;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bowline_egress::{ReadError, read_limited};
 use bowline_wire::batch::is_batch;
-use bowline_wire::message::{Kind, Malformed, Message};
+use bowline_wire::message::{Kind, Malformed, Message, RawId, RawIdBuf};
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, EXPECT};
@@ -26,6 +27,7 @@ use crate::fault::Fault;
 use crate::hub::Shared;
 use crate::listener::bodies::BodyReadError;
 use crate::listener::{Connection, ConnectionRefusal};
+use crate::net::Peer;
 use crate::session::MAX_OPENING;
 
 /// The methods of MCP, as `Allow` lists them.
@@ -45,8 +47,8 @@ const SMALL_BODY: usize = 4 * 1024;
 /// A fault, and the request that met it.
 struct Refused {
     fault: Fault,
-    /// The id of the request (JSON text), if it is known and is to be echoed.
-    id: Option<Box<str>>,
+    /// The id of the request, if it is known and is to be echoed.
+    id: Option<RawIdBuf>,
 }
 
 impl From<Fault> for Refused {
@@ -55,18 +57,18 @@ impl From<Fault> for Refused {
     }
 }
 
-/// Serves one request of a client at this address. `anonymous`: its connection, if none of its requests
+/// Serves one request of a client. `anonymous`: its connection, if none of its requests
 /// was let in so far.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     request: Request<Incoming>,
-    address: IpAddr,
+    peer: Peer,
     anonymous: Option<Arc<Connection>>,
 ) -> Response<ReplyBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path();
     if pages::is_page(path) {
-        return Box::pin(pages::serve(&shared, &head, address)).await;
+        return Box::pin(pages::serve(&shared, &head, peer)).await;
     }
     let origin = match shared.guard.check(&head.uri, &head.headers) {
         Ok(origin) => origin.and_then(AllowedOrigin::of),
@@ -78,7 +80,7 @@ pub(crate) async fn serve(
     // One function, because each that is awaited within another copies the request once more.
     let mut response = 'answered: {
         if path.starts_with("/api/") {
-            break 'answered Box::pin(api(&shared, &head, body, address)).await;
+            break 'answered Box::pin(api(&shared, &head, body, peer)).await;
         }
         let (method, started) = (head.method.clone(), Instant::now());
         let arrival = match Arrival::admit(Arc::clone(&shared), &mut head) {
@@ -124,13 +126,13 @@ async fn api(
     shared: &Arc<Shared>,
     head: &Parts,
     body: Incoming,
-    address: IpAddr,
+    peer: Peer,
 ) -> Response<ReplyBody> {
     let path = head.uri.path();
     let answered = match embedder::route(path) {
-        _ if path == sign_out::PATH => sign_out::serve(shared, head, address).await,
-        Some(session) => embedder::answer(shared, head, body, address, session).await,
-        None if pages::is_route(path) => return pages::serve(shared, head, address).await,
+        _ if path == sign_out::PATH => sign_out::serve(shared, head, peer).await,
+        Some(session) => embedder::answer(shared, head, body, peer, session).await,
+        None if pages::is_route(path) => return pages::serve(shared, head, peer).await,
         None => Err(Fault::NoSuchPath),
     };
     answered.unwrap_or_else(|fault| refused(shared, None, &fault.into()))
@@ -138,7 +140,8 @@ async fn api(
 
 /// A refusal, for the client and for the log.
 fn refused(shared: &Shared, server: Option<&ServerName>, why: &Refused) -> Response<ReplyBody> {
-    response::refuse_counted(&shared.metrics, server, &why.fault, why.id.as_deref())
+    let id = why.id.as_ref().map(RawIdBuf::as_id);
+    response::refuse_counted(&shared.metrics, server, &why.fault, id)
 }
 
 // === POST ===
@@ -149,10 +152,7 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
         return Ok(Box::pin(batch(arrival, body)).await?);
     }
     let message = Message::parse(body).map_err(Fault::from)?;
-    let echo: Option<Box<str>> = match message.kind() {
-        Kind::Request => message.id().map(Into::into),
-        Kind::Notification | Kind::Response => None,
-    };
+    let request = (message.kind() == Kind::Request).then(|| message.clone());
     let answered = if message.kind() == Kind::Request && message.method() == Some("initialize") {
         Box::pin(initialize(arrival, message)).await
     } else {
@@ -164,7 +164,10 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
             Err(fault) => Err(fault),
         }
     };
-    answered.map_err(|fault| Refused { fault, id: echo })
+    answered.map_err(|fault| {
+        let id = request.as_ref().and_then(Message::id).map(RawId::to_buf);
+        Refused { fault, id }
+    })
 }
 
 async fn batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fault> {
@@ -263,8 +266,17 @@ async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, 
 
 /// A body of at most `limit` bytes, if it comes in time.
 pub(crate) async fn whole_body(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(&mut body, limit)).await;
-    let body = match read.map_err(|_| Fault::BodyTimeout)? {
+    let read = {
+        let mut reading = std::pin::pin!(read_limited(&mut body, limit));
+        match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+            // Most bodies arrive with their head, and need no timer.
+            Poll::Ready(read) => read,
+            Poll::Pending => Box::pin(tokio::time::timeout(BODY_TIMEOUT, reading))
+                .await
+                .map_err(|_| Fault::BodyTimeout)?,
+        }
+    };
+    let body = match read {
         Ok(body) => body,
         Err(ReadError::TooLarge(limit)) => {
             Box::pin(discard(body)).await;

@@ -1,16 +1,16 @@
 //! Everything that the connections of a gateway share, made from its configuration.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_children::SupervisorCommand;
 use bowline_egress::Tls;
 use bowline_store::sealed::{SealKeys, SealKeysError};
 use bowline_store::{Memory, Store};
 use tokio_util::task::TaskTracker;
 
-use super::StartError;
-use crate::config::{Config, StoreKind};
+use super::{StartError, local};
+use crate::config::{Config, ListenAddress, Server, StoreKind, Way};
 use crate::descriptors;
 use crate::drain::Drain;
 use crate::guard::Guard;
@@ -23,74 +23,144 @@ use crate::listener::bodies::BodyMemory;
 use crate::oauth::{
     AuthServers, FileVault, FlowStore, Flows, Grants, MemoryVault, SharedVault, Vault,
 };
+use crate::owners::Owners;
 use crate::registry::presence::OtherGateways;
 use crate::registry::{RecentlyEnded, Registry, Table, presence};
 use crate::route::Routes;
 use crate::session_store::{SessionStore, SessionTimes};
 use crate::share::Share;
 use crate::telemetry::Metrics;
-use crate::upstream::Upstream;
+use crate::upstream::{Processes, Surroundings, Upstream};
 
 /// Makes it for a gateway that listens here. `adjust` may change each upstream.
 pub(super) async fn shared(
     config: Config,
-    listen: SocketAddr,
+    listen: &ListenAddress,
     adjust: impl Fn(&mut Upstream),
 ) -> Result<Arc<Shared>, StartError> {
-    let mut limits = config.limits.clone();
-    descriptors::fit(&mut limits, descriptors::raise());
-    let (tls, tracker) = (Tls::platform(), TaskTracker::new());
-    let metrics = Arc::new(Metrics::new());
-    let session_store = session_store(&config, &tracker, &metrics).await?;
-    let flows = flows(&config, listen, session_store.as_deref(), &tls, &tracker)
+    let basis = Basis::new();
+    let session_store = session_store(&config, &basis.tracker, &basis.metrics).await?;
+    let (tls, tracker) = (&basis.tls, &basis.tracker);
+    let flows = flows(&config, listen, session_store.as_deref(), tls, tracker)
         .map_err(StartError::Vault)?;
-    let callers = config.callers.len();
-    let table = table(&config, session_store);
-    let streams = Share::common(limits.streams);
-    streams.share_out(config.servers.len(), callers);
-    let connections = ConnectionLimits::of_clients(&limits);
-    connections.share_out(callers);
-    let guard = Guard::new(listen.ip(), &config);
-    let upstreams = config.servers.into_iter().map(|(name, server)| {
-        let mut upstream = Upstream::new(
-            name,
-            server,
-            &tls,
-            Arc::clone(&flows),
-            tracker.clone(),
-            Arc::clone(&metrics),
-            &streams,
+    Ok(basis.shared(config, listen, session_store, flows, adjust))
+}
+
+/// Makes it for a bridge, which serves one person: sessions are in memory, and grants in the vault of the
+/// configuration.
+pub(super) async fn shared_of_bridge(config: Config) -> Result<Arc<Shared>, StartError> {
+    let basis = Basis::new();
+    let vault = Arc::new(local::vault(&config, &basis.tracker).await?);
+    let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone());
+    let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
+    let listen = config.listen.clone();
+    Ok(basis.shared(config, &listen, None, flows, |_| {}))
+}
+
+/// What does not depend on the configuration.
+struct Basis {
+    tls: Tls,
+    tracker: TaskTracker,
+    metrics: Arc<Metrics>,
+}
+
+impl Basis {
+    fn new() -> Self {
+        Self {
+            tls: Tls::platform(),
+            tracker: TaskTracker::new(),
+            metrics: Arc::new(Metrics::new()),
+        }
+    }
+
+    fn shared(
+        self,
+        config: Config,
+        listen: &ListenAddress,
+        session_store: Option<Arc<SessionStore>>,
+        flows: Arc<Flows>,
+        adjust: impl Fn(&mut Upstream),
+    ) -> Arc<Shared> {
+        let Self {
+            tls,
+            tracker,
+            metrics,
+        } = self;
+        let mut limits = config.limits.clone();
+        descriptors::fit(&mut limits, descriptors::raise());
+        let callers = config.callers.len();
+        let table = table(&config, session_store);
+        let streams = Share::common(limits.streams);
+        streams.share_out(config.servers.len(), callers);
+        let owners = match table.session_store() {
+            Some(store) => Owners::on_store(&store.me, store.is_shared()),
+            None => Owners::alone(),
+        };
+        let processes = Arc::new(processes(&config, limits.children, owners));
+        let connections = ConnectionLimits::of_clients(&limits);
+        connections.share_out(callers);
+        let guard = Guard::new(listen, &config);
+        let upstreams = config.servers.into_iter().map(|(name, server)| {
+            let surroundings = Surroundings {
+                tls: &tls,
+                flows: &flows,
+                tracker: &tracker,
+                metrics: &metrics,
+                streams: &streams,
+                processes: &processes,
+            };
+            let mut upstream = Upstream::new(name, server, surroundings);
+            adjust(&mut upstream);
+            Arc::new(upstream)
+        });
+        let routes = Routes::new(upstreams);
+        Arc::new(Shared {
+            guard,
+            callers: Callers::new(&config.callers),
+            routes,
+            registry: Arc::new(Registry {
+                table: Arc::new(table),
+                recently_ended: RecentlyEnded::default(),
+                metrics: Arc::clone(&metrics),
+                tracker: tracker.clone(),
+                idle: limits.session_idle,
+            }),
+            other_gateways: OtherGateways::default(),
+            bodies: BodyMemory::new(limits.body_bytes, callers),
+            limits,
+            streams,
+            connections,
+            pseudonym: Pseudonym::generate(),
+            metrics,
+            processes,
+            api_token: config.api_token,
+            tls,
+            flows,
+            sign_in_rate: RateLimit::default(),
+            tracker,
+            drain: Drain::new(config.stop_timeout),
+            admin_drain: Drain::new(Duration::ZERO),
+        })
+    }
+}
+
+/// The processes of servers that are commands: none runs before the first session.
+fn processes(config: &Config, limit: usize, owners: Owners) -> Processes {
+    let supervisor = match config.supervisor.as_slice() {
+        [] => SupervisorCommand::this_program("supervise"),
+        [program, arguments @ ..] => SupervisorCommand::new(program).args(arguments),
+    };
+    let is_shared = matches!(config.store.kind, StoreKind::Redis(_));
+    let processes = Processes::new(supervisor, limit, owners);
+    let is_command = |server: &&Server| matches!(server.way, Way::Command(_));
+    let commands = config.servers.values().filter(is_command).count();
+    processes.share.share_out(commands, config.callers.len());
+    if is_shared && commands > 0 {
+        tracing::warn!(
+            "sessions of servers with a `command` live in the gateway that opened them: other gateways on the store answer 503 for them"
         );
-        adjust(&mut upstream);
-        Arc::new(upstream)
-    });
-    let routes = Routes::new(upstreams);
-    Ok(Arc::new(Shared {
-        guard,
-        callers: Callers::new(&config.callers),
-        routes,
-        registry: Arc::new(Registry {
-            table: Arc::new(table),
-            recently_ended: RecentlyEnded::default(),
-            metrics: Arc::clone(&metrics),
-            tracker: tracker.clone(),
-            idle: limits.session_idle,
-        }),
-        other_gateways: OtherGateways::default(),
-        bodies: BodyMemory::new(limits.body_bytes, callers),
-        limits,
-        streams,
-        connections,
-        pseudonym: Pseudonym::generate(),
-        metrics,
-        api_token: config.api_token,
-        tls,
-        flows,
-        sign_in_rate: RateLimit::default(),
-        tracker,
-        drain: Drain::new(config.stop_timeout),
-        admin_drain: Drain::new(Duration::ZERO),
-    }))
+    }
+    processes
 }
 
 /// The sessions, which are also in the session store, if there is one.
@@ -145,7 +215,7 @@ async fn session_store(
 /// The sign-ins of callers. Their tokens are stored where their sessions are.
 fn flows(
     config: &Config,
-    listen: SocketAddr,
+    listen: &ListenAddress,
     session_store: Option<&SessionStore>,
     tls: &Tls,
     tracker: &TaskTracker,
@@ -175,7 +245,11 @@ fn flows(
     }
     let public_url = match &config.oauth.public_url {
         Some(url) => url.to_string(),
-        None => format!("http://{listen}"),
+        // Without a public URL, no flow that needs the gateway's pages is configured on a Unix socket.
+        None => match listen.tcp() {
+            Some(listen) => format!("http://{listen}"),
+            None => "http://localhost".to_owned(),
+        },
     };
     let (vault, auth_servers) = (Arc::new(vault), Arc::new(AuthServers::new(tls.clone())));
     let renew: Arc<AuthServers> = Arc::clone(&auth_servers);

@@ -1,13 +1,15 @@
 //! Listening to the other gateways on the store, and saying that this one is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use bowline_store::{ListenerEvent, Presence, StoreError};
+use bowline_store::{ListenerEvent, Presence, PresentGateways, StoreError};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::config::Way;
 use crate::exchange::announcements;
 use crate::hub::Shared;
 use crate::registry::presence::hex;
@@ -81,13 +83,14 @@ async fn look_around(shared: Arc<Shared>, session_store: Arc<SessionStore>) {
             seal_keys: session_store.seal_keys(),
             servers: fingerprint(&shared),
         };
+        let began = Instant::now();
         let looked = async {
             session_store.ping().await?;
             // One that takes nothing may be read all the same.
             let appeared = session_store.appear(&me, HOLDS).await;
-            shared
-                .other_gateways
-                .see(&me, session_store.gateways().await?);
+            let found = session_store.gateways().await?;
+            shared.processes.owners.saw(present(&found));
+            shared.other_gateways.see(&me, found);
             session_store.count_sessions().await?;
             if !knows_policy {
                 knows_policy = tell_eviction(&session_store).await;
@@ -96,11 +99,41 @@ async fn look_around(shared: Arc<Shared>, session_store: Arc<SessionStore>) {
         };
         let looked: Result<(), StoreError> = looked.await;
         if looked.is_ok() {
+            keep_owned(&shared, began).await;
             share_hints(&shared, &session_store).await;
         }
         let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The gateways that are present; `None` if some cannot be read, who may be anybody.
+fn present(found: &PresentGateways) -> Option<HashSet<Box<str>>> {
+    let ids = found
+        .gateways
+        .iter()
+        .map(|gateway| gateway.id.as_str().into());
+    (found.unreadable == 0).then(|| ids.collect())
+}
+
+/// This gateway has said since `began` that it is present. If it had missed that, the others may have taken over
+/// what it owns: it reads the records first, and what it lost is ended.
+async fn keep_owned(shared: &Shared, began: Instant) {
+    let owners = &shared.processes.owners;
+    if !owners.holds() {
+        let table = &shared.registry.table;
+        for session in table.all().into_iter().filter(|one| one.leg().is_live()) {
+            match session.refresh().await {
+                Ok(true) => {}
+                Ok(false) => drop(table.end(&session.id)),
+                Err(error) => {
+                    tracing::debug!(%error, "whether a process is still the session's is not known");
+                    return;
+                }
+            }
+        }
+    }
+    owners.appeared(began, HOLDS);
 }
 
 /// Writes what was learnt of tools while the store could not be written to: what a listing took back must not
@@ -142,6 +175,9 @@ fn fingerprint(shared: &Shared) -> String {
         for url in upstream.config().way.urls() {
             context.update(b"\n");
             context.update(url.to_string().as_bytes());
+        }
+        if let Way::Command(command) = &upstream.config().way {
+            context.update(command.identity().as_bytes());
         }
         context.update(b"\n\n");
     }

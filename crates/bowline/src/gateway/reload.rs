@@ -1,12 +1,11 @@
 //! Taking over another configuration while sessions go on.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::config::{Config, Limits, OAuth, Store};
+use crate::config::{Config, Limits, ListenAddress, OAuth, Store};
 use crate::hub::Shared;
 use crate::upstream::Upstream;
 
@@ -21,8 +20,8 @@ pub struct ReloadError {
 /// What the configuration said at the start and cannot say differently later.
 #[derive(Debug)]
 pub(super) struct StartupSettings {
-    listen: SocketAddr,
-    admin: Option<SocketAddr>,
+    listen: ListenAddress,
+    admin: Option<ListenAddress>,
     store: Store,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -36,8 +35,8 @@ pub(super) struct StartupSettings {
 impl StartupSettings {
     pub(super) fn of(config: &Config) -> Self {
         Self {
-            listen: config.listen,
-            admin: config.admin,
+            listen: config.listen.clone(),
+            admin: config.admin.clone(),
             store: config.store.clone(),
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
@@ -69,18 +68,15 @@ pub(super) fn reconfigure(shared: &Shared, config: Config) {
     shared.callers.replace(&config.callers);
     shared.end_streams_where(|session| !session.is_callers());
     shared.routes.reconfigure(config.servers, |name, server| {
-        Arc::new(Upstream::new(
-            name,
-            server,
-            &shared.tls,
-            Arc::clone(&shared.flows),
-            shared.tracker.clone(),
-            Arc::clone(&shared.metrics),
-            &shared.streams,
-        ))
+        Arc::new(Upstream::new(name, server, shared.surroundings()))
     });
     let callers = config.callers.len();
-    shared.streams.share_out(shared.routes.all().len(), callers);
+    let servers = shared.routes.all();
+    shared.streams.share_out(servers.len(), callers);
+    let processes = servers
+        .values()
+        .filter(|one| one.processes_running().is_some());
+    shared.processes.share.share_out(processes.count(), callers);
     shared.registry.table.share_out(callers);
     shared.connections.share_out(callers);
     shared.bodies.share_out(callers);

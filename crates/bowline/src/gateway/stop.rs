@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::hub::Shared;
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 
 /// How long idle connections are kept for requests that are on their way. HTTP/1.1 has no way to
 /// ask whether there is one.
@@ -16,6 +16,7 @@ const LAST_RESPONSES: Duration = Duration::from_secs(1);
 /// Stops the gateway; the operator can watch until it is over.
 pub(super) async fn stop(shared: &Shared) {
     drain_clients(shared).await;
+    shared.processes.stop().await;
     shared.admin_drain.begin();
     shared.admin_drain.close();
     // They hold the store, which the next process may want to open.
@@ -27,7 +28,7 @@ async fn drain_clients(shared: &Shared) {
     shared.drain.begin();
     tracing::info!(within = ?shared.drain.timeout, "stopping");
     for session in shared.registry.table.all() {
-        session.end_stream(&Born::Standalone);
+        session.end_stream(&StreamOrigin::Standalone);
     }
     let all_gone = shared.drain.connections.wait();
     drop(tokio::time::timeout(LINGER.min(shared.drain.timeout), all_gone).await);

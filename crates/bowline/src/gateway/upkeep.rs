@@ -7,7 +7,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::exchange::recovery::moves;
 use crate::hub::Shared;
-use crate::upstream::TEND_EVERY;
+use crate::upstream::UPKEEP_INTERVAL;
 
 /// How often idle sessions are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(super) fn keep_expiring(shared: &Arc<Shared>) {
 pub(super) fn keep_tidy(shared: &Arc<Shared>) {
     let own = Arc::clone(shared);
     shared.tracker.spawn(shared.drain.until_closed(async move {
-        let mut tend = tokio::time::interval(TEND_EVERY);
+        let mut tend = tokio::time::interval(UPKEEP_INTERVAL);
         let mut notice = tokio::time::interval(NOTICE_EVERY);
         loop {
             tokio::select! {

@@ -5,16 +5,14 @@
 //! who can reach the listener is the one local caller.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::{HeaderMap, header};
 use parking_lot::RwLock;
 
 use crate::caller::{Caller, KeyPrint};
-use crate::config::{self, CallerName, KeyHash};
+use crate::config::{self, CallerName, KeyHash, ListenAddress};
 use crate::fault::Fault;
-use crate::net::is_loopback_address;
 
 /// The callers of a gateway; a reload replaces them all.
 #[derive(Debug)]
@@ -56,8 +54,8 @@ impl Callers {
     }
 
     /// Whether anybody on the network may use a gateway that listens here.
-    pub(crate) fn are_open_at(&self, listen: SocketAddr) -> bool {
-        self.0.read().is_empty() && !is_loopback_address(listen.ip())
+    pub(crate) fn are_open_at(&self, listen: &ListenAddress) -> bool {
+        self.0.read().is_empty() && !listen.is_local()
     }
 }
 
@@ -168,13 +166,14 @@ mod tests {
     #[test]
     fn a_listener_that_others_reach_needs_callers() {
         let open = |listen: &str, callers: &[(&str, &str)]| {
-            Callers::new(&configured(callers)).are_open_at(listen.parse().unwrap())
+            Callers::new(&configured(callers)).are_open_at(&listen.parse().unwrap())
         };
         assert!(open("0.0.0.0:6270", &[]));
         assert!(open("[::]:6270", &[]));
         assert!(open("10.0.0.1:6270", &[]));
         assert!(!open("127.0.0.1:6270", &[]));
         assert!(!open("[::1]:6270", &[]));
+        assert!(!open("unix:/run/bowline.sock", &[]));
         assert!(!open("0.0.0.0:6270", &[("ann", "k")]));
     }
 }

@@ -1,24 +1,24 @@
-//! What a server offers, as far as a client may rely on it, and what it turned out not to have.
+//! The capabilities that a client relies on, and those that its server turned out not to have.
 
 use serde::{Deserialize, Serialize};
 
-/// The capabilities of a server, as far as a client may rely on them.
+/// The capabilities of a server that a client relies on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Capabilities(u16);
 
-/// Lists that a client was shown on a guess and its server does not have; a bit for each of
-/// [`LISTS`].
+/// Lists that a client was promised on a guess and that its server does not have; one bit for each
+/// of [`LISTS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MissingLists(u8);
 
-/// Lists whose changes are announced, with the bit that stands for each.
+/// Lists that can send `list_changed`, with the bit for each.
 pub(crate) const LISTS: [(&str, u8); 3] = [("tools", 1), ("prompts", 2), ("resources", 4)];
 
 // === impl Capabilities ===
 
 impl Capabilities {
     const GUESSED: u16 = 1 << 15;
-    /// The bit for the first of [`LISTS`] being there at all.
+    /// The position of the bit that says that the first of [`LISTS`] exists.
     const FIRST_LIST: u16 = LISTS.len() as u16;
 
     /// Reads the capabilities in the result of `initialize`.
@@ -60,25 +60,25 @@ impl Capabilities {
         Self(bits.fold(0, |sum, (place, bit)| sum | (u16::from(bit) << place)))
     }
 
-    /// The same for what a client was shown before anybody could ask the server.
+    /// The same for capabilities that a client was shown before the server could be asked.
     pub(crate) fn guessed(capabilities: &str) -> Self {
         Self(Self::of(capabilities).0 | Self::GUESSED)
     }
 
-    /// Whether everything that a client was shown is there. A guess was nobody's word, and binds
-    /// nobody.
+    /// Whether it has every capability that the client was shown. A guess is no promise of the
+    /// server's, so it is always covered.
     pub(crate) fn covers(self, shown: Self) -> bool {
         shown.0 & Self::GUESSED != 0 || self.0 & shown.0 == shown.0
     }
 
-    /// What was shown on a guess and is not in `real`.
+    /// Lists that were shown on a guess and are not in `real`.
     pub(crate) fn missing_in(self, real: Self) -> MissingLists {
         let is_guess = self.0 & Self::GUESSED != 0;
         let missing = (self.0 & !real.0) >> Self::FIRST_LIST & 0b111;
         MissingLists(if is_guess { missing as u8 } else { 0 })
     }
 
-    /// The lists that can change.
+    /// The lists that can send `list_changed`.
     pub(crate) fn changing(self) -> u8 {
         (self.0 & 0b111) as u8
     }
@@ -91,7 +91,7 @@ impl MissingLists {
         self.0 == 0
     }
 
-    /// The result of a request for a list that the server does not have.
+    /// The result for a client that requests a list that the server does not have.
     pub(crate) fn empty_list(self, method: Option<&str>) -> Option<&'static str> {
         let (list, result) = match method? {
             "tools/list" => ("tools", r#"{"tools":[]}"#),
@@ -100,10 +100,10 @@ impl MissingLists {
             "resources/templates/list" => ("resources", r#"{"resourceTemplates":[]}"#),
             _ => return None,
         };
-        let is_lacking = LISTS
+        let is_missing = LISTS
             .iter()
             .any(|(name, bit)| *name == list && self.0 & bit != 0);
-        is_lacking.then_some(result)
+        is_missing.then_some(result)
     }
 }
 

@@ -1,11 +1,11 @@
-//! Marks: ids that pass through a client and tell, when they come back, where they came from.
+//! Marks: ids that a client sends back, and that say where they came from.
 //!
-//! An upstream's event ids and the ids of its requests are shown to the client sealed: inside are
-//! the leg, its generation and the original. So no gateway has to remember what it handed out, a
-//! client cannot make up a mark, and nothing that an upstream puts into its ids (some put the
-//! session id there) is shown. Sealing is deterministic, on purpose: a server's
-//! `notifications/cancelled` must name its request by the very mark that the request was shown as.
-//! AES-GCM-SIV is made for that; equal inputs give equal marks and nothing else is told.
+//! The client sees an upstream's event ids and request ids sealed. Inside are the leg, its
+//! generation and the original id. So no gateway has to remember the ids that it sent, a client
+//! cannot forge a mark, and nothing that an upstream puts into its ids (some put the session id
+//! there) is disclosed. Sealing is deterministic on purpose: a server's `notifications/cancelled`
+//! must name its request by the mark that the client has seen. AES-GCM-SIV is safe for this: it
+//! discloses only whether two inputs are equal.
 
 use std::borrow::Cow;
 
@@ -14,6 +14,7 @@ use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline_wire::id::SessionId;
+use bowline_wire::message::{RawId, RawIdBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::leg::Generation;
@@ -24,23 +25,23 @@ pub(crate) struct Seal([u8; 32]);
 
 /// Which stream an event belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Born {
+pub(crate) enum StreamOrigin {
     /// The stream of a GET.
     Standalone,
-    /// The answer to the request with this id (JSON text).
-    Request(Box<str>),
+    /// The answer to the request with this id.
+    Request(RawIdBuf),
 }
 
-/// What an event id's mark says.
+/// The contents of an event id's mark.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EventMark {
     pub(crate) leg: Generation,
-    pub(crate) born: Born,
+    pub(crate) origin: StreamOrigin,
     /// The upstream's own event id.
     pub(crate) id: Box<[u8]>,
 }
 
-/// What kind of thing a mark stands for; bound into the seal, so one is never taken for the other.
+/// The kind of a mark. It is bound into the seal, so that one kind is never accepted as the other.
 const EVENT: &[u8] = b"event";
 const REQUEST: &[u8] = b"request";
 
@@ -54,7 +55,7 @@ impl Seal {
         Ok(Self(key))
     }
 
-    /// A new random key and the id of its session: one visit to the random source for both.
+    /// A new random key and the id of its session, from one call to the random source.
     pub(crate) fn with_id() -> Result<(Self, SessionId), aws_lc_rs::error::Unspecified> {
         let mut random = [[0; 32]; 2];
         rand::fill(random.as_flattened_mut())?;
@@ -66,9 +67,9 @@ impl Seal {
 
     /// The mark of an upstream's event id.
     pub(crate) fn event(&self, mark: &EventMark) -> Option<String> {
-        let request = match &mark.born {
-            Born::Standalone => "",
-            Born::Request(id) => id,
+        let request = match &mark.origin {
+            StreamOrigin::Standalone => "",
+            StreamOrigin::Request(id) => id.as_str(),
         };
         let mut plain = Vec::with_capacity(64);
         plain.extend_from_slice(&mark.leg.to_bytes());
@@ -79,41 +80,44 @@ impl Seal {
         self.seal(EVENT, plain)
     }
 
-    /// What a client's `Last-Event-ID` stands for, if this session handed it out.
+    /// What a client's `Last-Event-ID` stands for, if it is a mark of this session.
     pub(crate) fn open_event(&self, mark: &[u8]) -> Option<EventMark> {
         let plain = self.open(EVENT, mark)?;
         let (leg, rest) = Generation::from_bytes(&plain)?;
         let (len, rest) = rest.split_first_chunk::<4>()?;
         let (request, id) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
-        let born = match std::str::from_utf8(request).ok()? {
-            "" => Born::Standalone,
-            id => Born::Request(id.into()),
+        let origin = match std::str::from_utf8(request).ok()? {
+            "" => StreamOrigin::Standalone,
+            id => StreamOrigin::Request(RawIdBuf::new(id)),
         };
         Some(EventMark {
             leg,
-            born,
+            origin,
             id: id.into(),
         })
     }
 
-    /// The mark of the id (JSON text) of a server's request, as JSON text itself.
-    pub(crate) fn request(&self, leg: Generation, id: &str) -> Option<String> {
+    /// The mark of the id of a server's request, which is an id itself.
+    pub(crate) fn request(&self, leg: Generation, id: RawId<'_>) -> Option<RawIdBuf> {
         let mut plain = Vec::with_capacity(64);
         plain.extend_from_slice(&leg.to_bytes());
-        plain.extend_from_slice(id.as_bytes());
-        Some(format!("\"{}\"", self.seal(REQUEST, plain)?))
+        plain.extend_from_slice(id.as_str().as_bytes());
+        let sealed = self.seal(REQUEST, plain)?;
+        Some(RawIdBuf::new(format!("\"{sealed}\"")))
     }
 
-    /// The server's own id that a client's answer stands for: `None` if it answers nothing of ours.
-    pub(crate) fn open_request(&self, mark: &str) -> Option<(Generation, Box<str>)> {
+    /// The server's own id that a client's answer refers to. `None` if it is not a mark of this
+    /// session.
+    pub(crate) fn open_request(&self, mark: RawId<'_>) -> Option<(Generation, RawIdBuf)> {
+        let mark = mark.as_str();
         let mark = match mark.contains('\\') {
-            // Nothing in it needs to be escaped, and a client may do it all the same.
+            // A mark needs no escapes, but a client may escape it.
             true => serde_json::from_str(mark).ok()?,
             false => Cow::Borrowed(mark.strip_prefix('"')?.strip_suffix('"')?),
         };
         let plain = self.open(REQUEST, mark.as_bytes())?;
         let (leg, id) = Generation::from_bytes(&plain)?;
-        Some((leg, std::str::from_utf8(id).ok()?.into()))
+        Some((leg, RawIdBuf::new(std::str::from_utf8(id).ok()?)))
     }
 
     fn seal(&self, kind: &[u8], mut plain: Vec<u8>) -> Option<String> {
@@ -134,7 +138,8 @@ impl Seal {
         Some(sealed)
     }
 
-    /// The expanded key is several times the key's size, and most sessions never seal anything.
+    /// Expanded on each use: the expanded key is several times the size of the key, and most
+    /// sessions never seal anything.
     fn key(&self) -> Option<LessSafeKey> {
         UnboundKey::new(&AES_256_GCM_SIV, &self.0)
             .ok()
@@ -159,38 +164,42 @@ mod tests {
     use super::*;
 
     const LEG: Generation = Generation { leg: 3, number: 7 };
+    const ONE: RawId<'static> = RawId::new("1");
 
     #[test]
     fn a_request_and_its_cancellation_have_the_same_mark() {
         let seal = Seal::generate().unwrap();
-        assert_eq!(seal.request(LEG, "1"), seal.request(LEG, "1"));
-        assert_ne!(seal.request(LEG, "1"), seal.request(LEG, "\"1\""));
+        assert_eq!(seal.request(LEG, ONE), seal.request(LEG, ONE));
         assert_ne!(
-            seal.request(LEG, "1"),
-            seal.request(Generation { number: 8, ..LEG }, "1")
+            seal.request(LEG, ONE),
+            seal.request(LEG, RawId::new("\"1\""))
+        );
+        assert_ne!(
+            seal.request(LEG, ONE),
+            seal.request(Generation { number: 8, ..LEG }, ONE)
         );
     }
 
     #[test]
     fn marks_of_another_session_or_kind_do_not_open() {
         let (ours, theirs) = (Seal::generate().unwrap(), Seal::generate().unwrap());
-        let request = ours.request(LEG, "1").unwrap();
-        assert!(ours.open_request(&request).is_some());
-        assert!(theirs.open_request(&request).is_none());
+        let request = ours.request(LEG, ONE).unwrap();
+        assert!(ours.open_request(request.as_id()).is_some());
+        assert!(theirs.open_request(request.as_id()).is_none());
         assert!(
-            ours.open_event(request.trim_matches('"').as_bytes())
+            ours.open_event(request.as_str().trim_matches('"').as_bytes())
                 .is_none()
         );
-        assert!(ours.open_request("1").is_none());
-        assert!(ours.open_request("\"\"").is_none());
+        assert!(ours.open_request(ONE).is_none());
+        assert!(ours.open_request(RawId::new("\"\"")).is_none());
     }
 
     proptest! {
         #[test]
         fn events_come_back_whole(generation: u32, request in "(\"[a-z]{0,20}\"|[0-9]{1,9})?", id in prop::collection::vec(any::<u8>(), 0..80)) {
             let seal = Seal::generate().unwrap();
-            let born = if request.is_empty() { Born::Standalone } else { Born::Request(request.into()) };
-            let mark = EventMark { leg: Generation { leg: 0, number: generation }, born, id: id.into() };
+            let origin = if request.is_empty() { StreamOrigin::Standalone } else { StreamOrigin::Request(RawIdBuf::new(request)) };
+            let mark = EventMark { leg: Generation { leg: 0, number: generation }, origin, id: id.into() };
             let text = seal.event(&mark).unwrap();
             assert_eq!(seal.open_event(text.as_bytes()), Some(mark));
         }
@@ -198,8 +207,9 @@ mod tests {
         #[test]
         fn requests_come_back_whole(id in "(\"[^\"\\\\]{0,40}\"|-?[0-9]{1,9})") {
             let seal = Seal::generate().unwrap();
-            let mark = seal.request(LEG, &id).unwrap();
-            assert_eq!(seal.open_request(&mark), Some((LEG, id.into())));
+            let mark = seal.request(LEG, RawId::new(&id)).unwrap();
+            let opened = seal.open_request(mark.as_id());
+            assert_eq!(opened.map(|(leg, id)| (leg, id.to_string())), Some((LEG, id)));
         }
 
         #[test]

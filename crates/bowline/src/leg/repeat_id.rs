@@ -1,32 +1,34 @@
 //! Ids of Bowline's own requests.
 //!
-//! They contain nothing that any JSON encoder escapes, and none is used twice: a server may know its
-//! requests by them. The id of a request that goes again on the same upstream session, where the first
-//! may still be under way, contains the client's own: whoever sees the answer, on whichever stream, can
-//! give it back under that.
+//! They contain nothing that a JSON encoder escapes, and none is used twice, because a server may
+//! identify requests by them. A request that is repeated on the same upstream session, where the
+//! first may still be running, gets an id that contains the client's own id. So its answer can be
+//! returned under the client's id on any stream.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
 const PREFIX: &str = "bowline-again-";
 
-/// An id (JSON text) for a request of our own, which nobody else's is, at this gateway or another.
-pub(crate) fn own_id(purpose: &str) -> String {
+/// An id for a request of our own. No other request has it, on this gateway or another.
+pub(crate) fn own_id(purpose: &str) -> RawIdBuf {
     let random = RandomState::new().hash_one(purpose);
-    format!(r#""bowline-{purpose}-{random:016x}""#)
+    RawIdBuf::new(format!(r#""bowline-{purpose}-{random:016x}""#))
 }
 
-/// The id (JSON text) under which the request with this id (JSON text) goes for the nth time.
-pub(crate) fn renamed(id: &str, nth: u64) -> String {
-    format!(r#""{PREFIX}{nth}-{}""#, BASE64.encode(id))
+/// The id for the nth repeat of the request with this id.
+pub(crate) fn renamed(id: RawId<'_>, nth: u64) -> RawIdBuf {
+    let encoded = BASE64.encode(id.as_str());
+    RawIdBuf::new(format!(r#""{PREFIX}{nth}-{encoded}""#))
 }
 
-/// The client's own id (JSON text) in the id of a repeat.
-pub(crate) fn original(id: &str) -> Option<String> {
+/// The client's own id in the id of a repeat.
+pub(crate) fn original(id: RawId<'_>) -> Option<RawIdBuf> {
+    let id = id.as_str();
     let inner = id.strip_prefix('"')?.strip_suffix('"')?;
     if let Some(rest) = inner.strip_prefix(PREFIX) {
         return encoded_in(rest);
@@ -34,33 +36,39 @@ pub(crate) fn original(id: &str) -> Option<String> {
     if !inner.contains('\\') {
         return None;
     }
-    // A server may escape what need not be escaped.
+    // A server may escape characters that need no escape.
     let text: String = serde_json::from_str(id).ok()?;
     encoded_in(text.strip_prefix(PREFIX)?)
 }
 
-fn encoded_in(rest: &str) -> Option<String> {
+fn encoded_in(rest: &str) -> Option<RawIdBuf> {
     let (_, encoded) = rest.split_once('-')?;
-    String::from_utf8(BASE64.decode(encoded).ok()?).ok()
+    let id = String::from_utf8(BASE64.decode(encoded).ok()?).ok()?;
+    Some(RawIdBuf::new(id))
 }
 
-/// An answer under the client's own id, if it has another one.
+/// The answer under the client's own id, if it came under the id of a repeat.
 pub(crate) fn given_back(answer: &Message) -> Option<Bytes> {
     let original = original(answer.id()?)?;
-    Some(answer.splice(answer.id_span()?, &original))
+    Some(answer.splice(answer.id_span()?, original.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What no encoder writes otherwise.
+    /// Whether every encoder writes this id in the same way.
     fn is_plain(id: &str) -> bool {
         let inner = id.trim_matches('"');
         id.len() == inner.len() + 2
             && inner
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    }
+
+    /// The client's own id, letter for letter.
+    fn original_text(id: &str) -> Option<String> {
+        original(RawId::new(id)).map(|own| own.to_string())
     }
 
     #[test]
@@ -72,26 +80,29 @@ mod tests {
             "\"\"",
             "\"7\"",
             "\"a/b\\\"\\u0041\\\\<é>&+\"",
-            &renamed("7", 1),
+            renamed(RawId::new("7"), 1).as_str(),
         ] {
-            let once = renamed(id, 3);
-            assert!(is_plain(&once), "{once}");
-            assert_eq!(original(&once).as_deref(), Some(id));
+            let once = renamed(RawId::new(id), 3);
+            assert!(is_plain(once.as_str()), "{once}");
+            assert_eq!(original_text(once.as_str()).as_deref(), Some(id));
+            let escaped = once.as_str().replace('-', "\\u002d");
             assert_eq!(
-                original(&once.replace('-', "\\u002d")).as_deref(),
+                original_text(&escaped).as_deref(),
                 Some(id),
                 "escaped without need"
             );
-            assert_ne!(once, renamed(id, 4));
+            assert_ne!(once, renamed(RawId::new(id), 4));
         }
-        for id in ["7", "\"7\"", &own_id("ping"), "\"bowline-again-x\""] {
-            assert_eq!(original(id), None, "{id}");
+        let own = own_id("ping");
+        for id in ["7", "\"7\"", own.as_str(), "\"bowline-again-x\""] {
+            assert_eq!(original_text(id), None, "{id}");
         }
     }
 
     #[test]
     fn no_two_of_our_own_are_one() {
-        let ids: std::collections::HashSet<_> = (0..1000).map(|_| own_id("ping")).collect();
+        let ids = (0..1000).map(|_| own_id("ping").to_string());
+        let ids: std::collections::HashSet<_> = ids.collect();
         assert_eq!(ids.len(), 1000);
         assert!(ids.iter().all(|id| is_plain(id)));
     }

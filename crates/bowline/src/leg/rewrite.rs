@@ -1,28 +1,28 @@
-//! Events on their way to the client: the few places where bytes change.
+//! Events on their way to the client: the only places where bytes change.
 //!
-//! An event's id becomes a mark (an empty one stays empty), and so does the id of a server's
-//! request, also where the server cancels it; an answer to a repeated request gets the client's own id
-//! back. A batch is split, so that none of its messages is
-//! shown without its mark. What only Bowline says does not pass. Everything else passes as it came.
+//! An event's id becomes a mark (an empty one stays empty). So does the id of a server's request,
+//! also where the server cancels it. The answer to a repeated request gets the client's own id
+//! back. A batch is split, so that none of its messages is shown without its mark. Keys that are
+//! reserved for Bowline are removed. Everything else passes unchanged.
 
 use bowline_wire::batch::{self, BadBatch};
-use bowline_wire::message::{Kind, Message, Span};
+use bowline_wire::message::{Kind, Message, RawId, RawIdBuf, Span};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use super::Generation;
-use crate::leg::marks::{Born, EventMark, Seal};
+use crate::leg::marks::{EventMark, Seal, StreamOrigin};
 use crate::leg::repeat_id::{given_back, original};
 use crate::upstream::MAX_BATCH;
 use crate::upstream::reserved::Reserved;
 
-/// What an event's data holds.
+/// The content of an event's data.
 #[derive(Debug)]
 pub(crate) enum Content {
     Message(Message),
     /// The members of a batch; at least one.
     Batch(Vec<Bytes>),
-    /// Nothing that is known: the data as it came, if there is any.
+    /// Anything else: the data unchanged, if there is any.
     Other(Bytes),
 }
 
@@ -31,21 +31,26 @@ pub(crate) enum Content {
 pub(crate) struct Rewrite {
     seal: Seal,
     leg: Generation,
-    born: Born,
+    origin: StreamOrigin,
     reserved: Reserved,
 }
 
 impl Rewrite {
-    pub(crate) fn new(seal: Seal, leg: Generation, born: Born, reserved: Reserved) -> Self {
+    pub(crate) fn new(
+        seal: Seal,
+        leg: Generation,
+        origin: StreamOrigin,
+        reserved: Reserved,
+    ) -> Self {
         Self {
             seal,
             leg,
-            born,
+            origin,
             reserved,
         }
     }
 
-    /// What of an event's content may be shown; `None` if nothing may.
+    /// The part of an event's content that the client may see; `None` if it may see nothing.
     pub(crate) fn admitted(&self, event: &Event, content: Content) -> Option<Content> {
         match content {
             Content::Message(message) => self.reserved.cleared(message).map(Content::Message),
@@ -53,7 +58,7 @@ impl Rewrite {
                 let members = self.reserved.cleared_batch(members);
                 (!members.is_empty()).then_some(Content::Batch(members))
             }
-            // The client may read more in it than Bowline does.
+            // The client may find reserved keys where Bowline reads none.
             Content::Other(data) => {
                 let is_shown = !self.reserved.are_in(&data) && !self.reserved.are_in(event.raw());
                 is_shown.then_some(Content::Other(data))
@@ -69,15 +74,15 @@ impl Rewrite {
 
     /// Whether a message is the answer that the stream was opened for.
     pub(crate) fn is_answer(&self, message: &Message) -> bool {
-        let Born::Request(id) = &self.born else {
+        let StreamOrigin::Request(id) = &self.origin else {
             return false;
         };
-        message.answers(id)
+        message.answers(id.as_id())
             || (message.kind() == Kind::Response
-                && message.id().and_then(original).as_deref() == Some(&**id))
+                && message.id().and_then(original).as_ref() == Some(id))
     }
 
-    /// Whether a message answers another request than the one that the stream was opened for, if any.
+    /// Whether a message answers a request other than the one that the stream was opened for.
     pub(crate) fn is_anothers(&self, message: &Message) -> bool {
         let is_addressed = message.kind() == Kind::Response && message.id().is_some();
         is_addressed && !self.is_answer(message)
@@ -88,9 +93,9 @@ impl Rewrite {
         self.leg
     }
 
-    /// Which stream this is.
-    pub(crate) fn born(&self) -> &Born {
-        &self.born
+    /// The stream that this rewrites.
+    pub(crate) fn origin(&self) -> &StreamOrigin {
+        &self.origin
     }
 
     /// The event as the client may see it; `None` if it cannot be shown.
@@ -99,7 +104,7 @@ impl Rewrite {
         let id = match id {
             Some(id) => Some(self.seal.event(&EventMark {
                 leg: self.leg,
-                born: self.born.clone(),
+                origin: self.origin.clone(),
                 id: id.into(),
             })?),
             None => None,
@@ -126,7 +131,7 @@ impl Rewrite {
         }
     }
 
-    /// The message with its mark, if it must carry one.
+    /// The message with its mark, or `Some(None)` if it needs none.
     fn message(&self, message: &Message) -> Option<Option<Bytes>> {
         if message.kind() == Kind::Response {
             return Some(given_back(message));
@@ -134,18 +139,21 @@ impl Rewrite {
         let Some(span) = marked_id(message) else {
             return Some(None);
         };
-        let mark = self.seal.request(self.leg, message.text(span))?;
-        Some(Some(message.splice(span, &mark)))
+        let mark = self
+            .seal
+            .request(self.leg, RawId::new(message.text(span)))?;
+        Some(Some(message.splice(span, mark.as_str())))
     }
 
-    /// The mark (JSON text) that a message carries when it is shown.
-    pub(crate) fn mark(&self, message: &Message) -> Option<String> {
-        self.seal
-            .request(self.leg, message.text(marked_id(message)?))
+    /// The mark that a message carries when it is shown.
+    pub(crate) fn mark(&self, message: &Message) -> Option<RawIdBuf> {
+        let id = RawId::new(message.text(marked_id(message)?));
+        self.seal.request(self.leg, id)
     }
 }
 
-/// Where the id is that must become a mark: a server's request's, also where it is cancelled.
+/// The id that must become a mark: the id of a server's request, also in the server's cancellation
+/// of it.
 fn marked_id(message: &Message) -> Option<Span> {
     match message.kind() {
         Kind::Request => message.id_span(),
@@ -157,8 +165,8 @@ fn marked_id(message: &Message) -> Option<Span> {
 // === impl Content ===
 
 impl Content {
-    /// Looks into an event's data. What cannot be read is not refused: it may be the client's to
-    /// know. A batch that is too large to look into is.
+    /// Parses an event's data. Data that cannot be parsed is not refused, because the client may
+    /// understand it. A batch that is too large to split is refused.
     pub(crate) fn of(data: Bytes) -> Result<Self, BadBatch> {
         if !batch::is_batch(&data) {
             return Ok(Message::from_server(data.clone()).map_or(Self::Other(data), Self::Message));
@@ -170,7 +178,7 @@ impl Content {
         }
     }
 
-    /// Whether this says that a request goes on.
+    /// Whether this is or contains a progress notification.
     pub(crate) fn is_progress(&self) -> bool {
         let says_so = |message: &Message| message.method() == Some("notifications/progress");
         match self {
@@ -185,17 +193,17 @@ impl Content {
         }
     }
 
-    /// How far a request says that it has got.
+    /// The progress that a notification reports.
     pub(crate) fn progress(&self) -> Option<f64> {
         let Self::Message(message) = self else {
             return None;
         };
         let progress: f64 = message.text(message.param("progress")?).parse().ok()?;
-        // What is beyond every number would hide all that comes after it.
+        // After an infinite value, no later progress could be larger.
         Some(progress).filter(|progress| progress.is_finite())
     }
 
-    /// The message that passes the test, alone or among others.
+    /// The message that passes the test, alone or in a batch.
     pub(crate) fn find(self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
         match self {
             Self::Message(message) => Some(message).filter(is_it),
@@ -211,186 +219,4 @@ impl Content {
 }
 
 #[cfg(test)]
-mod tests {
-    use bowline_wire::sse::Decoder;
-
-    use super::*;
-    use crate::leg::repeat_id::renamed;
-
-    fn show(rewrite: &Rewrite, text: &str) -> String {
-        let mut decoder = Decoder::new(1 << 20);
-        decoder.push(Bytes::copy_from_slice(text.as_bytes()));
-        let event = decoder.next_event().unwrap().unwrap();
-        let data = event.data().map(|data| Bytes::copy_from_slice(&data));
-        let content = Content::of(data.unwrap_or_default()).unwrap();
-        let shown = rewrite.event(&event, &content).unwrap();
-        String::from_utf8(shown.to_vec()).unwrap()
-    }
-
-    fn rewrite_of(born: Born) -> Rewrite {
-        let reserved = Reserved::new("bowline");
-        Rewrite::new(Seal::generate().unwrap(), Generation::FIRST, born, reserved)
-    }
-
-    fn rewrite() -> Rewrite {
-        rewrite_of(Born::Standalone)
-    }
-
-    #[test]
-    fn the_answer_to_a_repeated_request_is_shown_under_the_clients_own_id() {
-        let born = Born::Request("\"s-1\"".into());
-        let rewrite = rewrite_of(born);
-        let answer =
-            |id: &str| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
-        let again = answer(&renamed("\"s-1\"", 1));
-        assert_eq!(show(&rewrite, &again), answer("\"s-1\""));
-        assert_eq!(show(&rewrite, &answer("7")), answer("7"));
-    }
-
-    #[test]
-    fn what_needs_no_mark_passes_byte_for_byte() {
-        for text in [
-            ": comment\n\n",
-            "retry: 100\n\n",
-            "id:\ndata: \n\n",
-            "event: message\r\ndata: {\"jsonrpc\":\"2.0\", \"id\":1,\"result\":{ \"x\":1.0}}\r\n\r\n",
-            "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n",
-            "data: not json\n\n",
-        ] {
-            assert_eq!(show(&rewrite(), text), text);
-        }
-    }
-
-    #[test]
-    fn event_ids_become_marks() {
-        let rewrite = rewrite();
-        let shown = show(&rewrite, "id: stream-1/7\nretry: 5\ndata: x\n\n");
-        let mark = shown
-            .strip_prefix("id: ")
-            .and_then(|rest| rest.strip_suffix("\nretry: 5\ndata: x\n\n"))
-            .unwrap();
-        let opened = rewrite.seal.open_event(mark.as_bytes()).unwrap();
-        assert_eq!(*opened.id, *b"stream-1/7");
-    }
-
-    #[test]
-    fn a_servers_request_and_its_cancellation_carry_one_mark() {
-        let rewrite = rewrite();
-        let mark = rewrite.seal.request(Generation::FIRST, "42").unwrap();
-        let asked = show(
-            &rewrite,
-            "data: {\"jsonrpc\":\"2.0\",\"id\":42,\"method\":\"roots/list\"}\n\n",
-        );
-        assert_eq!(
-            asked,
-            format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{mark},\"method\":\"roots/list\"}}\n\n")
-        );
-        let cancelled = show(
-            &rewrite,
-            "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":42}}\n\n",
-        );
-        assert!(
-            cancelled.contains(&format!("\"requestId\":{mark}")),
-            "{cancelled}"
-        );
-    }
-
-    #[test]
-    fn a_batch_becomes_single_messages_each_with_its_mark() {
-        let rewrite = rewrite();
-        let mark = rewrite.seal.request(Generation::FIRST, "42").unwrap();
-        let shown = show(
-            &rewrite,
-            "event: message\nid: 7\ndata: [{\"jsonrpc\":\"2.0\", \"id\":42,\"method\":\"roots/list\"} , 1.0,{\"jsonrpc\":\"2.0\",\"id\":42,\"result\":{}}]\n\n",
-        );
-        let asked = format!(
-            "event: message\ndata: {{\"jsonrpc\":\"2.0\", \"id\":{mark},\"method\":\"roots/list\"}}\n\nevent: message\ndata: 1.0\n\nevent: message\nid: "
-        );
-        let rest = shown.strip_prefix(&asked).expect(&shown);
-        let (id, rest) = rest.split_once('\n').unwrap();
-        assert_eq!(*rewrite.seal.open_event(id.as_bytes()).unwrap().id, *b"7");
-        assert_eq!(
-            rest,
-            "data: {\"jsonrpc\":\"2.0\",\"id\":42,\"result\":{}}\n\n"
-        );
-        for other in ["data: []\n\n", "data: [\n\n"] {
-            assert_eq!(show(&rewrite, other), other);
-        }
-    }
-
-    #[test]
-    fn a_batch_too_large_to_look_into_is_refused() {
-        let array = |members| Bytes::from(format!("[{}1]", "1,".repeat(members - 1)));
-        assert!(matches!(
-            Content::of(array(MAX_BATCH)),
-            Ok(Content::Batch(_))
-        ));
-        assert!(Content::of(array(MAX_BATCH + 1)).is_err());
-    }
-
-    #[test]
-    fn data_in_several_lines_is_one_message() {
-        let shown = show(
-            &rewrite(),
-            "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":42,\"method\":\"ping\"}\n\n",
-        );
-        assert!(!shown.contains("\"id\":42"), "{shown}");
-        assert_eq!(
-            shown
-                .lines()
-                .filter(|line| line.starts_with("data: "))
-                .count(),
-            2
-        );
-    }
-
-    /// Any JSON, written in any way that JSON allows.
-    fn any_json() -> impl proptest::strategy::Strategy<Value = String> {
-        use proptest::prelude::{Strategy as _, any, prop, prop_oneof};
-        let leaf = prop_oneof![
-            prop::sample::select(vec![
-                "null",
-                "true",
-                "1.0",
-                "-0",
-                "1e5",
-                "\"\\u0041\"",
-                "\"é\""
-            ])
-            .prop_map(str::to_owned),
-            any::<i32>().prop_map(|number| number.to_string()),
-        ];
-        leaf.prop_recursive(3, 16, 4, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4)
-                    .prop_map(|all| format!("[ {} ]", all.join(" ,"))),
-                prop::collection::vec(inner, 0..4).prop_map(|all| {
-                    let members: Vec<String> = all
-                        .iter()
-                        .enumerate()
-                        .map(|(n, value)| format!("\"k{n}\" :{value}"))
-                        .collect();
-                    format!("{{{}}}", members.join(", "))
-                }),
-            ]
-        })
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn what_is_not_rewritten_is_byte_identical(
-            value in any_json(),
-            shape in 0..3_u8,
-            ending in proptest::sample::select(vec!["\n", "\r\n"]),
-            comment in "[ -~]{0,20}",
-        ) {
-            let message = match shape {
-                0 => format!("{{\"result\":{value} ,\"id\":7,\"jsonrpc\":\"2.0\",\"extra\":{value}}}"),
-                1 => format!("{{\"jsonrpc\":\"2.0\", \"error\":{value},\"id\":\"a\"}}"),
-                _ => format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{value}}}"),
-            };
-            let text = format!(":{comment}{ending}event: message{ending}data: {message}{ending}retry: 5{ending}{ending}");
-            assert_eq!(show(&rewrite(), &text), text);
-        }
-    }
-}
+mod tests;

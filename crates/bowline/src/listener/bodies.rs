@@ -1,8 +1,8 @@
 //! The memory of long bodies that are not complete yet.
 //!
-//! A client with a session may send long bodies, slowly. The memory of all of them is bounded,
-//! with a share for each caller like everything that is limited; a body takes of it by what has arrived, not
-//! by what it announces. The first 64 KiB of each are not counted: most bodies have no more.
+//! A client with a session may send long bodies slowly. The memory of all incomplete bodies is bounded,
+//! and each caller has a share of it. A body takes memory for what has arrived, not for what it
+//! announces. The first 64 KiB of each body are not counted, because most bodies have no more.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::caller::Caller;
 use crate::session::client_state::MAX_OPENING;
 use crate::share::{ServerShares, Share};
 
-/// The most that is held, in bodies of the largest size.
+/// The maximum memory, in bodies of the largest size.
 const BODIES: usize = 64;
 
-/// What is not counted of each, and by how much it takes of the rest.
+/// The part of each body that is not counted, and the unit in which the rest is counted.
 const UNIT: usize = MAX_OPENING;
 
-/// The memory that unfinished bodies may use.
+/// The memory that incomplete bodies may use.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     units: Arc<Share>,
@@ -36,7 +36,7 @@ pub(crate) enum BodyReadError {
 }
 
 impl BodyMemory {
-    /// Those of a gateway whose bodies have at most so many bytes, and which has so many callers.
+    /// The limit for bodies of at most `largest` bytes and this number of callers.
     pub(crate) fn new(largest: usize, callers: usize) -> Self {
         let units = Share::common(BODIES * largest.div_ceil(UNIT));
         let bodies = Self {
@@ -47,7 +47,7 @@ impl BodyMemory {
         bodies
     }
 
-    /// Shares it out to so many callers.
+    /// Divides the memory among this number of callers.
     pub(crate) fn share_out(&self, callers: usize) {
         self.units.share_out(1, callers);
     }
@@ -102,7 +102,7 @@ mod tests {
 
     type Pen = mpsc::Sender<Bytes>;
 
-    /// A body that comes as it is written.
+    /// A body that arrives as the test writes it.
     struct Written(mpsc::Receiver<Bytes>);
 
     impl Body for Written {
@@ -146,7 +146,7 @@ mod tests {
             let (pen, read) = begin(&bodies, &greedy);
             write(&pen, LIMIT - 1).await;
             let taken = bodies.units.taken_by_all();
-            // It is either held or refused.
+            // The body is either held or refused.
             while bodies.units.taken_by_all() < taken + 3 && !read.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -161,12 +161,12 @@ mod tests {
         write(&pen, LIMIT).await;
         drop(pen);
         assert_eq!(read.await.unwrap().unwrap().len(), LIMIT);
-        // Short ones are read all the same.
+        // Short bodies are still read.
         let (pen, read) = begin(&bodies, &greedy);
         write(&pen, UNIT).await;
         drop(pen);
         assert_eq!(read.await.unwrap().unwrap().len(), UNIT);
-        // What has come to its end gives back what it took.
+        // A complete body returns its memory.
         let (pen, read) = unfinished.pop().unwrap();
         drop(pen);
         assert_eq!(read.await.unwrap().unwrap().len(), LIMIT - 1);

@@ -1,25 +1,29 @@
-//! The limits of connections: of the gateway, of one address before its requests are identified, and of a
-//! caller.
+//! The limits on connections: for the gateway, for each address until its requests are authenticated,
+//! and for each caller.
 //!
-//! A connection is anonymous until one of its requests was let in. Until then an address has only so many,
-//! unless it is a balancer's. From then on it takes of its caller's share; a balancer's connection does
-//! not, because it carries requests of many callers.
+//! A connection is anonymous until one of its requests is admitted. The number of anonymous connections
+//! per address is limited, unless the address is a load balancer's, or the connection comes by a Unix socket,
+//! which strangers cannot use. After that the connection takes a permit of its caller's share; a load
+//! balancer's connection does not, because it carries requests of many callers.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bowline_system::socket_file::is_own_user;
 use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::config::{Limits, Network};
 use crate::fault::Fault;
+use crate::net::Peer;
 use crate::share::{Permit, ServerShares, Share};
 
-/// The most connections of operators: enough for probes and scrapes, and half of the descriptors that are
-/// kept in reserve for them. One more evicts one of them, see [`EvictingTasks`](super::evicting::EvictingTasks).
+/// The maximum number of operator connections: enough for probes and scrapes, and half of the file
+/// descriptors that are reserved for them. One more evicts an older one, see
+/// [`EvictingTasks`](super::evicting::EvictingTasks).
 const OPERATORS: usize = 32;
 
 /// The limits of a listener, and how much of them is taken.
@@ -28,11 +32,12 @@ pub(crate) struct ConnectionLimits {
     pub(super) limit: usize,
     per_address: usize,
     proxies: Vec<Network>,
-    /// Whether these are the operator's, who may use the last file descriptors and always gets in.
+    /// Whether this is the operator's listener, which may use the last file descriptors and admits every
+    /// connection.
     pub(super) is_operators: bool,
     taken: AtomicUsize,
-    anonymous: Mutex<HashMap<IpAddr, usize>>,
-    /// The permits of connections that are not anonymous.
+    anonymous: Mutex<HashMap<Peer, usize>>,
+    /// The permits of authenticated connections.
     permits: Arc<Share>,
     callers: ServerShares,
 }
@@ -41,11 +46,13 @@ pub(crate) struct ConnectionLimits {
 #[derive(Debug)]
 pub(crate) struct Connection {
     limits: Arc<ConnectionLimits>,
-    /// The address that it is counted by.
-    pub(crate) address: IpAddr,
+    /// The peer that it is counted by.
+    pub(crate) peer: Peer,
     is_unidentified: AtomicBool,
-    /// Whether it counts towards its address's limit.
+    /// Whether it counts towards the limit of its peer's address.
     is_counted: bool,
+    /// Whether it carries requests of many callers.
+    is_balancers: bool,
     /// Its caller's permit, once it has one.
     permit: Mutex<Option<Permit>>,
 }
@@ -53,23 +60,26 @@ pub(crate) struct Connection {
 /// Which limit refuses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionRefusal {
-    /// That of the gateway.
+    /// The gateway's limit.
     Gateway,
-    /// That of its address.
+    /// The limit of its address.
     Address,
-    /// That of its caller.
+    /// The limit of its caller.
     Caller,
+    /// A Unix socket is for the gateway's own user.
+    User,
 }
 
 // === impl ConnectionRefusal ===
 
 impl ConnectionRefusal {
-    /// What the client is told.
+    /// The error that the client gets.
     pub(crate) fn fault(self) -> Fault {
         match self {
             Self::Gateway => Fault::TooManyConnections,
             Self::Address => Fault::TooManyConnectionsFromAddress,
             Self::Caller => Fault::TooManyConnectionsOfCaller,
+            Self::User => Fault::OtherUser,
         }
     }
 }
@@ -106,45 +116,54 @@ impl ConnectionLimits {
         }
     }
 
-    /// Shares the permits out to so many callers.
+    /// Divides the permits among this number of callers.
     pub(crate) fn share_out(&self, callers: usize) {
         self.permits.share_out(1, callers);
     }
 
-    /// Lets a connection in, if it is within the limits.
+    /// Admits a connection, if it is within the limits.
     pub(super) fn admit(
         self: &Arc<Self>,
-        peer: IpAddr,
+        peer: Peer,
     ) -> Result<Arc<Connection>, ConnectionRefusal> {
+        if matches!(peer, Peer::User(user) if !is_own_user(user)) {
+            return Err(ConnectionRefusal::User);
+        }
         let one_more = |taken| (taken < self.limit).then_some(taken + 1);
         self.taken
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more)
             .map_err(|_| ConnectionRefusal::Gateway)?;
-        let address = counted_as(peer);
-        let is_counted = !self.proxies.iter().any(|proxy| proxy.contains(peer));
-        if is_counted && !self.try_count(address) {
+        let address = match peer {
+            Peer::Address(address) => Some(address),
+            Peer::User(_) => None,
+        };
+        let is_balancer = |address: IpAddr| self.proxies.iter().any(|it| it.contains(address));
+        let is_balancers = address.is_some_and(is_balancer);
+        let (is_counted, peer) = (address.is_some() && !is_balancers, peer.counted_as());
+        if is_counted && !self.try_count(peer) {
             self.taken.fetch_sub(1, Ordering::AcqRel);
             return Err(ConnectionRefusal::Address);
         }
         Ok(Arc::new(Connection {
             limits: Arc::clone(self),
-            address,
+            peer,
             is_unidentified: AtomicBool::new(true),
             is_counted,
+            is_balancers,
             permit: Mutex::default(),
         }))
     }
 
-    fn try_count(&self, address: IpAddr) -> bool {
+    fn try_count(&self, peer: Peer) -> bool {
         let mut anonymous = self.anonymous.lock();
-        let count = anonymous.entry(address).or_default();
+        let count = anonymous.entry(peer).or_default();
         let has_room = *count < self.per_address;
         *count += usize::from(has_room);
         has_room
     }
 
-    fn uncount(&self, address: IpAddr) {
-        if let Entry::Occupied(mut count) = self.anonymous.lock().entry(address) {
+    fn uncount(&self, peer: Peer) {
+        if let Entry::Occupied(mut count) = self.anonymous.lock().entry(peer) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -153,26 +172,18 @@ impl ConnectionLimits {
     }
 }
 
-/// One party has a whole /64 of IPv6, and chooses among its addresses freely.
-pub(super) fn counted_as(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-    }
-}
-
 // === impl Connection ===
 
 impl Connection {
-    /// Whether none of its requests was let in so far.
+    /// Whether none of its requests was admitted yet.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.is_unidentified.load(Ordering::Relaxed)
     }
 
-    /// One of its requests was let in as this caller's: from now on it counts as the caller's, if that is
-    /// within its share.
+    /// Records that a request of this caller was admitted: from now on the connection counts towards the
+    /// caller's share, if that has room.
     pub(crate) fn assign_to(&self, caller: &Caller) -> Result<(), ConnectionRefusal> {
-        if self.is_counted {
+        if !self.is_balancers {
             let permit = self.limits.callers.of_caller(caller).take();
             *self.permit.lock() = Some(permit.ok_or(ConnectionRefusal::Caller)?);
         }
@@ -182,7 +193,7 @@ impl Connection {
 
     fn identify(&self) {
         if self.is_unidentified.swap(false, Ordering::AcqRel) && self.is_counted {
-            self.limits.uncount(self.address);
+            self.limits.uncount(self.peer);
         }
     }
 }
@@ -211,7 +222,7 @@ mod tests {
         limits: &Arc<ConnectionLimits>,
         peer: &str,
     ) -> Result<Arc<Connection>, ConnectionRefusal> {
-        limits.admit(peer.parse().unwrap())
+        limits.admit(Peer::Address(peer.parse().unwrap()))
     }
 
     #[test]
@@ -256,5 +267,23 @@ mod tests {
         drop(all);
         assert!(admit(&limits, "192.0.2.1").is_ok());
         assert!(limits.anonymous.lock().is_empty());
+    }
+
+    #[test]
+    fn a_socket_is_for_the_own_user_who_has_no_limit_but_the_callers() {
+        let limits = limits(2, 1);
+        let own = rustix::process::geteuid().as_raw();
+        let (other, root) = (own + 1, 0);
+        let refused = limits.admit(Peer::User(other)).unwrap_err();
+        assert_eq!(refused, ConnectionRefusal::User);
+        let first = limits.admit(Peer::User(own)).unwrap();
+        let _second = limits.admit(Peer::User(root)).unwrap();
+        assert!(limits.anonymous.lock().is_empty());
+        first.assign_to(&Caller::Local).unwrap();
+        assert_eq!(limits.permits.taken_by_all(), 1);
+        assert_eq!(
+            limits.admit(Peer::User(own)).unwrap_err(),
+            ConnectionRefusal::Gateway
+        );
     }
 }

@@ -1,18 +1,19 @@
-//! A limited number of connections, of which the next one evicts the oldest.
+//! A limited number of connections, where a new one evicts an old one.
 //!
-//! Where a new connection must always get in, those before it cannot be what decides. The one that is
-//! evicted is of the address that has most, so one address cannot evict the others.
+//! For a listener on which a new connection must always get in. The evicted connection belongs to the
+//! peer that has most, so that one peer cannot evict the others.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 
 use tokio::task::JoinHandle;
 
-/// The tasks of connections, the oldest first.
+use crate::net::Peer;
+
+/// The tasks of connections, oldest first.
 #[derive(Debug)]
 pub(super) struct EvictingTasks {
     limit: usize,
-    tasks: VecDeque<(IpAddr, JoinHandle<()>)>,
+    tasks: VecDeque<(Peer, JoinHandle<()>)>,
 }
 
 impl EvictingTasks {
@@ -23,7 +24,7 @@ impl EvictingTasks {
         }
     }
 
-    /// Waits until there is room for one more. That takes no time: a task that is evicted is aborted.
+    /// Makes room for one more task. This does not wait for clients: the evicted task is aborted.
     pub(super) async fn make_room(&mut self) {
         if self.tasks.len() < self.limit {
             return;
@@ -33,23 +34,23 @@ impl EvictingTasks {
             && let Some((_, task)) = self.next_to_evict()
         {
             task.abort();
-            // Its end, whatever that is: its descriptor is free then.
+            // After this its file descriptor is free. The result does not matter.
             drop(task.await);
         }
     }
 
-    pub(super) fn add(&mut self, address: IpAddr, task: JoinHandle<()>) {
-        self.tasks.push_back((address, task));
+    pub(super) fn add(&mut self, peer: Peer, task: JoinHandle<()>) {
+        self.tasks.push_back((peer.counted_as(), task));
     }
 
-    /// The oldest of the address that has most.
-    fn next_to_evict(&mut self) -> Option<(IpAddr, JoinHandle<()>)> {
-        let mut counts: HashMap<IpAddr, usize> = HashMap::with_capacity(self.tasks.len());
-        for (address, _) in &self.tasks {
-            *counts.entry(*address).or_default() += 1;
+    /// The oldest task of the peer that has most.
+    fn next_to_evict(&mut self) -> Option<(Peer, JoinHandle<()>)> {
+        let mut counts: HashMap<Peer, usize> = HashMap::with_capacity(self.tasks.len());
+        for (peer, _) in &self.tasks {
+            *counts.entry(*peer).or_default() += 1;
         }
         let most = counts.values().max().copied()?;
-        let is_of_most = |(address, _): &(IpAddr, _)| counts.get(address) == Some(&most);
+        let is_of_most = |(peer, _): &(Peer, _)| counts.get(peer) == Some(&most);
         let oldest = self.tasks.iter().position(is_of_most)?;
         self.tasks.remove(oldest)
     }
@@ -72,8 +73,8 @@ mod tests {
         (task, left)
     }
 
-    fn address(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    fn address(last: u8) -> Peer {
+        Peer::Address([192, 0, 2, last].into())
     }
 
     #[tokio::test]
@@ -94,7 +95,7 @@ mod tests {
             all.make_room().await;
             all.add(address(2), endless().0);
         }
-        // Those of the address with most are gone, and the one from elsewhere stayed.
+        // Connections of the address with most are gone; the other one stayed.
         for (place, has_left) in [(1, true), (2, true), (3, false)] {
             let left = there[place].try_recv() == Err(oneshot::error::TryRecvError::Closed);
             assert_eq!(left, has_left, "{place}");

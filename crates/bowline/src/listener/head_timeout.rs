@@ -1,9 +1,8 @@
 //! The timeout of a request's head.
 //!
-//! hyper asks its timer for a new alarm before every request. This one only notes the time; one
-//! alarm per connection looks at the note. Heads that come in time and at once, which is nearly all,
-//! set and clear no alarm at all. A head that has begun and does not come is waited for only shortly:
-//! it takes memory.
+//! hyper asks its timer for a new alarm before every request. This timer only stores the deadline, and
+//! one alarm per connection checks it. Most heads arrive at once, and for them no alarm is set or
+//! cleared. A head that has begun and does not complete has only a short time, because it takes memory.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -19,17 +18,17 @@ use tokio::time::Instant;
 
 use super::connections::Connection;
 
-/// How long a connection may be idle between requests. Longer than clients keep idle connections, so
-/// that it is they who close them and never a request that meets a closing one.
+/// How long a connection may be idle between requests. This is longer than clients keep idle
+/// connections, so that the client closes them and no request meets a closing connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The same as long as the connection is anonymous.
+/// The same for an anonymous connection.
 const ANONYMOUS_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a head may take from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Until when a connection's next head is waited for.
+/// The deadline for a connection's next head.
 #[derive(Debug, Clone)]
 pub(super) struct HeadTimeout(Arc<HeadDeadline>);
 
@@ -37,9 +36,9 @@ pub(super) struct HeadTimeout(Arc<HeadDeadline>);
 struct HeadDeadline {
     opened: Instant,
     connection: Arc<Connection>,
-    /// Milliseconds after `opened`; [`NO_WAIT`] while no head is waited for.
+    /// Milliseconds after `opened`; [`NO_WAIT`] while no head is expected.
     until: AtomicU64,
-    /// Whether anything came since the wait began.
+    /// Whether any byte arrived since the wait began.
     heard: AtomicBool,
 }
 
@@ -48,7 +47,7 @@ const NO_WAIT: u64 = u64::MAX;
 /// hyper's wait for one head.
 struct HeadWait(Arc<HeadDeadline>);
 
-/// A connection whose silence within a head is noticed.
+/// A connection that notices when no data arrives within a head.
 #[derive(Debug)]
 pub(super) struct WatchedStream<S> {
     stream: S,
@@ -67,7 +66,7 @@ impl HeadTimeout {
         }))
     }
 
-    /// Listens to what comes over a connection.
+    /// Wraps a connection to observe its data.
     pub(super) fn with<S>(&self, stream: S) -> WatchedStream<S> {
         WatchedStream {
             stream,
@@ -75,7 +74,7 @@ impl HeadTimeout {
         }
     }
 
-    /// Waits until the timeout has elapsed. It has to be polled after the connection was.
+    /// Waits until the timeout has elapsed. Must be polled after the connection.
     pub(super) async fn elapsed(&self) {
         let waiting = &self.0;
         let mut alarm = pin!(tokio::time::sleep_until(
@@ -111,14 +110,16 @@ impl Timer for HeadTimeout {
             true => ANONYMOUS_IDLE_TIMEOUT.min(duration),
             false => duration,
         };
-        waiting.heard.store(false, Ordering::Relaxed);
-        let until = millis(waiting.opened.elapsed() + rest);
-        waiting.until.store(until, Ordering::Relaxed);
-        Box::pin(HeadWait(Arc::clone(waiting)))
+        waiting.wait_until(waiting.opened.elapsed() + rest)
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        self.sleep(deadline.saturating_duration_since(self.now()))
+        let waiting = &self.0;
+        match waiting.connection.is_anonymous() {
+            true => self.sleep(deadline.saturating_duration_since(self.now())),
+            // hyper has just asked for the time, and asking again is not free.
+            false => waiting.wait_until(Instant::from_std(deadline) - waiting.opened),
+        }
     }
 
     fn now(&self) -> std::time::Instant {
@@ -133,7 +134,14 @@ impl HeadDeadline {
         self.opened + Duration::from_millis(millis)
     }
 
-    /// Nothing more has come for now. If a head has begun, it has only so much time.
+    /// Begins to wait for a head, until this long after the connection was opened.
+    fn wait_until(self: &Arc<Self>, after_opening: Duration) -> Pin<Box<dyn Sleep>> {
+        self.heard.store(false, Ordering::Relaxed);
+        self.until.store(millis(after_opening), Ordering::Relaxed);
+        Box::pin(HeadWait(Arc::clone(self)))
+    }
+
+    /// Records that no more data is available for now. If a head has begun, its time starts.
     fn note_silence(&self) {
         if self.until.load(Ordering::Relaxed) == NO_WAIT || !self.heard.load(Ordering::Relaxed) {
             return;
@@ -144,7 +152,7 @@ impl HeadDeadline {
 }
 
 fn millis(duration: Duration) -> u64 {
-    // The last one is no time.
+    // `NO_WAIT` itself is not a time.
     u64::try_from(duration.as_millis()).unwrap_or(NO_WAIT - 1)
 }
 

@@ -1,31 +1,32 @@
 //! The response to a client whose connection is over the limits.
 //!
-//! Every such client gets one: it is small, and the system delivers it as soon as it is written. What takes
-//! time is to read on for a moment, because a connection that closes on unread bytes loses its response.
-//! Only so many are read on at once; one more cuts the oldest short, whose request has mostly been read
-//! by then.
+//! Every such client gets a response: it is small, and the system delivers it as soon as it is written.
+//! The connection must then be read for a moment, because closing it with unread bytes discards the
+//! response. Only a limited number are read at once; one more ends the oldest early, whose request has
+//! mostly been read by then.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Shutdown};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::task::TaskTracker;
 
 use super::evicting::EvictingTasks;
 use crate::descriptors::REFUSED_AT_ONCE;
+use crate::net::Peer;
 
 /// How long a client has to read the response, and how much of its request is read meanwhile.
 const TIME: Duration = Duration::from_secs(1);
 const READ: u64 = 256 * 1024;
 
-/// The most that is read where there is no time.
+/// The maximum that is read when the connection must close at once.
 const READ_AT_ONCE: usize = 16 * 1024;
 
-/// The connections that are refused and read on.
+/// The refused connections that are still being read.
 #[derive(Debug)]
 pub(super) struct Refusals(EvictingTasks);
 
@@ -36,14 +37,16 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Answers a client at this address, and closes the connection.
-    pub(super) async fn answer(
+    /// Sends the response to a client and closes the connection.
+    pub(super) async fn answer<S>(
         &mut self,
-        stream: TcpStream,
-        address: IpAddr,
+        stream: S,
+        peer: Peer,
         response: &str,
         tracker: &TaskTracker,
-    ) {
+    ) where
+        S: AsyncRead + AsFd + Send + Unpin + 'static,
+    {
         if write(&stream, response).is_err() {
             return;
         }
@@ -54,21 +57,21 @@ impl Refusals {
             // A client that does not read misses the response.
             drop(tokio::time::timeout(TIME, reading).await);
         };
-        self.0.add(address, tracker.spawn(reading_on));
+        self.0.add(peer, tracker.spawn(reading_on));
     }
 }
 
-/// Answers a client whose very descriptor is of the reserve: what of its request has come is read, and no
-/// more is waited for.
-pub(super) fn answer_at_once(stream: &TcpStream, response: &str) {
+/// Answers a client whose connection uses a reserved file descriptor: reads what has arrived of its
+/// request and does not wait for more.
+pub(super) fn answer_at_once(stream: &impl AsFd, response: &str) {
     let mut unread = [MaybeUninit::uninit(); READ_AT_ONCE];
     // A client that does not read misses the response.
     drop(SockRef::from(stream).recv(&mut unread));
     drop(write(stream, response));
 }
 
-/// Writes the response and ends our side. Neither waits: a new connection has room for it.
-fn write(stream: &TcpStream, response: &str) -> io::Result<()> {
+/// Writes the response and closes our side. This does not block: a new connection has room for it.
+fn write(stream: &impl AsFd, response: &str) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.send(response.as_bytes())?;
     socket.shutdown(Shutdown::Write)

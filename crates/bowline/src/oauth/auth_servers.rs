@@ -58,10 +58,30 @@ impl AuthServers {
     /// The authorization server of the server at this URL.
     pub(crate) fn of(&self, server_url: &str) -> Result<AuthServer, AuthServerError> {
         let known = self.servers.read().get(server_url).cloned();
-        let known = known.ok_or(AuthServerError::NoSupport)?;
-        let reach = Reach::new(&known.url, known.allow_private);
-        let fetch = Fetch::new(reach, known.tls).with_headers(known.headers);
-        Ok(AuthServer::new(&known.url, fetch).trusting(known.trust))
+        Ok(known.ok_or(AuthServerError::NoSupport)?.into())
+    }
+
+    /// The authorization server of the server at `server_url`, for what was granted while the server was at
+    /// `former`. If this process does not know it from that time, what the operator says of the server now
+    /// counts, without the configured headers, which are for where it is now.
+    pub(super) fn former(
+        &self,
+        former: &str,
+        server_url: &str,
+    ) -> Result<AuthServer, AuthServerError> {
+        let servers = self.servers.read();
+        if let Some(known) = servers.get(former) {
+            return Ok(known.clone().into());
+        }
+        let now = servers.get(server_url).cloned();
+        let url = former.parse();
+        let url = url.map_err(|_| AuthServerError::Malformed("server URL"))?;
+        let entry = ServerEntry {
+            url,
+            headers: HeaderMap::new(),
+            ..now.ok_or(AuthServerError::NoSupport)?
+        };
+        Ok(entry.into())
     }
 
     /// The client that the operator configured for the server at this URL.
@@ -78,6 +98,14 @@ impl AuthServers {
             client.secret = configured.secret.map(|it| Secret::new(it.expose()));
         }
         client
+    }
+}
+
+impl From<ServerEntry> for AuthServer {
+    fn from(known: ServerEntry) -> Self {
+        let reach = Reach::new(&known.url, known.allow_private);
+        let fetch = Fetch::new(reach, known.tls).with_headers(known.headers);
+        Self::new(&known.url, fetch).trusting(known.trust)
     }
 }
 

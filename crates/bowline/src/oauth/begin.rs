@@ -81,7 +81,7 @@ impl Flows {
         let auth_server = self.auth_servers.of(&key.server_url)?;
         let discovery = auth_server.discover(reason.challenge.as_ref()).await?;
         if before.flow.is_some() && before.current(now).is_none() {
-            self.forget_unfinished_registration(&key.server_url, oauth, &discovery)
+            self.forget_unfinished_registration(key, oauth, &discovery)
                 .await?;
         }
         let scopes = requested_scopes(oauth, &discovery, reason, granted);
@@ -151,15 +151,12 @@ impl Flows {
     }
 
     async fn granted_scopes(&self, key: &AccountKey) -> Result<Vec<String>, VaultError> {
-        let signed_in = self
-            .vault
-            .signed_in(&key.caller, &key.server_url)
-            .await?
-            .value;
+        let vault = self.grants.vault();
+        let signed_in = vault.signed_in(&key.caller, &key.server_url).await?.value;
         let Some(grant) = signed_in.and_then(|it| it.grant) else {
             return Ok(Vec::new());
         };
-        let grant = self.vault.grant(&grant).await?.value;
+        let grant = vault.grant(&grant).await?.value;
         Ok(grant.map(|grant| grant.scopes).unwrap_or_default())
     }
 }

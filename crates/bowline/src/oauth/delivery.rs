@@ -74,6 +74,39 @@ impl Flows {
         delivery: Delivery,
         route: DeliveryRoute<'_>,
     ) -> Result<FlowOutcome, DeliveryError> {
+        let (flow, iss) = self.admit(state, &delivery, route).await?;
+        let id = flow.id;
+        // A flow that was taken is finished even if the request that brought the answer is dropped: a code
+        // can be exchanged only once.
+        let flows = Arc::clone(self);
+        let finishing = async move { flows.finish(&id, delivery, iss.as_deref()).await };
+        match self.grants.tracker().spawn(finishing).await {
+            Ok(finished) => finished,
+            Err(_) => Err(DeliveryError::Aborted),
+        }
+    }
+
+    /// The flow that waits for this answer. Nothing is changed: a page may ask first.
+    pub(crate) async fn awaiting(
+        &self,
+        state: &str,
+        delivery: &Delivery,
+        route: DeliveryRoute<'_>,
+    ) -> Result<Flow, DeliveryError> {
+        let (flow, _) = self.admit(state, delivery, route).await?;
+        match self.is_under_way(&flow).await? {
+            true => Ok(flow),
+            false => Err(DeliveryError::UnknownFlow),
+        }
+    }
+
+    /// The flow of an answer, and the answer's issuer, if the answer may be delivered by this route.
+    async fn admit(
+        &self,
+        state: &str,
+        delivery: &Delivery,
+        route: DeliveryRoute<'_>,
+    ) -> Result<(Flow, Option<String>), DeliveryError> {
         let id = FlowId::of(state);
         let flow = self
             .flow_store
@@ -104,14 +137,7 @@ impl Flows {
             (iss, _) => iss.clone(),
         };
         check_issuer(&flow.discovery, iss.as_deref()).map_err(|_| DeliveryError::IssuerMismatch)?;
-        // A flow that was taken is finished even if the request that brought the answer is dropped: a code
-        // can be exchanged only once.
-        let flows = Arc::clone(self);
-        let finishing = async move { flows.finish(&id, delivery, iss.as_deref()).await };
-        match self.grants.tracker().spawn(finishing).await {
-            Ok(finished) => finished,
-            Err(_) => Err(DeliveryError::Aborted),
-        }
+        Ok((flow, iss))
     }
 
     /// Takes a flow for one answer, and ends it.

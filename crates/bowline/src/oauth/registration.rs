@@ -15,11 +15,12 @@ use super::secret::Secret;
 use super::vault::{Registrar, VaultError};
 use crate::config::{self, ServerOAuth};
 
-/// How often a registration is given up because the authorization server refused the client.
-const AFTER_REFUSAL: Duration = Duration::from_secs(60);
-/// How often one is given up because nobody came back from a sign-in, which any caller can bring about: an
-/// authorization server that registers only so many clients would lock the others out.
-const ON_SUSPICION: Duration = Duration::from_secs(10 * 60);
+/// How often a registration for a server is given up.
+const PAUSE: Duration = Duration::from_secs(60);
+/// How often one is given up because a caller did not come back from a sign-in, which a caller can bring about:
+/// an authorization server that registers only so many clients would lock the others out. Each caller has a pause
+/// of its own, so that none takes this way from the others.
+const PAUSE_OF_CALLER: Duration = Duration::from_secs(10 * 60);
 
 /// Why a registration is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,22 +31,32 @@ pub(super) enum Doubt {
     Suspected,
 }
 
-/// When a registration for each server was last given up, by the server's URL.
+/// When registrations were last given up.
 #[derive(Debug, Default)]
-pub(super) struct GivenUp(Mutex<HashMap<Box<str>, Instant>>);
+pub(super) struct GivenUp(Mutex<LastGivenUp>);
+
+#[derive(Debug, Default)]
+struct LastGivenUp {
+    /// By the server's URL.
+    servers: HashMap<Box<str>, Instant>,
+    /// On mere suspicion.
+    callers: HashMap<AccountKey, Instant>,
+}
 
 impl GivenUp {
-    /// Whether another registration for this server may be given up now; if so, this is counted.
-    fn may(&self, server_url: &str, doubt: Doubt) -> bool {
-        let pause = match doubt {
-            Doubt::Refused => AFTER_REFUSAL,
-            Doubt::Suspected => ON_SUSPICION,
-        };
-        let mut last = self.0.lock();
-        last.retain(|_, at| at.elapsed() < ON_SUSPICION);
-        let is_free = last.get(server_url).is_none_or(|at| at.elapsed() >= pause);
+    /// Whether another registration for the server of this account may be given up now; if so, this is counted.
+    fn may(&self, account: &AccountKey, doubt: Doubt) -> bool {
+        let LastGivenUp { servers, callers } = &mut *self.0.lock();
+        servers.retain(|_, at| at.elapsed() < PAUSE);
+        callers.retain(|_, at| at.elapsed() < PAUSE_OF_CALLER);
+        let is_suspicion = doubt == Doubt::Suspected;
+        let is_callers_again = is_suspicion && callers.contains_key(account);
+        let is_free = !is_callers_again && !servers.contains_key(&account.server_url);
         if is_free {
-            last.insert(server_url.into(), Instant::now());
+            servers.insert(account.server_url.clone(), Instant::now());
+        }
+        if is_free && is_suspicion {
+            callers.insert(account.clone(), Instant::now());
         }
         is_free
     }
@@ -89,17 +100,17 @@ impl Flows {
     /// again, now and then.
     pub(super) async fn forget_unfinished_registration(
         &self,
-        server_url: &str,
+        key: &AccountKey,
         oauth: &ServerOAuth,
         discovery: &Discovery,
     ) -> Result<(), VaultError> {
         let redirect_uri = self.redirect_uri(oauth);
         let registrar = Registrar {
-            server_url,
+            server_url: &key.server_url,
             issuer: &discovery.issuer,
         };
         match self.vault.registration(registrar, &redirect_uri).await? {
-            Some(known) if self.given_up.may(server_url, Doubt::Suspected) => {
+            Some(known) if self.given_up.may(key, Doubt::Suspected) => {
                 self.vault.forget_client("", registrar, &known).await
             }
             _ => Ok(()),
@@ -111,9 +122,11 @@ impl Flows {
     pub(super) async fn forget_client(&self, flow: &Flow, client: &ClientIdentity, doubt: Doubt) {
         let registrar = flow.registrar();
         let metadata = &flow.discovery.metadata;
-        if metadata.contains_key("registration_endpoint")
-            && !self.given_up.may(&flow.server_url, doubt)
-        {
+        let account = AccountKey {
+            caller: flow.caller.as_str().into(),
+            server_url: flow.server_url.as_str().into(),
+        };
+        if metadata.contains_key("registration_endpoint") && !self.given_up.may(&account, doubt) {
             return;
         }
         let forgetting = self.vault.forget_client(&flow.caller, registrar, client);
@@ -180,18 +193,37 @@ impl Flows {
 mod tests {
     use super::*;
 
+    fn account(caller: &str, server_url: &str) -> AccountKey {
+        AccountKey {
+            caller: caller.into(),
+            server_url: server_url.into(),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_registration_is_given_up_now_and_then() {
         let given_up = GivenUp::default();
-        assert!(given_up.may("s", Doubt::Suspected));
+        let ann = account("ann", "s");
+        assert!(given_up.may(&ann, Doubt::Suspected));
         for doubt in [Doubt::Suspected, Doubt::Refused] {
-            assert!(!given_up.may("s", doubt), "{doubt:?}");
+            assert!(!given_up.may(&ann, doubt), "{doubt:?}");
         }
-        assert!(given_up.may("other", Doubt::Suspected));
-        tokio::time::advance(AFTER_REFUSAL).await;
-        assert!(!given_up.may("s", Doubt::Suspected));
-        assert!(given_up.may("s", Doubt::Refused));
-        tokio::time::advance(ON_SUSPICION).await;
-        assert!(given_up.may("s", Doubt::Suspected));
+        assert!(given_up.may(&account("ann", "other"), Doubt::Suspected));
+        tokio::time::advance(PAUSE).await;
+        assert!(!given_up.may(&ann, Doubt::Suspected));
+        assert!(given_up.may(&ann, Doubt::Refused));
+        tokio::time::advance(PAUSE_OF_CALLER).await;
+        assert!(given_up.may(&ann, Doubt::Suspected));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_asks_all_day_does_not_keep_another_from_a_new_registration() {
+        let given_up = GivenUp::default();
+        let (ann, bob) = (account("ann", "s"), account("bob", "s"));
+        assert!(given_up.may(&ann, Doubt::Suspected));
+        assert!(!given_up.may(&bob, Doubt::Suspected));
+        tokio::time::advance(PAUSE).await;
+        assert!(!given_up.may(&ann, Doubt::Suspected));
+        assert!(given_up.may(&bob, Doubt::Suspected));
     }
 }

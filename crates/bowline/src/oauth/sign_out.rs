@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::account::AccountKey;
-use super::auth_server::{AuthServerError, TokenKind};
+use super::auth_server::{AuthServer, AuthServerError, TokenKind};
 use super::flow::FlowOutcome;
 use super::flows::{Flows, SignInError};
 use super::grant::Grant;
@@ -50,14 +50,15 @@ impl Flows {
         let own = places.into_iter().map(|place| (known_as.clone(), place));
         accounts.extend(own);
         let mut outcome = SignOutOutcome::NotSignedIn;
-        for (identity, server_url) in &accounts {
-            let granted = self.grants.sign_out(identity, server_url).await?;
-            self.give_up(identity, server_url).await;
-            self.forget_initialized(identity, server_url);
+        for (identity, place) in &accounts {
+            let granted = self.grants.sign_out(identity, place).await?;
+            self.give_up(identity, place).await;
+            self.forget_initialized(identity, place);
             let Some(grant) = granted else {
                 continue;
             };
-            outcome = match (outcome, self.revoke(server_url, &grant).await) {
+            let auth_server = self.auth_servers.former(place, server_url);
+            outcome = match (outcome, revoke(auth_server, &grant).await) {
                 (SignOutOutcome::Failed(error), _) => SignOutOutcome::Failed(error),
                 (_, Err(error)) => SignOutOutcome::Failed(error.into()),
                 (SignOutOutcome::NotOffered, _) | (_, Ok(false)) => SignOutOutcome::NotOffered,
@@ -88,29 +89,32 @@ impl Flows {
             Err(error) => tracing::debug!(%error, "sign-in not ended after the sign-out"),
         }
     }
+}
 
-    /// Revokes a grant's tokens; `false` if the authorization server offers no revocation. The refresh token
-    /// comes first: without it there are no new access tokens.
-    pub(super) async fn revoke(&self, url: &str, grant: &Grant) -> Result<bool, AuthServerError> {
-        let auth_server = self.auth_servers.of(url)?;
-        let refresh = grant.refresh_token.as_ref();
-        let tokens = refresh.map(|token| (token, TokenKind::Refresh));
-        let tokens = tokens
-            .into_iter()
-            .chain([(&grant.access_token, TokenKind::Access)]);
-        let mut revoked = Ok(true);
-        for (token, kind) in tokens {
-            let one = auth_server
-                .revoke(&grant.discovery, &grant.client, token, kind)
-                .await;
-            revoked = match (revoked, one) {
-                (Ok(before), Ok(one)) => Ok(before && one),
-                // Some servers revoke refresh tokens only, and their access tokens with them.
-                (Ok(before), Err(AuthServerError::Denied("unsupported_token_type"))) => Ok(before),
-                (Ok(_), failed) => failed,
-                (failed, _) => failed,
-            };
-        }
-        revoked
+/// Revokes a grant's tokens; `false` if the authorization server offers no revocation. The refresh token
+/// comes first: without it there are no new access tokens.
+pub(super) async fn revoke(
+    auth_server: Result<AuthServer, AuthServerError>,
+    grant: &Grant,
+) -> Result<bool, AuthServerError> {
+    let auth_server = auth_server?;
+    let refresh = grant.refresh_token.as_ref();
+    let tokens = refresh.map(|token| (token, TokenKind::Refresh));
+    let tokens = tokens
+        .into_iter()
+        .chain([(&grant.access_token, TokenKind::Access)]);
+    let mut revoked = Ok(true);
+    for (token, kind) in tokens {
+        let one = auth_server
+            .revoke(&grant.discovery, &grant.client, token, kind)
+            .await;
+        revoked = match (revoked, one) {
+            (Ok(before), Ok(one)) => Ok(before && one),
+            // Some servers revoke refresh tokens only, and their access tokens with them.
+            (Ok(before), Err(AuthServerError::Denied("unsupported_token_type"))) => Ok(before),
+            (Ok(_), failed) => failed,
+            (failed, _) => failed,
+        };
     }
+    revoked
 }

@@ -1,5 +1,5 @@
-//! How sessions end: by their client, by being lost, by nobody using them; here, in the store, and at the
-//! upstream.
+//! How sessions end: the client ends them, the upstream loses them, or they expire unused. Each end
+//! takes effect here, in the store, and at the upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::upstream::Carried;
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The client said so.
+    /// The client deleted it.
     Deleted,
-    /// Nobody used it.
+    /// It was not used for the idle time.
     Idle,
     /// The upstream no longer knows it.
     Lost,
-    /// Its client left before it heard of it.
+    /// Its client disconnected before it received the id.
     Unclaimed,
-    /// It lasted as long as a session may.
+    /// It reached the maximum age.
     TooOld,
 }
 
 // === impl Ending ===
 
 impl Ending {
-    /// The reason's name in logs.
+    /// The reason as it appears in logs.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -45,7 +45,7 @@ impl Ending {
 // === impl Registry ===
 
 impl Registry {
-    /// Ends a session here and, as a courtesy, at its upstream. `false` if it had ended before.
+    /// Ends a session here and, as a courtesy, at its upstream. `false`: it had already ended.
     pub(crate) fn end_session(&self, id: &SessionId, ending: Ending, carried: &Carried) -> bool {
         let Some(session) = self.table.end(id) else {
             return false;
@@ -54,8 +54,8 @@ impl Registry {
         true
     }
 
-    /// The same for a session that a client ends: for all gateways, before it is told so. An error
-    /// means that nobody knows whether it has ended.
+    /// Ends a session for its client, at all gateways, before the client gets the response. After an
+    /// error it is unknown whether the session has ended.
     pub(crate) async fn delete_session(
         &self,
         id: &SessionId,
@@ -89,7 +89,7 @@ impl Registry {
                 Ok(Some(leg)) if ending != Ending::Lost => leg.end(&carried).await,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(session = %session.hash, %error, "a session's end is not in the store");
+                    tracing::warn!(session = %session.hash, %error, "could not persist the end of a session");
                 }
             }
         });
@@ -109,7 +109,7 @@ impl Registry {
         self.tracker.spawn(async move { leg.end(&carried).await });
     }
 
-    /// Ends sessions that nobody used.
+    /// Ends unused sessions.
     pub(crate) async fn expire(&self, idle: Duration) {
         match self
             .table
@@ -125,9 +125,9 @@ impl Registry {
         }
     }
 
-    /// The same where gateways share them: only the store knows whether another has used one since. It
-    /// is asked for one after the other, and while it does not answer, for none: they are tried again
-    /// until the store itself lets them go.
+    /// Ends unused sessions of a shared store, which alone knows whether another gateway has used one
+    /// since. It is asked for one session after the other; the round ends when the store
+    /// is unavailable. Remaining sessions are tried again until they expire in the store.
     async fn expire_shared(&self, session_store: &SessionStore) {
         for session in self.table.unused(session_store.unused_after()) {
             if !session_store.is_reachable() {
@@ -141,7 +141,7 @@ impl Registry {
                 }
                 Ok(None) => self.table.let_go(&session.id),
                 Err(error) => {
-                    tracing::debug!(%error, "whether a session is used is not known");
+                    tracing::debug!(%error, "could not check whether a session is in use");
                 }
             }
         }

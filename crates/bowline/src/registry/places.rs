@@ -1,8 +1,8 @@
-//! The places that callers have among the sessions: as many as their share allows.
+//! The places of callers among the sessions, limited by their shares.
 //!
-//! A session has its place from its opening to its end, also while it is only in the store: it is
-//! then remembered here, for as long as it may rest. What was opened at another gateway,
-//! or before a restart, has its place there.
+//! A session holds its place from its opening to its end. While it is only in the store, this module
+//! keeps the place for it, for as long as the session may be idle. A session that was opened at another
+//! gateway, or before a restart, holds no place here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::share::{Permit, ServerShares, Share, ShareOwner};
 pub(crate) struct Places {
     common: Arc<Share>,
     callers: ServerShares,
-    /// Of sessions that are not at hand, and since when.
+    /// The places of sessions that are not cached, and since when.
     away: Mutex<HashMap<SessionId, (Permit, Instant)>>,
 }
 
@@ -35,7 +35,7 @@ impl Places {
         }
     }
 
-    /// Shares out anew.
+    /// Computes the shares for this number of callers.
     pub(crate) fn share_out(&self, callers: usize) {
         self.common.share_out(1, callers);
     }
@@ -46,7 +46,7 @@ impl Places {
         place.ok_or_else(|| self.callers.exhausted())
     }
 
-    /// A session is no longer at hand, and has not ended.
+    /// Keeps the place of a session that leaves the cache without ending.
     pub(crate) fn let_go(&self, session: &Session) {
         if let Some(place) = session.give_up_place() {
             let since = Instant::now();
@@ -54,19 +54,20 @@ impl Places {
         }
     }
 
-    /// It is at hand again.
+    /// Returns the place to a session that is cached again.
     pub(crate) fn take_back(&self, session: &Session) {
         if let Some((place, _)) = self.away.lock().remove(&session.id) {
             session.take_place(place);
         }
     }
 
-    /// A session that is not at hand has ended.
+    /// Frees the place of an uncached session that has ended.
     pub(crate) fn forget(&self, id: &SessionId) {
         self.away.lock().remove(id);
     }
 
-    /// Forgets sessions that have been away for so long that they are over unless another gateway uses them.
+    /// Frees the places of sessions that were uncached for so long that only another gateway could have
+    /// kept them alive.
     pub(crate) fn forget_after(&self, limit: Duration) {
         let mut away = self.away.lock();
         if !away.is_empty() {

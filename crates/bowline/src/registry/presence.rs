@@ -1,5 +1,5 @@
-//! The other gateways on the same store, as they were last seen: one that has other keys or other servers
-//! is noticed before its sessions are met.
+//! The other gateways on the same store. A gateway with different keys or servers is reported before one
+//! of its sessions arrives here.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use bowline_store::{Presence, PresentGateways};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// The other gateways, as they were last seen.
+/// The other gateways, as last seen.
 #[derive(Debug, Default)]
 pub(crate) struct OtherGateways(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// In what each differs.
+    /// The settings in which each of them differs.
     others: BTreeMap<String, Vec<&'static str>>,
-    /// How many say something that cannot be read.
+    /// How many presence entries cannot be read.
     unreadable: usize,
 }
 
@@ -61,7 +61,7 @@ impl OtherGateways {
         if found.unreadable > known.unreadable {
             tracing::warn!(
                 count = found.unreadable,
-                "what other gateways on this store say of themselves cannot be read"
+                "cannot read the presence of other gateways on this store"
             );
         }
         *known = Known {
@@ -70,7 +70,7 @@ impl OtherGateways {
         };
     }
 
-    /// What an operator should know.
+    /// The report for operators.
     pub(crate) fn told(&self) -> Value {
         let known = self.0.lock();
         let told = known
@@ -80,7 +80,7 @@ impl OtherGateways {
         told.collect()
     }
 
-    /// How many there are of which nothing else can be said.
+    /// How many presence entries cannot be read.
     pub(crate) fn unreadable(&self) -> usize {
         self.0.lock().unreadable
     }

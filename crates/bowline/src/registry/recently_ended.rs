@@ -1,4 +1,4 @@
-//! The sessions that ended last, for whoever asks what became of one.
+//! The sessions that ended last, so that operators can look up what happened to them.
 
 use std::collections::VecDeque;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::telemetry::SessionHash;
 
-/// How many are remembered.
+/// How many are kept.
 const MAX_DEPARTED: usize = 256;
 
-/// What operators were last told of sessions that are over, oldest first.
+/// The last reports of ended sessions, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct RecentlyEnded(Mutex<VecDeque<(SessionHash, Value)>>);
 
 impl RecentlyEnded {
-    /// Remembers a session, and forgets another one for it if there are many.
+    /// Adds a session, and drops the oldest one if there are too many.
     pub(crate) fn remember(&self, hash: SessionHash, told: Value) {
         let mut departed = self.0.lock();
         if departed.len() >= MAX_DEPARTED {
@@ -24,7 +24,7 @@ impl RecentlyEnded {
         departed.push_back((hash, told));
     }
 
-    /// What is remembered of the session with this hash.
+    /// The report of the session with this hash.
     pub(crate) fn find(&self, hash: &str) -> Option<Value> {
         let departed = self.0.lock();
         let found = departed.iter().find(|(known, _)| known.to_string() == hash);

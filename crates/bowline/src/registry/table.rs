@@ -1,9 +1,9 @@
-//! The sessions at hand: open, find, end, expire.
+//! The sessions in this gateway's memory: open, find, end, expire.
 //!
-//! Without a store this is all there is. With one it is a near cache of it ([`SessionStore`]): what is not
-//! at hand is looked for there, and what nobody uses gives way when there is no more room. Ending
-//! takes the entry out first, so nothing that is still under way for the session can bring it back:
-//! ids are never used twice.
+//! Without a store, these are all sessions. With one, this is a near cache of it ([`SessionStore`]): a
+//! session that is not cached is looked up in the store, and unused ones are evicted when the cache is
+//! full. Ending a session removes its entry first, so that no pending operation can bring it back: ids
+//! are never reused.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -16,37 +16,38 @@ use bowline_store::StoreError;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 
+use crate::registry::id_hasher::BuildIdHasher;
 use crate::registry::places::Places;
 use crate::session::persistence::Persistence;
 use crate::session::{InUse, Session};
 use crate::session_store::{PersistenceError, SessionStore};
 use crate::upstream::Upstream;
 
-/// Enough that two cores rarely meet at one lock.
+/// Enough that two cores rarely contend for one lock.
 pub(super) const SHARDS: usize = 16;
 
-/// How much of a full shard gives way at once.
+/// The fraction of a full shard that is evicted at once: one in so many.
 const GIVES_WAY: usize = 8;
 
 /// The sessions of one gateway.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(super) shards: [Mutex<Shard>; SHARDS],
-    /// Places that are taken here: sessions at hand, and those that open.
+    /// Places in use here: cached sessions, and sessions that are being opened.
     pub(super) taken: AtomicUsize,
-    /// Sessions that open.
+    /// Sessions that are being opened.
     pub(super) opening: AtomicUsize,
     pub(super) limit: usize,
-    /// What callers have of it.
+    /// The places of each caller.
     pub(super) places: Places,
     pub(super) session_store: Option<Arc<SessionStore>>,
-    /// How many sessions that are in the store are kept at hand as well.
+    /// How many sessions of the store are cached.
     pub(super) cache: usize,
 }
 
-/// Sessions by their ids, which they have with them: so the table itself is small enough to stay in a
-/// cache that they do not fit in.
-pub(super) type Shard = HashSet<Entry>;
+/// Sessions, hashed by the id that each of them contains. This keeps the table small enough for the CPU
+/// cache.
+pub(super) type Shard = HashSet<Entry, BuildIdHasher>;
 
 #[derive(Debug)]
 pub(super) struct Entry(pub(super) Arc<Session>);
@@ -67,7 +68,7 @@ impl Table {
         }
     }
 
-    /// The same over a store, with `cache` sessions at hand.
+    /// Adds a store, of which `cache` sessions are cached.
     pub(crate) fn over(self, session_store: Arc<SessionStore>, cache: usize) -> Self {
         Self {
             session_store: Some(session_store),
@@ -76,17 +77,17 @@ impl Table {
         }
     }
 
-    /// Where sessions are kept besides.
     pub(crate) fn session_store(&self) -> Option<&Arc<SessionStore>> {
         self.session_store.as_ref()
     }
 
-    /// Shares the places out to so many callers.
+    /// Divides the places among this number of callers.
     pub(crate) fn share_out(&self, callers: usize) {
         self.places.share_out(callers);
     }
 
-    /// The session of this server with this id, in use from now on: expiry cannot come between.
+    /// Finds a session of this server by its id and marks it as in use, so that it cannot expire
+    /// meanwhile.
     pub(crate) async fn find(
         &self,
         id: &SessionId,
@@ -116,7 +117,7 @@ impl Table {
         if let Some(in_use) = at_hand {
             let is_there = in_use.session().refresh().await?;
             match is_there {
-                // Before its time is over in the middle of this use.
+                // Before the session expires in the middle of this use.
                 true => in_use.session().outlast_use(),
                 false => drop(self.end(id)),
             }
@@ -130,14 +131,14 @@ impl Table {
         Ok(found)
     }
 
-    /// Puts a session that was found in the store at hand, unless somebody was faster.
+    /// Caches a session that was loaded from the store, unless another task was faster.
     fn insert(&self, session: Arc<Session>) -> Option<InUse> {
         let id = &session.id;
         let mut shard = self.shard(id).lock();
         if let Some(known) = shard.get(id) {
             return Some(known.begin_use());
         }
-        // It may have ended while it was read.
+        // The session may have ended while it was loaded.
         if self
             .session_store
             .as_ref()
@@ -156,7 +157,7 @@ impl Table {
         Some(in_use)
     }
 
-    /// Lets the sessions go that were used least lately; the store has them.
+    /// Evicts the least recently used sessions. They stay in the store.
     #[expect(
         clippy::mutable_key_type,
         reason = "the id of a session does not change"
@@ -181,9 +182,9 @@ impl Table {
         self.taken.fetch_sub(going, Ordering::AcqRel);
     }
 
-    /// Ends a session: from now on its id is unknown here and its streams are over.
+    /// Ends a session: its id is now unknown here and its streams are over.
     ///
-    /// Returns the session to the one caller that ended it.
+    /// Only one caller gets the session: the one that ended it.
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
         let Some(Entry(session)) = self.shard(id).lock().take(id) else {
             self.places.forget(id);
@@ -195,12 +196,12 @@ impl Table {
         Some(session)
     }
 
-    /// How many sessions are at hand.
+    /// The number of cached sessions.
     pub(crate) fn count(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Every session at hand.
+    /// All cached sessions.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let shards = self.shards.iter();
         shards
@@ -208,8 +209,7 @@ impl Table {
             .collect()
     }
 
-    /// Keeps the sessions in the store of which something is under way here, and writes what could not
-    /// be written before.
+    /// Extends the time in the store of sessions in use here, and repeats writes that failed.
     pub(crate) fn keep_up(&self) {
         if self.session_store.is_none() {
             return;
@@ -222,7 +222,7 @@ impl Table {
         }
     }
 
-    /// The sessions at hand that have streams.
+    /// The cached sessions with open streams.
     pub(crate) fn streaming(&self) -> Vec<Arc<Session>> {
         let mut streaming = Vec::new();
         for shard in &self.shards {
@@ -233,7 +233,7 @@ impl Table {
         streaming
     }
 
-    /// Ends every session of which nothing was used for `idle`.
+    /// Ends every session that was unused for `idle`.
     pub(crate) fn expire(&self, idle: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
         for shard in &self.shards {
@@ -250,7 +250,7 @@ impl Table {
         expired
     }
 
-    /// The sessions at hand of which nothing was used here for `idle`.
+    /// The cached sessions that were unused here for `idle`.
     pub(crate) fn unused(&self, idle: Duration) -> Vec<Arc<Session>> {
         self.places.forget_after(idle);
         let mut unused = Vec::new();
@@ -262,7 +262,7 @@ impl Table {
         unused
     }
 
-    /// Lets a session go that is not used here; if it lives, the store has it.
+    /// Drops an unused session from the cache. If it is alive, the store has it.
     pub(crate) fn let_go(&self, id: &SessionId) {
         let mut shard = self.shard(id).lock();
         if shard
@@ -275,8 +275,9 @@ impl Table {
         }
     }
 
-    /// Ends the streams of GETs here whose clients have newer ones elsewhere. Announcements may have been
-    /// missed, so the store is asked: for one after the other, and while it does not answer, for none.
+    /// Ends GET streams here whose clients have opened newer ones elsewhere, because announcements can
+    /// be missed. The store is asked for one session after the other; the round stops at the first
+    /// failure.
     pub(crate) async fn end_overtaken(&self) -> Result<(), StoreError> {
         for session in self.listening() {
             session.give_way_to_newer().await?;
@@ -284,7 +285,7 @@ impl Table {
         Ok(())
     }
 
-    /// The sessions whose stream of a GET is open here.
+    /// The sessions whose GET stream is open here.
     fn listening(&self) -> Vec<Arc<Session>> {
         let mut listening = Vec::new();
         for shard in &self.shards {
@@ -296,7 +297,7 @@ impl Table {
     }
 
     pub(super) fn shard(&self, id: &SessionId) -> &Mutex<Shard> {
-        // Ids are random, so any of their bytes spreads them evenly.
+        // Ids are random, so any byte distributes them evenly.
         &self.shards[usize::from(id.as_bytes()[0]) % SHARDS]
     }
 }
@@ -336,14 +337,14 @@ impl Eq for Entry {}
 // === impl Session ===
 
 impl Session {
-    /// Whether what is at hand may be believed without asking the store.
+    /// Whether the cached copy may be used without asking the store.
     fn is_fresh(&self) -> bool {
         self.persistence
             .as_deref()
             .is_none_or(Persistence::is_fresh)
     }
 
-    /// Makes what is at hand what is in the store. `false`: the session has ended.
+    /// Brings the cached copy up to date with the store. `false`: the session has ended.
     pub(crate) async fn refresh(self: &Arc<Self>) -> Result<bool, PersistenceError> {
         match &self.persistence {
             None => Ok(true),

@@ -1,4 +1,4 @@
-//! A place for one more session, within the limits.
+//! A reserved place for one more session, within the limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::session::persistence::Persistence;
 use crate::session_store::PersistenceError;
 use crate::share::{Permit, ShareOwner};
 
-/// A place for one more session, held while its leg opens.
+/// A reserved place for one more session, held while its leg opens.
 #[derive(Debug)]
 pub(crate) struct Vacancy {
     table: Arc<Table>,
@@ -20,8 +20,8 @@ pub(crate) struct Vacancy {
 // === impl Table ===
 
 impl Table {
-    /// Takes a place for one more session of this caller, if there is one. With a store, whatever is in
-    /// it has a place, at hand or not.
+    /// Reserves a place for one more session of this caller, if there is one. With a store, every
+    /// session in it occupies a place, cached or not.
     pub(crate) fn reserve(self: &Arc<Self>, caller: &Caller) -> Result<Vacancy, ShareOwner> {
         let place = self.places.take(caller)?;
         let take = |places: &AtomicUsize, others: &dyn Fn() -> usize| {
@@ -50,8 +50,8 @@ impl Table {
 // === impl Vacancy ===
 
 impl Vacancy {
-    /// Opens a session. Where sessions are kept in a store it is written there
-    /// before anybody can hear of it; if that fails the session comes back.
+    /// Opens a session. With a store, the session is written there before its client receives the id; if
+    /// that fails, the session is returned.
     pub(crate) async fn fill(
         mut self,
         session: Session,
@@ -73,7 +73,7 @@ impl Vacancy {
         }
         let mut shard = self.table.shard(&session.id).lock();
         shard.insert(Entry(Arc::clone(&session)));
-        // The place now belongs to the entry.
+        // The entry in the table now owns the place.
         self.table.taken.fetch_add(1, Ordering::AcqRel);
         let room = self.table.cache.div_ceil(SHARDS);
         if self.table.session_store.is_some() && shard.len() > room {

@@ -1,11 +1,10 @@
-//! Requests of the client's that are under way, so that its `notifications/cancelled` reaches also
-//! one that waits for its session to be recovered or was sent again, and none that was cancelled is
-//! sent again.
+//! The client's requests in progress. The list lets `notifications/cancelled` reach a request that waits
+//! for a recovery or was retried under another id, and keeps a cancelled request from being retried.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use bowline_wire::message::same_id;
+use bowline_wire::message::{RawId, RawIdBuf};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -14,73 +13,72 @@ use crate::session::Session;
 use crate::upstream::Epoch;
 use crate::upstream::budget::Budget;
 
-/// The requests of one session that are under way.
+/// The requests of one session that are in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     under_way: Mutex<Vec<Weak<Call>>>,
     repeats: AtomicU64,
 }
 
-/// One request, on its session's list as long as anybody holds it.
+/// One request. It is in its session's list until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Its id, as JSON text.
-    id: Box<str>,
-    /// The id under which it was sent again, as JSON text.
-    sent_as: Mutex<Option<Box<str>>>,
-    /// What it has met, wherever it was sent; nothing for nearly all.
+    id: RawIdBuf,
+    /// The id of the retry, if it differs.
+    sent_as: Mutex<Option<RawIdBuf>>,
+    /// Failures so far, over all attempts. Allocated only when there is one.
     met: Mutex<Option<Box<Met>>>,
-    /// When it was last sent.
+    /// The epoch of the tool hints when it was last sent.
     sent_in: AtomicU64,
     cancelled: AtomicBool,
     notify: Notify,
-    /// Weak: a stream of the session may hold the call.
+    /// Weak, because a stream of the session may hold the call.
     session: Weak<Session>,
 }
 
-/// What a request has met. It counts for as long as the client waits, also over streams of its answer
-/// that break.
+/// The failures of a request. They count for as long as the client waits, including broken response
+/// streams.
 #[derive(Debug, Default)]
 struct Met {
-    /// How often it may have run without an answer.
+    /// How often it may have run without a response.
     failures: u32,
     lost_session: bool,
-    /// The time for its tries.
+    /// The time that remains for further attempts.
     budget: Option<Budget>,
 }
 
 impl Calls {
-    /// The client has cancelled the request with this id.
-    pub(crate) fn cancel(&self, id: &str) {
+    /// Cancels the request with this id for the client.
+    pub(crate) fn cancel(&self, id: RawId<'_>) {
         for call in self.with_id(id) {
             call.cancelled.store(true, Ordering::Release);
             call.notify.notify_waiters();
         }
     }
 
-    /// The id under which the server knows a request, if that is not its own.
-    pub(crate) fn sent_as(&self, id: &str) -> Option<Box<str>> {
+    /// The id under which the server knows a request, if it is not the client's own.
+    pub(crate) fn sent_as(&self, id: RawId<'_>) -> Option<RawIdBuf> {
         let newest = self.with_id(id).pop()?;
         newest.sent_as.lock().clone()
     }
 
-    fn with_id(&self, id: &str) -> Vec<Arc<Call>> {
+    fn with_id(&self, id: RawId<'_>) -> Vec<Arc<Call>> {
         let all: Vec<_> = {
             let under_way = self.under_way.lock();
             under_way.iter().filter_map(Weak::upgrade).collect()
         };
-        // Outside the lock: one whose last holder this is takes it when it is dropped.
+        // Outside the lock: dropping the last reference to a call takes the lock.
         all.into_iter()
-            .filter(|call| same_id(&call.id, id))
+            .filter(|call| call.id.as_id() == id)
             .collect()
     }
 }
 
 impl Call {
-    /// Puts a request on its session's list.
-    pub(crate) fn begin(session: &Arc<Session>, id: &str) -> Arc<Self> {
+    /// Adds a request to its session's list.
+    pub(crate) fn begin(session: &Arc<Session>, id: RawId<'_>) -> Arc<Self> {
         let call = Arc::new(Self {
-            id: id.into(),
+            id: id.to_buf(),
             sent_as: Mutex::default(),
             met: Mutex::default(),
             sent_in: AtomicU64::new(0),
@@ -92,7 +90,7 @@ impl Call {
         call
     }
 
-    /// A number that no other repeat in the session has.
+    /// A number that is unique among the session's retries.
     pub(crate) fn next_repeat(&self) -> u64 {
         let session = self.session.upgrade();
         session.map_or(0, |session| {
@@ -100,12 +98,12 @@ impl Call {
         })
     }
 
-    /// The request goes again under another id (JSON text), or under its own.
-    pub(crate) fn mark_sent_as(&self, id: Option<&str>) {
-        *self.sent_as.lock() = id.map(Into::into);
+    /// Records that the request is sent under another id, or under its own.
+    pub(crate) fn mark_sent_as(&self, id: Option<RawId<'_>>) {
+        *self.sent_as.lock() = id.map(RawId::to_buf);
     }
 
-    /// The request may have run, and has no answer: how often that was so.
+    /// Counts an attempt that may have run and got no response. Returns the new count.
     pub(crate) fn count_failure(&self) -> u32 {
         let mut met = self.met.lock();
         let met = met.get_or_insert_default();
@@ -113,30 +111,29 @@ impl Call {
         met.failures
     }
 
-    /// Whether an earlier try of the request may have run.
+    /// Whether an earlier attempt may have run.
     pub(crate) fn may_have_run(&self) -> bool {
         self.met.lock().as_ref().is_some_and(|met| met.failures > 0)
     }
 
-    /// The request has met a lost session: whether it had before.
+    /// Records that the request met a lost session. Returns whether that had happened before.
     pub(crate) fn count_loss(&self) -> bool {
         let mut met = self.met.lock();
         std::mem::replace(&mut met.get_or_insert_default().lost_session, true)
     }
 
-    /// When the request may be tried next, within this budget.
+    /// When the request may be retried, within this budget.
     pub(crate) fn next_try(&self, budget: impl FnOnce() -> Budget) -> Option<Instant> {
         let mut met = self.met.lock();
         let met = met.get_or_insert_default();
         met.budget.get_or_insert_with(budget).next_at(None)
     }
 
-    /// The request is sent now, or again.
+    /// Records that the request is being sent.
     pub(crate) fn mark_sent(&self, now: Epoch) {
         self.sent_in.store(now.number(), Ordering::Relaxed);
     }
 
-    /// When it was last sent.
     pub(crate) fn sent_in(&self) -> Epoch {
         Epoch::numbered(self.sent_in.load(Ordering::Relaxed))
     }
@@ -165,7 +162,7 @@ impl Drop for Call {
         let mut under_way = session.calls.under_way.lock();
         under_way.retain(|call| call.strong_count() > 0);
         if under_way.is_empty() {
-            // An idle session holds no list.
+            // Frees the list's memory while the session is idle.
             *under_way = Vec::new();
         }
     }

@@ -1,4 +1,4 @@
-//! What a client believes it has: what a recovery must restore at a server that forgot.
+//! The client's settings at its server, which a recovery must restore when the server has lost them.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -12,39 +12,39 @@ use thiserror::Error;
 use crate::leg::capabilities::{Capabilities, LISTS};
 use crate::upstream::Carried;
 
-/// The most that an `initialize` may bring that is kept as long as its session: its text, and what is
-/// carried along. Those of real clients have a hundredth of it.
+/// The maximum size of an `initialize` with everything carried along, because it is kept as long as the
+/// session. Real clients need about a hundredth of it.
 pub(crate) const MAX_OPENING: usize = 64 * 1024;
 
-/// The most that a client may set at its server, to be restored: its subscriptions, and altogether.
+/// Limits on the settings that a client may make: the number of subscriptions, and the size of all.
 const MAX_SUBSCRIPTIONS: usize = 1000;
 const MAX_SAID: usize = 64 * 1024;
 
-/// There is no room for more that a recovery would have to set again.
+/// The session's settings exceed what a recovery can restore.
 #[derive(Debug, Error)]
 #[error(
-    "a session has at most {MAX_SUBSCRIPTIONS} subscriptions, of {MAX_SAID} bytes together with its log level: unsubscribe from some"
+    "a session has at most {MAX_SUBSCRIPTIONS} subscriptions, and {MAX_SAID} bytes for them and its log level: unsubscribe from some"
 )]
 pub(crate) struct TooMuchSaid;
 
-/// What a client said and was shown.
+/// What the client has sent, and what it was shown in response.
 #[derive(Debug)]
 pub(crate) struct ClientState {
-    /// The client's `initialize`, as it came.
+    /// The client's `initialize`, unchanged.
     pub(crate) initialize: Box<[u8]>,
-    /// What was carried along with it, if anything was.
+    /// The headers and query carried with it, if any.
     pub(crate) carried: Option<Box<Carried>>,
-    /// What the server capabilities in answer.
+    /// The capabilities in the server's response.
     pub(crate) capabilities: Capabilities,
     /// Whether the client has sent `notifications/initialized`.
     initialized: AtomicBool,
-    /// Allocated only where there is something to remember.
+    /// Allocated only if there is something to restore.
     said: Mutex<Option<Box<Said>>>,
-    /// Lists that the client has to be told have changed.
+    /// The lists that still have to be reported to the client as changed.
     changed: AtomicU8,
 }
 
-/// What a client set at its server.
+/// The settings that a client made at its server.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Said {
     /// The log level, as JSON text.
@@ -71,14 +71,14 @@ impl ClientState {
         }
     }
 
-    /// Makes this what the client has said.
+    /// Replaces the settings.
     pub(crate) fn set(&self, initialized: bool, said: Said) {
         self.initialized.store(initialized, Ordering::Release);
         let is_something = said.level.is_some() || !said.subscriptions.is_empty();
         *self.said.lock() = is_something.then(|| Box::new(said));
     }
 
-    /// Whether a message says something that [`ClientState::note`] remembers.
+    /// Whether [`ClientState::note`] would record something from this message.
     pub(crate) fn is_restorable(message: &Message) -> bool {
         matches!(
             message.method(),
@@ -91,7 +91,7 @@ impl ClientState {
         )
     }
 
-    /// Whether what a message sets could be remembered.
+    /// Checks that the setting in a message is within the limits.
     pub(crate) fn has_room_for(&self, message: &Message) -> Result<(), TooMuchSaid> {
         let mut said = self.restorable();
         match said.note(message) {
@@ -100,33 +100,33 @@ impl ClientState {
         }
     }
 
-    /// Notes what a message that the server accepted means for later.
+    /// Records the setting in a message that the server has accepted.
     pub(crate) fn note(&self, message: &Message) {
         if message.method() == Some("notifications/initialized") {
             self.initialized.store(true, Ordering::Release);
             return;
         }
         if Self::is_restorable(message) && !self.said.lock().get_or_insert_default().note(message) {
-            // There was room when it was asked for.
-            tracing::warn!("more was set at a server at once than is restored");
+            // `has_room_for` checked this before the request was sent.
+            tracing::warn!("concurrent settings exceed the limit; they will not be restored");
         }
     }
     pub(crate) fn is_initialized(&self) -> bool {
         self.initialized.load(Ordering::Acquire)
     }
 
-    /// What the client set, to be set again.
+    /// The settings that a recovery must restore.
     pub(crate) fn restorable(&self) -> Said {
         self.said.lock().as_deref().cloned().unwrap_or_default()
     }
 
-    /// The client must hear that every list that can change may have changed.
+    /// Marks every list that can change as changed.
     pub(crate) fn lists_changed(&self) {
         self.changed
             .fetch_or(self.capabilities.changing(), Ordering::AcqRel);
     }
 
-    /// The notifications that are due, as events; each is handed out once.
+    /// The notifications that are due, as SSE events. Each is returned once.
     pub(crate) fn take_news(&self) -> Option<Bytes> {
         let due = self.changed.swap(0, Ordering::AcqRel);
         if due == 0 {
@@ -144,7 +144,7 @@ impl ClientState {
 // === impl Said ===
 
 impl Said {
-    /// Notes what a message sets. `false`: there is no room for it, and nothing has changed.
+    /// Records the setting in a message. `false`: it is over the limit, and nothing has changed.
     fn note(&mut self, message: &Message) -> bool {
         let value = |name| {
             message
@@ -188,7 +188,7 @@ impl Said {
     }
 }
 
-/// JSON text in the one way in which we write it: the same text may be written in several.
+/// Normalizes JSON text, so that equal values compare as equal text.
 fn canonical(text: &str) -> Box<str> {
     let value: Result<String, _> = serde_json::from_str(text);
     let written = value.map(serde_json::Value::from);

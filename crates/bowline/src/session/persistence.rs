@@ -1,5 +1,5 @@
-//! One kept session: written before its client hears of it, looked at again before it is believed,
-//! moved to a new generation by one gateway at a time, and ended once.
+//! One session in the store. It is written before its client receives the id, checked again before a
+//! cached copy is used, moved to a new generation by one gateway at a time, and ended once.
 
 pub(crate) mod claim;
 mod cookies;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline_egress::Jar;
 use bowline_store::{Key, KeyState, Live, Operation, Part, Version};
 use bowline_system::clock;
 use bowline_wire::id::SessionId;
@@ -29,56 +30,56 @@ use crate::session_store::record_error::BadRecord;
 use crate::session_store::{PersistenceError, SessionStore};
 use crate::upstream::{Conversation, Upstream};
 
-/// How long an end is remembered: longer than anything that was under way could still write, and than a
-/// gateway believes what it saw without asking.
+/// How long the store remembers that a session has ended: longer than any pending write may take, and
+/// longer than a gateway uses a cached copy without a check.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// How one session is kept.
+/// The stored side of one session.
 #[derive(Debug)]
 pub(crate) struct Persistence {
     pub(crate) session_store: Arc<SessionStore>,
     pub(super) key: Key,
     /// When it was opened, in seconds since 1970.
     pub(crate) opened: i64,
-    /// How old it was when this gateway got it.
+    /// The session's age when this gateway loaded it.
     pub(crate) before: Duration,
     pub(super) place: Mutex<Place>,
-    /// When it was last seen in the store, and when its time there last began; milliseconds after
-    /// the session store started.
+    /// When the session was last seen in the store, and when its time there was last restarted;
+    /// milliseconds since the session store started.
     pub(super) seen: AtomicU64,
     pub(super) touched: AtomicU64,
-    /// An older key sealed what is in the store.
+    /// The stored record is sealed with an older key.
     pub(super) has_old_seal: AtomicBool,
-    /// What is in the store does not say with which key its caller came.
+    /// The stored record lacks the fingerprint of its caller's key.
     pub(super) lacks_key: AtomicBool,
-    /// The generation up to which the client was told what may have changed.
+    /// The last generation for which the client was notified of possible changes.
     pub(super) told: AtomicU32,
 }
 
-/// Where a session is in the store, as far as this gateway knows.
+/// The session's state in the store, as far as this gateway knows.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) version: Version,
     pub(super) jar_since: Version,
-    /// The tag of the record of that version, once one was read or written: with any other one the store
-    /// was put back, and has come to the same version by another way.
+    /// The tag of the record at that version, once one was read or written. A different tag at the same
+    /// version means that the store was restored and took another course.
     pub(super) record_tag: Option<Tag>,
-    /// The tag of the jar that was last read there: any other one was written since.
+    /// The tag of the last jar that was read. A different tag means that another gateway wrote a jar.
     pub(super) jar_tag: Option<Tag>,
     pub(super) jar_names: u64,
     pub(super) jar_written: Instant,
-    /// The store was put back to an older state: what is known here is to be written on top of it.
+    /// An older state of the store was restored: this gateway's state must be written over it.
     pub(super) is_behind: bool,
 }
 
 type Tag = [u8; 16];
 
-/// What became of publishing a generation.
+/// The result of publishing a generation.
 #[derive(Debug)]
 pub(crate) enum Published {
-    /// It is the session's generation.
+    /// It is now the session's generation.
     Done,
-    /// Another gateway was first.
+    /// Another gateway published first.
     Other(Arc<Leg>),
     /// The session has ended.
     Ended,
@@ -87,7 +88,7 @@ pub(crate) enum Published {
 // === impl Persistence ===
 
 impl Persistence {
-    /// How a new session is kept; nothing is written yet.
+    /// The stored side of a new session. Nothing is written yet.
     pub(crate) fn new(
         session_store: &Arc<SessionStore>,
         id: &SessionId,
@@ -116,7 +117,7 @@ impl Persistence {
         })
     }
 
-    /// A session that this gateway does not have, if there is one. `None`: there is none.
+    /// Loads a session that this gateway has not cached. `None`: there is none.
     pub(crate) async fn load(
         session_store: &Arc<SessionStore>,
         id: &SessionId,
@@ -140,7 +141,7 @@ impl Persistence {
         persistence.before = Duration::from_secs(u64::try_from(before).unwrap_or(0));
         persistence.note_place(&live);
         persistence.note_seal(&live);
-        // Its time may be nearly over: the first use begins it anew.
+        // The session may be about to expire in the store: the first use must restart its time.
         persistence.touched = 0.into();
         persistence.lacks_key = written.lacks_key().into();
         let caller = written.caller(upstream.identities())?;
@@ -159,7 +160,7 @@ impl Persistence {
         Ok(Some(session))
     }
 
-    /// Whether what is at hand may be believed without asking.
+    /// Whether the cached copy may be used without a check.
     pub(crate) fn is_fresh(&self) -> bool {
         self.session_store
             .is_fresh(self.seen.load(Ordering::Relaxed))
@@ -174,10 +175,10 @@ impl Persistence {
         self.seen.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// Makes what is at hand what is in the store. `false`: the session has ended.
+    /// Brings the cached copy up to date with the store. `false`: the session has ended.
     pub(crate) async fn refresh(&self, session: &Arc<Session>) -> Result<bool, PersistenceError> {
-        // While it is known to be away not every request waits for it: it is asked all the time
-        // whether it is back.
+        // While the store is known to be unavailable, requests do not wait for it: a background task
+        // checks when it is back.
         if !self.session_store.is_reachable() && self.is_within_grace() {
             return Ok(true);
         }
@@ -188,7 +189,7 @@ impl Persistence {
                 self.adopt(session, &live, knew).await?;
                 let is_behind = self.place.lock().is_behind;
                 if is_behind && let Err(error) = Box::pin(self.save(session, || {})).await {
-                    tracing::debug!(%error, "a session that was put back is still older there");
+                    tracing::debug!(%error, "restored session is still outdated in the store");
                 }
                 Ok(true)
             }
@@ -203,8 +204,8 @@ impl Persistence {
         self.place.lock().version
     }
 
-    /// Takes over what another gateway has written. `knew` is the version that was known before the store
-    /// was asked: if it has an older one, it was put back to an older state.
+    /// Takes over what another gateway has written. `knew` is the version that this gateway had before
+    /// it asked the store: a lower version there means that an older state of the store was restored.
     pub(super) async fn adopt(
         &self,
         session: &Arc<Session>,
@@ -227,8 +228,8 @@ impl Persistence {
             let written = self.open(live)?;
             let newer = self.newer_leg(session, &written, live).await?;
             let put = {
-                // Only if nothing newer came meanwhile: whoever writes next writes what was said
-                // here, on this generation, under this version.
+                // Only if nothing newer arrived meanwhile: the next write must combine these settings,
+                // this generation and this version.
                 let mut place = self.place.lock();
                 let is_news = live.version > place.version;
                 if is_news {
@@ -244,42 +245,44 @@ impl Persistence {
             }
         }
         self.adopt_jar(&session.leg(), live)?;
-        // Not now: finding its endpoint may have taken a while.
+        // The time before the endpoint lookup, which may have taken a while.
         self.was_seen(seen);
         Ok(())
     }
 
-    /// The session as it is written, on this leg.
+    /// The session as a record, with this leg.
     pub(super) fn written(&self, session: &Session, leg: &Leg) -> Result<Record, BadRecord> {
         let mut written = Record::of(session, leg, self.opened)?;
         written.told = self.told.load(Ordering::Relaxed);
+        let owner = leg.conversation.owner(&self.session_store.me);
+        written.owner = owner.map(str::to_owned);
         Ok(written)
     }
 
-    /// The client was told what may have changed up to this generation: no other gateway needs to, nor
-    /// this one once it has let the session go.
+    /// Records that the client was notified of changes up to this generation, so that no gateway
+    /// notifies it twice.
     pub(crate) fn was_told(&self, session: &Arc<Session>) {
         let generation = session.leg().generation.number;
         if self.told.fetch_max(generation, Ordering::Relaxed) >= generation {
             return;
         }
-        self.write_down(session, "what a client was told is not in the store");
+        self.write_down(session, "could not persist the notified generation");
     }
 
-    /// Writes the session as it is, without anybody waiting for it.
-    pub(super) fn write_down(&self, session: &Arc<Session>, if_not: &'static str) {
+    /// Writes the session's current state in the background. `failure` is the log message if that fails.
+    pub(super) fn write_down(&self, session: &Arc<Session>, failure: &'static str) {
         let session = Arc::clone(session);
         self.session_store.tracker.spawn(async move {
             if let Some(persistence) = &session.persistence
                 && let Err(error) = persistence.save(&session, || {}).await
             {
-                tracing::debug!(%error, "{if_not}");
+                tracing::debug!(%error, "{failure}");
             }
         });
     }
 
-    /// The leg that a record speaks of. Where its endpoint is unknown here, even after another look
-    /// at the names, the upstream's session counts as lost.
+    /// The leg that a record describes. If its endpoint is unknown even after a new DNS lookup, the
+    /// upstream's session counts as lost.
     pub(super) async fn leg(
         &self,
         (upstream, caller): (&Arc<Upstream>, &Caller),
@@ -291,19 +294,32 @@ impl Persistence {
             None => upstream.look_for(written.endpoint()).await,
         };
         let account = upstream.account(caller);
-        // One that the server has left is not shown what the caller was granted at the server's new place.
+        // A caller's token goes only to an endpoint of the server that is configured now.
         let found = found.filter(|found| account.is_none() || upstream.is_configured(found));
-        // Nor does one that was opened with a caller's token go on without any.
-        let is_lost = found.is_none() || (account.is_none() && written.sign_in != 0);
+        // A caller's session must not continue with the configured token, nor the operator's with a caller's or
+        // without any: the operator may have changed the one for the other before a restart.
+        let sign_in = written.callers_sign_in();
+        let is_of_one_kind = sign_in.is_some() == account.is_some();
+        let account = account.filter(|_| is_of_one_kind);
+        let is_lost = found.is_none() || !is_of_one_kind;
         let endpoint = match found {
             Some(endpoint) => endpoint,
             None => upstream.pick().await.map_err(PersistenceError::Nowhere)?,
         };
+        let jar = match is_of_one_kind {
+            true => self.jar(live)?,
+            false => Jar::default(),
+        };
         let life = Life {
             generation: written.generation(),
-            conversation: Conversation::http(written.upstream_session()?, self.jar(live)?),
+            conversation: Conversation::stored(
+                &endpoint.address,
+                written.upstream_session()?,
+                jar,
+                written.owner(),
+            ),
             version: written.version()?,
-            sign_in: written.sign_in,
+            sign_in: sign_in.unwrap_or_default(),
             missing_lists: written.missing_lists,
         };
         let leg = Leg::new(Arc::clone(upstream), endpoint, account, life);

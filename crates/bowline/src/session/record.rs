@@ -1,5 +1,5 @@
-//! A session as it is written into a store: what another gateway, or this one after a restart, needs
-//! to go on with it. Nothing that is live is in it, and no address: endpoints are named by id.
+//! A session as it is stored: what another gateway, or this one after a restart, needs to continue it.
+//! It contains no live state and no addresses: endpoints are named by id.
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::version::Agreed;
@@ -17,35 +17,42 @@ use crate::session::client_state::Said;
 use crate::session_store::record_error::{BadRecord, LAYOUT};
 use crate::upstream::Carried;
 
-/// What is in a record.
+/// The content of a record.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Record {
     layout: u8,
-    /// The caller's name; none is the local one.
+    /// The caller's name; `None` is the local caller.
     caller: Option<String>,
-    /// The fingerprint of the caller's key. A record of before it was written down has none.
+    /// The fingerprint of the caller's key. Records of early releases lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// The session's key for marks.
+    /// The key that seals the session's marks.
     seal: Seal,
     /// Seconds since 1970.
     pub(crate) opened: i64,
     pub(crate) generation: u32,
     endpoint: String,
-    /// What the server issued.
+    /// The session id that the server issued.
     upstream: Option<String>,
     version: String,
+    /// The gateway that owns what lives in one process, such as a server's process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
     /// The number of the sign-in that the server's session belongs to; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) sign_in: u64,
-    /// Lists that the client was shown on a guess and the server does not have.
+    sign_in: u64,
+    /// Whether the server's session was opened where callers sign in, although its caller may not have: then it
+    /// is a caller's, and otherwise the operator's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    account: bool,
+    /// Lists that the client was promised by a guess and that the server does not have.
     #[serde(
         default,
         rename = "lacks",
         skip_serializing_if = "MissingLists::is_nothing"
     )]
     pub(crate) missing_lists: MissingLists,
-    /// The generation up to which the client was told what may have changed.
+    /// The last generation for which the client was notified of possible changes.
     #[serde(default)]
     pub(crate) told: u32,
     #[serde(rename = "offered")]
@@ -56,7 +63,7 @@ pub(crate) struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     subscriptions: Vec<Box<RawValue>>,
     initialize: Box<RawValue>,
-    /// What was carried along with `initialize`.
+    /// The headers and query carried with `initialize`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     carried: Option<Box<Carried>>,
 }
@@ -64,7 +71,7 @@ pub(crate) struct Record {
 // === impl Record ===
 
 impl Record {
-    /// A session as it is now, on this leg, opened so many seconds after 1970.
+    /// The session's current state with this leg; `opened` is in seconds since 1970.
     pub(crate) fn of(session: &Session, leg: &Leg, opened: i64) -> Result<Self, BadRecord> {
         let said = session.client_state.restorable();
         let raw = |text: Box<str>| RawValue::from_string(text.into());
@@ -80,7 +87,9 @@ impl Record {
             endpoint: leg.endpoint.id.to_string(),
             upstream: leg.upstream_session().map(|id| id.as_str().to_owned()),
             version: leg.version().to_owned(),
+            owner: None,
             sign_in: leg.sign_in(),
+            account: leg.account.is_some(),
             missing_lists: leg.missing_lists(),
             told: 0,
             capabilities: session.client_state.capabilities,
@@ -111,7 +120,8 @@ impl Record {
         }
     }
 
-    /// Whose it is. One that does not say with which key is taken to be whose the name is now.
+    /// The session's caller. A record without a key fingerprint belongs to whichever key has the name
+    /// now.
     pub(crate) fn caller(&self, known: &CallerIdentities) -> Result<Caller, BadRecord> {
         let Some(name) = &self.caller else {
             return Ok(Caller::Local);
@@ -126,7 +136,14 @@ impl Record {
         }
     }
 
-    /// Whether it does not say with which key its caller came.
+    /// The number of the sign-in that the server's session belongs to; 0 for none. `None` if that session is
+    /// not a caller's.
+    pub(crate) fn callers_sign_in(&self) -> Option<u64> {
+        // A record of before it was written down has the number alone.
+        (self.account || self.sign_in != 0).then_some(self.sign_in)
+    }
+
+    /// Whether the record lacks the fingerprint of its caller's key.
     pub(crate) fn lacks_key(&self) -> bool {
         self.caller.is_some() && self.key.is_none()
     }
@@ -142,7 +159,7 @@ impl Record {
         client_state
     }
 
-    /// Makes this what the client has said.
+    /// Copies the stored settings into `client_state`.
     pub(crate) fn said_to(&self, client_state: &ClientState) {
         let text = |raw: &RawValue| Box::from(raw.get());
         client_state.set(
@@ -154,7 +171,7 @@ impl Record {
         );
     }
 
-    /// The endpoint that the leg is on.
+    /// The id of the leg's endpoint.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -175,6 +192,11 @@ impl Record {
             .map_err(|_| BadRecord::Impossible("upstream session"))
     }
 
+    /// The gateway that owns what lives in one process.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
     pub(crate) fn version(&self) -> Result<Agreed, BadRecord> {
         Agreed::on(&self.version).ok_or(BadRecord::Impossible("version"))
     }
@@ -183,6 +205,10 @@ impl Record {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl std::fmt::Debug for Record {

@@ -1,5 +1,5 @@
-//! What a session knows of its own recovery: the flight that is under way, who waits for it, and what
-//! recoveries have cost lately. What a flight does is the exchange's.
+//! A session's recovery state: the flight in progress, the requests that wait for it, and the budget
+//! used recently. The exchange implements the flight itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,23 +12,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::leg::Leg;
 use crate::oauth::SignInReason;
-use crate::upstream::{Carried, Status, UpstreamError};
+use crate::upstream::{Carried, ProcessError, Status, UpstreamError};
 
-/// Why a session was not recovered.
+/// Why a session could not be recovered.
 #[derive(Debug, Clone)]
 pub(crate) enum RecoveryError {
-    /// Nobody answered well in time.
+    /// No endpoint gave a usable response in time.
     Unavailable(Arc<str>),
-    /// The upstream wants credentials.
+    /// The upstream requires credentials.
     Refused(Status),
     /// The caller has to sign in.
     SignIn(Arc<SignInReason>),
-    /// The client has to decide: the session ended, its policy says so, or the server is not what
-    /// it was.
+    /// What the session needs lives in another gateway, which is present.
+    Elsewhere(Arc<str>),
+    /// The client must open a new session: this one has ended, its policy forbids recovery, or the
+    /// server is not the same as before.
     TellClient,
 }
 
-/// A session's flight, if there is one, and what flights have cost lately.
+/// A session's flight, if there is one, and the budget that flights have used recently.
 #[derive(Debug, Default)]
 pub(crate) struct RecoveryState {
     pub(crate) flight: Mutex<Option<Flight>>,
@@ -45,21 +47,21 @@ pub(crate) struct Flight {
 
 pub(crate) type Recovered = Result<Arc<Leg>, RecoveryError>;
 
-/// Who waits for a flight; when nobody is left it stops.
+/// The requests that wait for a flight. The flight stops when none is left.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     count: AtomicUsize,
     pub(crate) nobody_left: CancellationToken,
 }
 
-/// One who waits.
+/// One waiting request.
 pub(crate) struct FlightWaiter(pub(crate) Arc<Waiters>);
 
-/// How much of the budget flights have used lately.
+/// How much of the budget flights have used recently.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     time: Duration,
-    /// Up to when it is reckoned.
+    /// The time up to which the usage is computed.
     reckoned: Option<Instant>,
 }
 
@@ -69,6 +71,7 @@ impl RecoveryError {
             Self::Unavailable(_) => "unavailable",
             Self::Refused(_) => "refused",
             Self::SignIn(_) => "sign_in",
+            Self::Elsewhere(_) => "elsewhere",
             Self::TellClient => "told",
         }
     }
@@ -82,6 +85,7 @@ impl From<RecoveryError> for UpstreamError {
             RecoveryError::Unavailable(reason) => Self::NotRecovered(reason),
             RecoveryError::Refused(status) => Self::Refused(status),
             RecoveryError::SignIn(wanted) => Self::SignIn(wanted),
+            RecoveryError::Elsewhere(owner) => ProcessError::Elsewhere(owner).into(),
             RecoveryError::TellClient => Self::SessionLost,
         }
     }
@@ -95,7 +99,7 @@ impl FlightWaiter {
         Self(Arc::clone(waiters))
     }
 
-    /// One more, unless the last one has left: then the flight is about to stop.
+    /// Adds a waiter, unless the last one has left: then the flight is about to stop.
     pub(crate) fn join(waiters: &Arc<Waiters>) -> Option<Self> {
         let joined = waiters
             .count
@@ -117,9 +121,9 @@ impl Drop for FlightWaiter {
 // === impl Spent ===
 
 impl Spent {
-    /// What is left of a budget. What was used comes back while no flight is under way, second for
-    /// second: a server that fails now and then is recovered every time, and one that does nothing but
-    /// fail is given up.
+    /// The rest of a budget. Used time is credited back, second for second, while no flight is in
+    /// progress: a server that fails occasionally is always recovered, and a server that fails
+    /// constantly is given up.
     pub(crate) fn left(&mut self, total: Duration) -> Duration {
         let now = Instant::now();
         if let Some(reckoned) = self.reckoned.replace(now) {

@@ -1,42 +1,43 @@
-//! Requests of a server's that its client was shown and has not answered yet.
+//! Requests of the server that the client has received and not answered yet.
 //!
-//! When the generation that asked is left, nobody waits for the answers any more: the client hears
-//! that they are cancelled, where it heard the question, or on its GET stream.
+//! When a recovery replaces the generation that sent them, no server waits for the responses any more.
+//! The client then gets cancellations: on the stream that carried the request, or else on its GET
+//! stream.
 
 use bowline_wire::compose;
-use bowline_wire::message::same_id;
+use bowline_wire::message::{RawId, RawIdBuf};
 use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 
-/// The most questions of one session that are remembered, and the most cancellations that wait for
-/// a stream.
+/// The maximum number of open requests remembered per session, and of cancellations that wait for a
+/// stream.
 const MAX_OPEN: usize = 64;
 
-/// A session's open questions. Most sessions have none, and pay for none.
+/// A session's open server requests. Most sessions have none and allocate nothing.
 #[derive(Debug, Default)]
 pub(crate) struct ServerRequests(Mutex<Option<Box<Noted>>>);
 
 #[derive(Debug, Default)]
 struct Noted {
     open: Vec<ServerRequest>,
-    /// Cancellations that had no stream.
+    /// Cancellations that could not be delivered on any stream yet.
     untold: Vec<Bytes>,
 }
 
-/// A request of a server's.
+/// A request of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServerRequest {
-    /// Its id as the client saw it, as JSON text.
-    pub(crate) mark: Box<str>,
-    /// The stream on which the client saw it.
-    pub(crate) shown_on: Born,
+    /// The id that the client saw.
+    pub(crate) mark: RawIdBuf,
+    /// The stream that carried it to the client.
+    pub(crate) shown_on: StreamOrigin,
 }
 
 impl ServerRequests {
-    /// The client was shown a question.
+    /// Records that a request was shown to the client.
     pub(crate) fn asked(&self, question: ServerRequest) {
         let mut noted = self.0.lock();
         let open = &mut noted.get_or_insert_default().open;
@@ -45,37 +46,37 @@ impl ServerRequests {
         }
     }
 
-    /// A question is settled: answered, or taken back by the server.
-    pub(crate) fn settled(&self, mark: &str) {
+    /// Removes a request that the client answered or the server cancelled.
+    pub(crate) fn settled(&self, mark: RawId<'_>) {
         let mut noted = self.0.lock();
         if let Some(some) = &mut *noted {
-            some.open.retain(|question| !same_id(&question.mark, mark));
+            some.open.retain(|question| question.mark.as_id() != mark);
             if some.open.is_empty() && some.untold.is_empty() {
                 *noted = None;
             }
         }
     }
 
-    /// Whether the server waits for an answer.
+    /// Whether the server waits for a response.
     pub(crate) fn are_open(&self) -> bool {
         let noted = self.0.lock();
         noted.as_ref().is_some_and(|noted| !noted.open.is_empty())
     }
 
-    /// All questions, which are no longer open.
+    /// Removes and returns all open requests.
     pub(crate) fn take(&self) -> Vec<ServerRequest> {
         let mut noted = self.0.lock();
         let open = noted.as_mut().map(|noted| std::mem::take(&mut noted.open));
         open.unwrap_or_default()
     }
 
-    /// A cancellation waits for the next stream.
+    /// Queues a cancellation for the next stream.
     pub(crate) fn tell_later(&self, event: Bytes) {
         let mut noted = self.0.lock();
         push_bounded(&mut noted.get_or_insert_default().untold, event);
     }
 
-    /// Cancellations that the client has not heard of; each is handed out once.
+    /// Cancellations that were not delivered yet. Each is returned once.
     pub(crate) fn take_untold(&self) -> Option<Bytes> {
         let mut noted = self.0.lock();
         let untold = std::mem::take(&mut noted.as_mut()?.untold);
@@ -87,7 +88,7 @@ impl ServerRequests {
 }
 
 impl ServerRequest {
-    /// What tells the client that nobody waits for its answer, as an event.
+    /// The cancellation of this request, as an SSE event.
     pub(crate) fn cancelled(&self) -> Bytes {
         let (mark, reason) = (&self.mark, "the server's session was lost or moved");
         event_of(compose::cancelled(mark, reason).as_bytes())
@@ -107,8 +108,8 @@ mod tests {
 
     fn question(number: usize) -> ServerRequest {
         ServerRequest {
-            mark: format!("\"{number}\"").into(),
-            shown_on: Born::Standalone,
+            mark: RawIdBuf::new(format!("\"{number}\"")),
+            shown_on: StreamOrigin::Standalone,
         }
     }
 
@@ -118,9 +119,9 @@ mod tests {
         questions.asked(question(1));
         questions.asked(question(1));
         assert!(questions.are_open());
-        questions.settled("\"2\"");
+        questions.settled(RawId::new("\"2\""));
         assert!(questions.are_open());
-        questions.settled("\"1\"");
+        questions.settled(RawId::new("\"1\""));
         assert!(questions.0.lock().is_none());
         questions.tell_later(question(1).cancelled());
         assert!(questions.take_untold().is_some());

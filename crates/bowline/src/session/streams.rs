@@ -1,34 +1,34 @@
-//! The streams of a session that are open towards its client.
+//! The open streams from a session to its client.
 
 use std::sync::Arc;
 
 use bowline_store::StoreError;
 use bytes::Bytes;
 
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 use crate::session::Session;
 use crate::session::server_requests::ServerRequest;
 use crate::session_store::announcement::Announcement;
 
-/// Streams of a session that are told apart: one of each at a time.
-pub(crate) type StreamKey = Born;
+/// Identifies a stream within its session. There is at most one stream per key.
+pub(crate) type StreamKey = StreamOrigin;
 
-/// A stream towards a client, as its session knows it.
+/// A stream to a client, as its session uses it.
 pub(crate) trait ClientStream: std::fmt::Debug + Send + Sync {
-    /// Says something of our own between two events. `false`: nobody would hear it.
+    /// Sends one of Bowline's own events between two others. `false`: the stream is over.
     fn say(&self, event: &Bytes) -> bool;
 
-    /// Reads the stream of a GET anew, from where the session is now.
+    /// Reopens a GET stream on the session's current leg.
     fn restart(&self);
 
-    /// Ends the stream and closes what it reads from, now.
+    /// Ends the stream and closes its source immediately.
     fn end(&self);
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub(crate) ended: bool,
-    /// The number of the newest stream of a GET, here or elsewhere.
+    /// The number of the newest GET stream, at any gateway.
     pub(crate) newest: u64,
     pub(crate) live: Vec<(StreamKey, Arc<dyn ClientStream>)>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Streams {
 // === impl Session ===
 
 impl Session {
-    /// Tells the client something on the stream of its GET, now or when it opens one.
+    /// Sends an event on the GET stream, now or when the client opens one.
     pub(crate) fn tell(&self, event: &Bytes) {
         let standalone = self.streams.lock().find(&StreamKey::Standalone);
         if !standalone.is_some_and(|stream| stream.say(event)) {
@@ -44,8 +44,8 @@ impl Session {
         }
     }
 
-    /// Tells the client that nobody waits for its answer: where it was asked, or else on the stream
-    /// of its GET, now or when it opens one.
+    /// Sends the cancellation of a server request: on the stream that carried the request, or else on
+    /// the GET stream, now or when the client opens one.
     pub(crate) fn cancel(&self, question: &ServerRequest) {
         let event = question.cancelled();
         let streams =
@@ -56,13 +56,13 @@ impl Session {
         }
     }
 
-    /// How many streams of it are live.
+    /// The number of open streams.
     pub(crate) fn live_streams(&self) -> usize {
         self.streams.lock().live.len()
     }
 
-    /// Puts a stream under this key, ending the one that had it. `false`: the session has ended; or its
-    /// caller is not configured any more, and so the stream has.
+    /// Registers a stream under its key and ends the previous one. `false`: the session has ended, or
+    /// its caller is no longer configured and the new stream was ended.
     pub(crate) fn attach<S: ClientStream + 'static>(
         &self,
         key: StreamKey,
@@ -73,7 +73,7 @@ impl Session {
             if streams.ended {
                 return false;
             }
-            // Under the lock, so that whoever ends streams after a reload finds this one.
+            // Under the lock, so that a reload that ends streams finds this one.
             if !self.is_callers() {
                 drop(streams);
                 stream.end();
@@ -89,7 +89,7 @@ impl Session {
         true
     }
 
-    /// Ends the stream that has this key, if there is one.
+    /// Ends the stream with this key, if there is one.
     pub(crate) fn end_stream(&self, key: &StreamKey) {
         let found = self.streams.lock().take(key);
         if let Some(stream) = found {
@@ -97,8 +97,8 @@ impl Session {
         }
     }
 
-    /// Attaches the stream of a GET, which takes over from the one before, also at another gateway.
-    /// Of several at once the one with the highest number stays: the others end.
+    /// Registers a GET stream, which replaces the previous one, even one at another gateway. If several
+    /// are opened at once, the one with the highest number stays and the others end.
     pub(crate) async fn attach_listener<S: ClientStream + 'static>(&self, stream: &Arc<S>) -> bool {
         let number = match &self.persistence {
             Some(persistence) => persistence.next_number().await,
@@ -122,7 +122,7 @@ impl Session {
         is_attached
     }
 
-    /// The client opened the stream of a GET at another gateway, with this number.
+    /// Handles the announcement that the client opened GET stream `number` at another gateway.
     pub(crate) fn listens_elsewhere(&self, number: u64) {
         let older = {
             let mut streams = self.streams.lock();
@@ -137,8 +137,8 @@ impl Session {
         }
     }
 
-    /// Ends the stream of a GET here if the client has opened a newer one elsewhere, of which nothing may
-    /// have been heard.
+    /// Ends the GET stream here if the client has opened a newer one elsewhere. This covers
+    /// announcements that were missed.
     pub(crate) async fn give_way_to_newer(&self) -> Result<(), StoreError> {
         if let Some(persistence) = &self.persistence
             && let Some(number) = persistence.last_number().await?
@@ -148,13 +148,13 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the stream of a GET is open here.
+    /// Whether the GET stream is open here.
     pub(crate) fn listens(&self) -> bool {
         let streams = self.streams.lock();
         streams.find(&StreamKey::Standalone).is_some()
     }
 
-    /// Forgets a stream that is over.
+    /// Removes a stream that has ended.
     pub(crate) fn detach<S: ClientStream + 'static>(&self, stream: &Arc<S>) {
         let own = Arc::as_ptr(stream).cast::<()>();
         self.streams
@@ -163,7 +163,7 @@ impl Session {
             .retain(|(_, live)| !std::ptr::eq(Arc::as_ptr(live).cast::<()>(), own));
     }
 
-    /// Ends every stream that there is now.
+    /// Ends every open stream.
     pub(crate) fn cut_streams(&self) {
         let live = std::mem::take(&mut self.streams.lock().live);
         for (_, stream) in live {
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Ends every stream, and every later one at once.
+    /// Ends every open stream, and every later one as soon as it is attached.
     pub(crate) fn end_streams(&self) {
         let live = {
             let mut streams = self.streams.lock();

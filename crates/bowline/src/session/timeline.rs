@@ -1,28 +1,27 @@
-//! What became of a session, for whoever asks why: losses and recoveries, the latest ones.
+//! The latest events of a session, such as losses and recoveries, for operators.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// The most events of one session that are persistence.
+/// The maximum number of events kept per session.
 const MAX_EVENTS: usize = 64;
 
-/// A session's history. Most sessions have none beyond their opening, and pay for none.
+/// A session's events. Most sessions have none beyond their opening and allocate nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline(Mutex<Vec<Event>>);
 
-/// Something that happened.
 #[derive(Debug, Clone)]
 struct Event {
-    /// After the session was opened.
+    /// The time since the session was opened.
     after: Duration,
     what: &'static str,
     detail: String,
 }
 
 impl Timeline {
-    /// Notes that something happened so long after the session was opened.
+    /// Adds an event that happened `after` the session was opened.
     pub(crate) fn note(&self, after: Duration, what: &'static str, detail: String) {
         let mut events = self.0.lock();
         if events.len() >= MAX_EVENTS {
@@ -35,7 +34,7 @@ impl Timeline {
         });
     }
 
-    /// Notes where the session was before anything happened to it, unless something has.
+    /// Records the session's first location, if there is no event yet.
     pub(crate) fn begin(&self, home: impl FnOnce() -> String) {
         let mut events = self.0.lock();
         if events.is_empty() {
@@ -43,7 +42,7 @@ impl Timeline {
         }
     }
 
-    /// What happened, oldest first. As long as nothing has, the session is where it was opened.
+    /// The events, oldest first. Without any, the session is still where it was opened.
     pub(crate) fn told(&self, opened: String, home: impl FnOnce() -> String) -> Vec<Value> {
         let mut told = vec![Event::opened(opened).told()];
         let events = self.0.lock();

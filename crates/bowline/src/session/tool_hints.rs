@@ -1,11 +1,11 @@
-//! What a caller was shown of a server's tools, shared by whoever keeps its sessions: a gateway that
-//! carried no listing knows from it which calls may run twice.
+//! A caller's tool hints for a server, shared by all gateways on a store: a gateway that has not seen a
+//! tool listing learns from them which calls are safe to repeat.
 //!
-//! It lies beside the sessions, one entry for each caller and server, sealed like them. It is read
-//! before a listing is asked for, and written when that taught something new. It is emptied before a new
-//! generation of a session is published, so that no gateway relies on what the one before was. Whether a
-//! call may run twice is asked of the store each time, which is rare; while that is away, what this
-//! gateway itself saw counts.
+//! The store has one sealed entry for each caller and server. It is read before a listing is requested,
+//! and written when the listing contained something new. It is emptied before a new generation of a
+//! session is published, so that no gateway relies on hints of the previous generation. Each decision
+//! whether a call may run twice reads the store, which is rare; while the store is unavailable, what
+//! this gateway itself has seen counts.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::session_store::record_error::BadRecord;
 use crate::session_store::{PersistenceError, SessionStore};
 use crate::upstream::{Audience, Epoch, Forgetting, Sharing, Stored, Upstream};
 
-/// How long it is kept after it was last written.
+/// How long an entry is kept after it was last written.
 const KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// What one caller was shown of one server, and where that is kept.
+/// One caller's hints for one server, and where they are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedToolHints {
     session_store: Arc<SessionStore>,
@@ -34,7 +34,7 @@ pub(crate) struct SharedToolHints {
 // === impl Session ===
 
 impl Session {
-    /// A listing is about to be asked for on this leg; `None` if it can only take back what is known.
+    /// Prepares for a listing on this leg; `None` if its result may only remove hints.
     pub(crate) async fn before_listing(&self, leg: &Leg) -> Option<Epoch> {
         let tools = &self.upstream.tool_hints;
         if let Some(shown) = self.shown()
@@ -47,7 +47,7 @@ impl Session {
         is_configured.then(|| tools.epoch(&self.audience()))
     }
 
-    /// Takes what a listing says (JSON text): the result of `tools/list`.
+    /// Learns from the result of a `tools/list` (JSON text).
     pub(crate) fn learn_tools(&self, asked: Option<Epoch>, result: &str) {
         let (tools, audience) = (&self.upstream.tool_hints, &self.audience());
         if tools.learn(audience, result, asked, self.sharing()) {
@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// The server's tools may be others now.
+    /// Removes the hints: the server's tools may have changed.
     pub(crate) fn forget_tools(&self) {
         let (tools, audience) = (&self.upstream.tool_hints, &self.audience());
         if tools.forget(audience, Forgetting::Changed, self.sharing()) {
@@ -63,8 +63,8 @@ impl Session {
         }
     }
 
-    /// The same because there is a new generation; no other gateway relies on them either when this
-    /// returns.
+    /// Removes the hints because there is a new generation. When this returns, no other gateway relies
+    /// on them either.
     pub(crate) async fn forget_tools_everywhere(&self) -> Result<(), PersistenceError> {
         let (tools, audience) = (&self.upstream.tool_hints, &self.audience());
         tools.forget(audience, Forgetting::Generation, self.sharing());
@@ -74,14 +74,14 @@ impl Session {
         }
     }
 
-    /// Whether a tool may run twice, as this session's caller was shown it when it was called.
+    /// Whether a tool may run twice, by the hints that this session's caller had when it was called.
     pub(crate) async fn may_run_twice(&self, tool: &str, called: Epoch) -> bool {
         if let Some(shown) = self.shown()
             && shown.session_store.is_reachable()
         {
             shown.look().await;
         }
-        // What is known is about the server that is configured.
+        // The hints describe the server that is configured now.
         self.upstream.is_configured(&self.leg().endpoint)
             && self
                 .upstream
@@ -102,13 +102,13 @@ impl Session {
             let tracker = shown.session_store.tracker.clone();
             tracker.spawn(async move {
                 if let Err(error) = shown.share().await {
-                    tracing::debug!(%error, "what a caller was shown was not written");
+                    tracing::debug!(%error, "could not write tool hints");
                 }
             });
         }
     }
 
-    /// Resolves when all that is known of the server's tools is written, or cannot be. `None`: it is.
+    /// Resolves when all tool hints are written or the write has failed. `None`: they are written.
     pub(crate) fn tools_written(&self) -> Option<oneshot::Receiver<Infallible>> {
         let shown = self.shown()?;
         if !shown.session_store.is_reachable()
@@ -119,15 +119,15 @@ impl Session {
         let (done, written) = oneshot::channel();
         let tracker = shown.session_store.tracker.clone();
         tracker.spawn(async move {
-            // An error was told by whoever learnt it.
+            // `learn_tools` logs the error.
             drop(shown.share().await);
             drop(done);
         });
         Some(written)
     }
 
-    /// Where the hints are shared. Those of a tenant are not: there may be any number of them, and an entry of
-    /// each would stay for long.
+    /// The shared hints. Hints of a tenant are not shared: the number of tenants is unlimited, and an
+    /// entry of each would stay for a long time.
     fn shown(&self) -> Option<SharedToolHints> {
         let session_store = &self.persistence.as_ref()?.session_store;
         let audience = self.audience();
@@ -135,14 +135,14 @@ impl Session {
         (!is_tenant).then(|| SharedToolHints::new(session_store, &self.upstream, audience))
     }
 
-    /// Looks at the store for what its caller was shown, if that was never done.
+    /// Reads the caller's hints from the store, unless that was done before.
     pub(crate) fn look_at_hints_once(&self) {
         if let Some(shown) = self.shown() {
             shown.look_once();
         }
     }
 
-    /// Who is shown what this session lists.
+    /// The caller whose hints this session uses.
     pub(crate) fn audience(&self) -> Audience {
         let carried = self.client_state.carried.as_ref();
         Audience {
@@ -169,8 +169,8 @@ impl SharedToolHints {
         }
     }
 
-    /// Looks at the store, without anybody waiting for it, if that was never done for this caller: it
-    /// may be away when it matters.
+    /// Reads the store in the background, unless that was done for this caller: it may be unavailable
+    /// when the hints are needed.
     pub(crate) fn look_once(self) {
         if !self.upstream.tool_hints.has_seen(&self.audience) {
             let tracker = self.session_store.tracker.clone();
@@ -178,7 +178,7 @@ impl SharedToolHints {
         }
     }
 
-    /// Makes what is at hand what is in the store, if that can be asked.
+    /// Brings the cached hints up to date with the store, if it is available.
     async fn look(&self) {
         let (tools, server) = (&self.upstream.tool_hints, self.upstream.identity());
         let read = tools.epoch(&self.audience);
@@ -186,16 +186,16 @@ impl SharedToolHints {
             Ok((version, stored)) => {
                 tools.see(&self.audience, &stored.about(&server), version, read);
             }
-            Err(error) => tracing::debug!(%error, "what a caller was shown was not read"),
+            Err(error) => tracing::debug!(%error, "could not read tool hints"),
         }
     }
 
-    /// Writes what was learnt, until there is nothing more.
+    /// Writes new hints until all are written.
     pub(crate) async fn share(&self) -> Result<(), PersistenceError> {
         let tools = &self.upstream.tool_hints;
         let written = async {
             let _writing = tools.writing.lock().await;
-            // Whoever wrote last may have written this, too.
+            // The previous holder of the lock may have written these hints.
             while !tools.is_shared(&self.audience) && self.write().await? {}
             Ok(())
         };
@@ -206,12 +206,12 @@ impl SharedToolHints {
         written
     }
 
-    /// Makes the changes that are due in the store. `true`: there are more by now.
+    /// Writes the pending changes. `true`: there are new ones by now.
     async fn write(&self) -> Result<bool, PersistenceError> {
         let tools = &self.upstream.tool_hints;
         for _ in 0..MAX_CONFLICTS {
-            // In this order: where another server is configured meanwhile, what is written is about
-            // the one before, or nothing.
+            // In this order: if another server is configured meanwhile, this writes hints of the old
+            // server, or nothing.
             let server = self.upstream.identity();
             let read = tools.epoch(&self.audience);
             let (version, stored) = self.load().await?;
@@ -236,7 +236,7 @@ impl SharedToolHints {
         match self.session_store.entry(&self.key()).load().await? {
             OpenedEntry::Absent | OpenedEntry::Ended => Ok((None, Stored::default())),
             OpenedEntry::Live { version, value } => {
-                // What an earlier release wrote does not name the server: it is replaced.
+                // Entries of earlier releases do not name the server and are replaced.
                 let stored = serde_json::from_slice(&value).unwrap_or_default();
                 Ok((Some(version), stored))
             }

@@ -1,31 +1,32 @@
-//! What gateways on one store announce to each other, so that they learn of changes before they look.
+//! What gateways on one store announce to each other, so that they learn of changes early.
 //!
 //! Announcements are sealed like records: write access to the store is not enough to end a session.
 //! Nothing depends on an announcement arriving.
 
 use bowline_store::SealedAnnouncement;
 use bowline_wire::id::SessionId;
+use bowline_wire::message::RawIdBuf;
 use bytes::Bytes;
 
 use crate::session_store::SessionStore;
 
-/// Something that happened to a session.
+/// An event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Announcement {
-    /// It has ended.
+    /// The session has ended.
     Ended(SessionId),
-    /// Its record has changed; there may be a new generation.
+    /// The session's record has changed; there may be a new generation.
     Changed(SessionId),
-    /// Its client opened the stream of a GET elsewhere: the one with this number, and the highest is
-    /// the newest.
+    /// The client opened a GET stream at another gateway. The stream with the highest number is the
+    /// newest.
     Listens(SessionId, u64),
-    /// Its client cancelled the request with this id (JSON text).
-    Cancelled(SessionId, Box<str>),
-    /// Its client answered the server's request that it knows by this mark (JSON text).
-    Settled(SessionId, Box<str>),
+    /// The client cancelled the request with this id.
+    Cancelled(SessionId, RawIdBuf),
+    /// The client answered the server request with this mark.
+    Settled(SessionId, RawIdBuf),
 }
 
-/// Bound into the seal, so that nothing else opens as an announcement.
+/// Part of the seal, so that no other sealed data is accepted as an announcement.
 const PLACE: &[u8] = b"announcement";
 
 impl Announcement {
@@ -39,7 +40,7 @@ impl Announcement {
         }
     }
 
-    /// As it is announced by this gateway.
+    /// The sealed form that this gateway sends.
     pub(crate) fn sealed(&self, session_store: &SessionStore) -> Option<SealedAnnouncement> {
         let (Self::Ended(id)
         | Self::Changed(id)
@@ -54,8 +55,8 @@ impl Announcement {
         match self {
             Self::Ended(_) | Self::Changed(_) => {}
             Self::Listens(_, number) => plain.extend_from_slice(&number.to_be_bytes()),
-            Self::Cancelled(_, text) | Self::Settled(_, text) => {
-                plain.extend_from_slice(text.as_bytes());
+            Self::Cancelled(_, request) | Self::Settled(_, request) => {
+                plain.extend_from_slice(request.as_str().as_bytes());
             }
         }
         Some(SealedAnnouncement {
@@ -64,7 +65,8 @@ impl Announcement {
         })
     }
 
-    /// What another gateway announced; `None` if it was this one, or is nothing that is known.
+    /// Opens an announcement of another gateway; `None` if it is this gateway's own or of an unknown
+    /// kind.
     pub(crate) fn heard(session_store: &SessionStore, body: &Bytes) -> Option<Self> {
         let plain = session_store.keys.open(PLACE, body).ok()?;
         let (&[kind, length], rest) = plain.split_first_chunk::<2>()?;
@@ -74,6 +76,7 @@ impl Announcement {
         }
         let (id, rest) = rest.split_first_chunk::<{ SessionId::BYTES }>()?;
         let id = SessionId::from_random(*id);
+        let request = |text| std::str::from_utf8(text).ok().map(RawIdBuf::new);
         match kind {
             1 => Some(Self::Ended(id)),
             2 => Some(Self::Changed(id)),
@@ -81,8 +84,8 @@ impl Announcement {
                 let number = rest.first_chunk().copied()?;
                 Some(Self::Listens(id, u64::from_be_bytes(number)))
             }
-            4 => Some(Self::Cancelled(id, std::str::from_utf8(rest).ok()?.into())),
-            5 => Some(Self::Settled(id, std::str::from_utf8(rest).ok()?.into())),
+            4 => Some(Self::Cancelled(id, request(rest)?)),
+            5 => Some(Self::Settled(id, request(rest)?)),
             _ => None,
         }
     }

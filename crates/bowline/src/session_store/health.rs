@@ -14,16 +14,16 @@ pub(crate) struct StoreHealth {
     began: Instant,
     grace: Duration,
     is_reachable: AtomicBool,
-    /// When it last answered; 0 is never.
+    /// When it last answered; 0 means never.
     answered: AtomicU64,
-    /// The same, but only for answers that came while announcements were received.
+    /// When it last answered while announcements were received.
     answered_in_hearing: AtomicU64,
     hears: AtomicBool,
     /// Since when every announcement was received, up to `answered_in_hearing`.
     hears_since: AtomicU64,
-    /// Why it did not answer, the last time that it did not.
+    /// The last error while it was unavailable.
     why: Mutex<Box<str>>,
-    /// The last operation that it refused although it answers, until it succeeds.
+    /// The last operation that it refused while it was available, until that operation succeeds.
     refused: Mutex<Option<(Operation, Refusal)>>,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct StoreHealth {
 pub(crate) enum Condition {
     /// It answers.
     Well,
-    /// It answers, and accepts no writes.
+    /// It answers but refuses writes.
     Refuses { why: Refusal },
-    /// It did not answer when it was last asked. Cached sessions are used for the time that is left.
+    /// It did not answer the last request. Cached sessions are used for the time that is left.
     Away { why: Box<str>, left: Duration },
     /// It has not answered since this gateway started.
     Unmet { why: Box<str> },
@@ -67,7 +67,7 @@ impl StoreHealth {
         self.is_reachable.load(Ordering::Relaxed)
     }
 
-    /// Notes how an operation went.
+    /// Records the result of an operation.
     pub(crate) fn note(&self, operation: Operation, error: Option<&StoreError>) {
         match error {
             None => {
@@ -87,7 +87,7 @@ impl StoreHealth {
         }
     }
 
-    /// It has answered.
+    /// Records that the store answered.
     fn answers(&self) {
         let now = self.now();
         self.answered.store(now, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl StoreHealth {
         }
     }
 
-    /// It has not.
+    /// Records that the store did not answer.
     fn note_unavailable(&self, error: &StoreError) {
         let (why, advice) = match error {
             StoreError::Refused { why, .. } => {
@@ -117,8 +117,8 @@ impl StoreHealth {
         }
     }
 
-    /// The operation succeeded. If another operation was refused, only the presence that every gateway
-    /// writes regularly shows that this is over; if a permission is missing, not even that does.
+    /// Records that the operation succeeded. After a refusal of another operation, only a successful
+    /// write of the gateway's presence ends the refusal; if a permission is missing, not even that does.
     fn takes(&self, operation: Operation) {
         let mut refused = self.refused.lock();
         let is_over = refused.is_some_and(|(other, why)| {
@@ -144,25 +144,25 @@ impl StoreHealth {
         }
     }
 
-    /// From now on announcements are received; earlier ones may have been missed.
+    /// Announcements are received from now on; earlier ones may have been missed.
     pub(crate) fn hears_again(&self) {
         self.hears_since.store(self.now() + 1, Ordering::Relaxed);
         self.hears.store(true, Ordering::Relaxed);
     }
 
-    /// From now on announcements may be missed.
+    /// Announcements may be missed from now on.
     pub(crate) fn hears_no_more(&self) {
         self.hears.store(false, Ordering::Relaxed);
     }
 
-    /// Whether what was last seen then may be used although the store is unavailable: for the grace after
-    /// it was last known to be current. That is when the store last answered, if all announcements up
-    /// to then were received: an earlier change would have been announced.
+    /// Whether a session last seen at `seen` may be used while the store is unavailable: for the grace
+    /// period after it was last known to be current. That is when the store last answered, if all
+    /// announcements up to then were received: an earlier change would have been announced.
     pub(crate) fn is_within_grace(&self, seen: u64) -> bool {
         self.is_known_since(seen, self.grace)
     }
 
-    /// Whether what was last seen then was known to be current no longer ago than this.
+    /// Whether a session last seen at `seen` was known to be current no longer ago than this.
     pub(crate) fn is_known_since(&self, seen: u64, ago: Duration) -> bool {
         let was_so = match seen >= self.hears_since.load(Ordering::Relaxed) {
             true => seen.max(self.answered_in_hearing.load(Ordering::Relaxed)),
@@ -200,7 +200,7 @@ impl Condition {
         }
     }
 
-    /// What an operator should know of it; `None` if all is well.
+    /// The problem as operators see it; `None` if there is none.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Self::Well => None,

@@ -9,11 +9,13 @@ pub(crate) const LAYOUT: u8 = 1;
 #[derive(Debug, Error)]
 pub(crate) enum BadRecord {
     /// The position only: the content may be secret.
-    #[error("a session's record cannot be read from byte {0} on")]
+    #[error("a session's record is malformed at byte {0}")]
     Malformed(usize),
-    #[error("a session was written by a newer Bowline (layout {0}, and this one knows {LAYOUT})")]
+    #[error(
+        "a session's record was written by a newer Bowline (layout {0}; this one reads up to {LAYOUT})"
+    )]
     Newer(u8),
-    #[error("a session's record has an impossible {0}")]
+    #[error("a session's record has an invalid {0}")]
     Impossible(&'static str),
 }
 

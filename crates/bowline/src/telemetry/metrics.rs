@@ -47,6 +47,8 @@ pub(crate) struct Metrics {
     streams: Gauge,
     endpoint_up: Family<EndpointLabels, Gauge>,
     endpoint_sessions: Family<EndpointLabels, Gauge>,
+    processes: Family<ServerLabels, Gauge>,
+    process_failures: Family<ServerLabels, Counter>,
     store_reachable: Family<KindLabels, Gauge>,
     near_cache_sessions: Family<KindLabels, Gauge>,
     near_cache_loads: Family<KindLabels, Counter>,
@@ -92,6 +94,8 @@ pub(crate) struct ServerSnapshot {
     pub(crate) name: ServerName,
     pub(crate) sessions: usize,
     pub(crate) endpoints: Vec<EndpointSnapshot>,
+    /// Processes, where the server is a command.
+    pub(crate) processes: Option<usize>,
 }
 
 /// One endpoint at the time of a scrape.
@@ -158,6 +162,11 @@ impl Metrics {
             streams: catalog.add("streams", "Requests and streams in flight"),
             endpoint_up: catalog.add("endpoint_up", "Whether an endpoint takes new sessions"),
             endpoint_sessions: catalog.add("endpoint_sessions", "Sessions pinned to an endpoint"),
+            processes: catalog.add("processes", "Processes of a server with a `command`"),
+            process_failures: catalog.add(
+                "process_failures",
+                "Processes that did not start, or exited before they answered `initialize`",
+            ),
             store: StoreOperations {
                 outcomes: catalog.add("store_operations", "Operations of the store, by outcome"),
                 seconds: catalog.add_metric(
@@ -300,6 +309,14 @@ impl Metrics {
         family.get_or_create(&labels).inc();
     }
 
+    /// A process of a server could not be used.
+    pub(crate) fn process_failed(&self, server: &ServerName) {
+        let labels = ServerLabels {
+            server: NameLabel(server.clone()),
+        };
+        self.process_failures.get_or_create(&labels).inc();
+    }
+
     /// All numbers as text; what is counted elsewhere is given as it is now.
     pub(crate) fn scrape(&self, now: &Snapshot) -> String {
         let count = |number| i64::try_from(number).unwrap_or(i64::MAX);
@@ -307,6 +324,7 @@ impl Metrics {
         self.sessions.clear();
         self.endpoint_up.clear();
         self.endpoint_sessions.clear();
+        self.processes.clear();
         for one in &now.servers {
             let server = NameLabel(one.name.clone());
             self.sessions
@@ -314,6 +332,11 @@ impl Metrics {
                     server: server.clone(),
                 })
                 .set(count(one.sessions));
+            if let Some(processes) = one.processes {
+                let server = server.clone();
+                let labels = ServerLabels { server };
+                self.processes.get_or_create(&labels).set(count(processes));
+            }
             for endpoint in &one.endpoints {
                 let labels = EndpointLabels {
                     server: server.clone(),

@@ -1,4 +1,4 @@
-//! Where an endpoint is, and so which transport leads there.
+//! The address of an endpoint, which determines its transport.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,13 +8,15 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Uri};
 use parking_lot::Mutex;
 
-use super::transport::Transport;
+use crate::config::Command;
 use bowline_egress::{Origin, Pool};
 
-/// Where an endpoint is.
+/// The address of an endpoint.
 #[derive(Debug)]
 pub(crate) enum Address {
     Url(UrlAddress),
+    /// A process is started for each session.
+    Command(Command),
 }
 
 /// A URL, and the connections to it.
@@ -24,8 +26,8 @@ pub(crate) struct UrlAddress {
     pub(crate) target: PathAndQuery,
     pub(crate) host: HeaderValue,
     pub(crate) pool: Pool,
-    /// Where the server permanently redirected to, within its origin; and whether there is anything, so that
-    /// most requests need no lock.
+    /// The target of a permanent redirect within the origin. The flag says whether there is one, so
+    /// that most requests need no lock.
     moved_to: Mutex<Option<PathAndQuery>>,
     has_moved: AtomicBool,
 }
@@ -33,25 +35,21 @@ pub(crate) struct UrlAddress {
 // === impl Address ===
 
 impl Address {
-    /// The transport that leads there.
-    pub(crate) fn transport(&self) -> Transport {
+    /// The URL, if it is one.
+    pub(crate) fn url(&self) -> Option<&UrlAddress> {
         match self {
-            Self::Url(_) => Transport::StreamableHttp,
+            Self::Url(url) => Some(url),
+            Self::Command(_) => None,
         }
-    }
-
-    /// The URL, for the transport that leads to one.
-    pub(crate) fn url(&self) -> &UrlAddress {
-        let Self::Url(url) = self;
-        url
     }
 }
 
-/// What operators see: without the path, which may be secret.
+/// For operators: without the path of a URL and the arguments of a command, which may be secret.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => url.origin.fmt(f),
+            Self::Command(command) => f.write_str(command.name()),
         }
     }
 }
@@ -72,7 +70,7 @@ impl UrlAddress {
         }
     }
 
-    /// Where requests go: the configured target, or the target of a permanent redirect.
+    /// The request target: the configured one, or that of a permanent redirect.
     pub(super) fn current_target(&self) -> Cow<'_, PathAndQuery> {
         let moved_to = match self.has_moved.load(Ordering::Acquire) {
             true => self.moved_to.lock().clone(),
@@ -81,13 +79,13 @@ impl UrlAddress {
         moved_to.map_or(Cow::Borrowed(&self.target), Cow::Owned)
     }
 
-    /// The server has redirected permanently.
+    /// Remembers a permanent redirect.
     pub(super) fn move_to(&self, target: PathAndQuery) {
         *self.moved_to.lock() = Some(target);
         self.has_moved.store(true, Ordering::Release);
     }
 
-    /// Uses the configured target again.
+    /// Returns to the configured target.
     pub(super) fn forget_move(&self) {
         self.has_moved.store(false, Ordering::Release);
         *self.moved_to.lock() = None;

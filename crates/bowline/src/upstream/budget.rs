@@ -1,4 +1,4 @@
-//! One value from which everything about trying again follows.
+//! The recovery budget: one value from which all retry delays and attempt timeouts follow.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use tokio::time::Instant;
 use super::Upstream;
 use crate::config::{Recovery, Server};
 
-/// How much of the budget the first delay is, and how much no delay exceeds.
+/// The first delay and the longest delay, as fractions of the budget (1/n).
 const FIRST_DELAY: u32 = 300;
 const LONGEST_DELAY: u32 = 30;
-/// How much of the budget the first attempt may take, and how much any: one that hangs leaves time
-/// for another soon, and one that is slow is given the time once.
+/// The time of the first attempt and of the longest attempt, as fractions of the budget. If the
+/// first attempt hangs, a retry follows soon; a server that is only slow gets enough time later.
 const FIRST_ATTEMPT: u32 = 30;
 const LONGEST_ATTEMPT: u32 = 3;
 
-/// How much of the budget an errand may take that nobody waits for, and a moment in which a client waits
-/// to hear the best that can be said; and what neither falls below.
+/// Fractions of the budget, and minimums, for two other waits: an errand that no client waits for,
+/// and the moment for which a client waits for a more precise status.
 const ERRAND: u32 = 6;
 const SHORTEST_ERRAND: Duration = Duration::from_secs(1);
 const MOMENT: u32 = 30;
 const SHORTEST_MOMENT: Duration = Duration::from_millis(100);
 
-/// The time that recovering a session, or a stream of it, may take.
+/// The time that may be spent on recovering a session or one of its streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     total: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A budget of which `left` is left.
+    /// A budget with the time `left` remaining.
     pub(crate) fn new(total: Duration, left: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -45,15 +45,16 @@ impl Budget {
         }
     }
 
-    /// All that there is for a session, or for a stream of it.
+    /// The full budget of a session or of one of its streams.
     pub(crate) fn of(upstream: &Upstream) -> Self {
         let total = upstream.budget();
         Self::new(total, total)
     }
 
-    /// What the last attempt brought is over. If it got somewhere, or lasted as long as everything may
-    /// take, all the time is there again. The next attempt is at once only if this one has lasted:
-    /// otherwise what breaks after every little step would be tried without a pause.
+    /// The connection of the last attempt has ended. The budget is full again if that attempt made
+    /// progress or lasted as long as the whole budget. The next attempt is immediate only if this
+    /// one lasted: otherwise a stream that breaks after every event would be retried without a
+    /// pause.
     pub(crate) fn over(&mut self, got_somewhere: bool) {
         let now = Instant::now();
         let lasted = now.saturating_duration_since(self.last);
@@ -65,26 +66,26 @@ impl Budget {
         }
     }
 
-    /// Whether the last attempt is further back than the longest delay.
+    /// Whether the last attempt began longer ago than the longest delay.
     pub(crate) fn has_lasted(&self) -> bool {
         let lasted = Instant::now().saturating_duration_since(self.last);
         lasted >= self.total / LONGEST_DELAY
     }
 
-    /// How long one attempt may take after so many that failed: short at first, then longer.
+    /// How long one attempt may take after this many failures: short at first, then longer.
     pub(crate) fn attempt(&self, failures: u32) -> Duration {
         let doubled = (self.total / FIRST_ATTEMPT) * 2_u32.saturating_pow(failures.min(16));
         doubled.min(self.patient_attempt())
     }
 
-    /// How long one attempt may take where there is nothing else to try meanwhile.
+    /// How long one attempt may take if there is no other endpoint to try.
     pub(crate) fn patient_attempt(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         (self.total / LONGEST_ATTEMPT).min(left)
     }
 
-    /// When the next attempt may begin: the first at once, then after exponentially longer delays with
-    /// full jitter, and not before the time that the server asked for. `None`: there is no time left.
+    /// When the next attempt may begin: the first immediately, then with exponential backoff and
+    /// full jitter, and not before the time that the server asked for. `None` if no time is left.
     pub(crate) fn next_at(&mut self, asked_for: Option<Duration>) -> Option<Instant> {
         let delay = match self.attempts {
             0 => Duration::ZERO,
@@ -95,13 +96,13 @@ impl Budget {
             }
         };
         self.attempts = self.attempts.saturating_add(1);
-        // A server may ask for more time than there will ever be.
+        // A server may ask for a time that overflows.
         let next = Instant::now().checked_add(delay.max(asked_for.unwrap_or_default()))?;
         self.last = next;
         (next < self.deadline).then_some(next)
     }
 
-    /// Waits for the next attempt. `false`: there is no time left.
+    /// Waits for the next attempt. `false` if no time is left.
     pub(crate) async fn next_attempt(&mut self, asked_for: Option<Duration>) -> bool {
         let Some(next) = self.next_at(asked_for) else {
             return false;
@@ -111,18 +112,19 @@ impl Budget {
     }
 }
 
-/// How long an errand may take that nobody waits for: a cancel, the end of an upstream session.
+/// How long an errand may take that no client waits for: a cancellation, or ending an upstream
+/// session.
 pub(crate) fn errand(recovery: &Recovery) -> Duration {
     (recovery.budget / ERRAND).max(SHORTEST_ERRAND)
 }
 
-/// How long a client waits for a status that tells more, before it gets one that tells less.
+/// How long a client waits for a more precise status before it gets a less precise one.
 pub(crate) fn moment(server: &Server) -> Duration {
     (server.recovery.budget / MOMENT).max(SHORTEST_MOMENT)
 }
 
-/// Waits until then; not at all if that is now, because even a sleep of nothing would last until the
-/// clock's next tick.
+/// Waits until then. Does not sleep if that is now: even a sleep of zero would last until the next
+/// tick of the timer.
 pub(crate) async fn until(then: Instant) {
     if then > Instant::now() {
         tokio::time::sleep_until(then).await;
@@ -196,17 +198,17 @@ mod tests {
         while started.elapsed() < total * 4 {
             assert!(budget.next_attempt(None).await);
             attempts += 1;
-            // It breaks as soon as it has said something.
+            // The stream breaks after its first event.
             budget.over(true);
         }
         assert!(attempts < 1000, "{attempts}");
-        // What lasted is gone on with at once, even if it was silent.
+        // An attempt that lasted is retried immediately, even if no event arrived.
         for got_somewhere in [true, false] {
             tokio::time::sleep(total * 2).await;
             budget.over(got_somewhere);
             assert_eq!(budget.next_at(None), Some(Instant::now()));
         }
-        // What neither lasts nor says anything is given up.
+        // Attempts that neither last nor make progress use up the budget.
         let started = Instant::now();
         while budget.next_attempt(None).await {
             budget.over(false);

@@ -1,4 +1,5 @@
-//! What of a client's request goes along with its message: the query, and headers on a list.
+//! What is forwarded from a client's request along with its message: the query, and allowed
+//! headers.
 
 use std::borrow::Cow;
 
@@ -14,17 +15,17 @@ use url::form_urlencoded;
 use crate::config::Server;
 use bowline_egress::Head;
 
-/// What is carried along with one message, or nothing.
+/// What is forwarded along with one message; may be empty.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub(crate) struct Carried {
     query: Option<Box<str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// The way that an `initialize` has come, if it is one. It is not kept.
+    /// The `Via` header of an `initialize`. It is not stored.
     pub(crate) way: Option<HeaderValue>,
 }
 
-/// The same in a session's record. Header values are bytes, so they are written as base64.
+/// The format in a session's record. Header values are bytes, so they are base64.
 #[derive(Serialize, Deserialize)]
 struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,12 +34,12 @@ struct Written {
     headers: Vec<(String, String)>,
 }
 
-/// The longest query that is carried. A URL cannot have more than 64 KiB altogether.
+/// The longest query that is forwarded. A URL cannot exceed 64 KiB altogether.
 pub(crate) const MAX_QUERY: usize = 16 * 1024;
 
-/// The headers that a client may send through to a server: those that the operator allows, unless
-/// they are the operator's to set, or never anybody's. Whatever a list says, a client's
-/// credentials for this gateway stay here, and session ids are never the client's.
+/// The headers that a client may send to a server: those that the operator allows, unless the
+/// operator sets them or they must never be forwarded. A client's credentials for this gateway and
+/// its session id are never forwarded, even if they are listed.
 fn allowed(server: &Server) -> impl Iterator<Item = &HeaderName> {
     let configured = server.forward_headers.iter();
     configured
@@ -48,7 +49,7 @@ fn allowed(server: &Server) -> impl Iterator<Item = &HeaderName> {
 // === impl Carried ===
 
 impl Carried {
-    /// Takes the query of a request, and the headers that the operator allows.
+    /// Selects the query of a request and the headers that the operator allows.
     pub(crate) fn of(query: Option<&str>, headers: &HeaderMap, server: &Server) -> Self {
         let mut carried = Vec::new();
         for name in allowed(server) {
@@ -65,11 +66,7 @@ impl Carried {
         }
     }
 
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.query.is_none() && self.headers.is_empty()
-    }
-
-    /// What tells it from other ones, and nothing of what is in it.
+    /// A hash that distinguishes it from others and does not disclose its contents.
     pub(crate) fn fingerprint(&self) -> Box<str> {
         let mut hash = digest::Context::new(&digest::SHA256);
         hash.update(self.query.as_deref().unwrap_or_default().as_bytes());
@@ -81,17 +78,17 @@ impl Carried {
         URL_SAFE_NO_PAD.encode(&hash.finish().as_ref()[..12]).into()
     }
 
-    /// How many bytes of a client's are in it.
+    /// How many bytes of the client's it holds.
     pub(crate) fn len(&self) -> usize {
         let headers = self.headers.iter();
         let headers = headers.map(|(name, value)| name.as_str().len() + value.len());
         self.query.as_ref().map_or(0, |query| query.len()) + headers.sum::<usize>()
     }
 
-    /// A copy to be kept, if there is anything to keep. The values of a request are parts of its
-    /// connection's read buffer, which a copy does not hold.
+    /// A copy for the session, if there is anything to keep. The values of a request point into the
+    /// read buffer of its connection, which a copy must not hold.
     pub(crate) fn to_keep(&self) -> Option<Box<Self>> {
-        if self.is_nothing() {
+        if self.is_empty() {
             return None;
         }
         let headers = self.headers.iter().filter_map(|(name, value)| {
@@ -106,22 +103,21 @@ impl Carried {
         }))
     }
 
-    /// This, and what it lacks of what was carried when the session was opened, as far as the operator
+    /// Completes this by what was forwarded when the session was opened, as far as the operator
     /// still allows it.
     pub(crate) fn or(&self, opening: &Self, server: &Server) -> Self {
         let mut both = self.clone();
         if both.query.is_none() {
             both.query.clone_from(&opening.query);
         }
-        let is_lacking = |name: &HeaderName| self.headers.iter().all(|(own, _)| own != name);
-        for name in allowed(server).filter(|name| is_lacking(name)) {
+        let is_missing = |name: &HeaderName| self.headers.iter().all(|(own, _)| own != name);
+        for name in allowed(server).filter(|name| is_missing(name)) {
             let kept = opening.headers.iter().filter(|(kept, _)| kept == name);
             both.headers.extend(kept.cloned());
         }
         both
     }
 
-    /// Adds the headers.
     pub(crate) fn add_to(&self, head: &mut Head) {
         for (name, value) in &self.headers {
             head.add(name, value);
@@ -131,13 +127,13 @@ impl Carried {
         }
     }
 
-    /// Whether nothing goes along.
+    /// Whether nothing is forwarded.
     pub(crate) fn is_empty(&self) -> bool {
         self.query.is_none() && self.headers.is_empty()
     }
 
-    /// The configured target with the client's query after its own, both byte for byte. What the operator
-    /// has set is not the client's to set, nor to repeat: servers differ on which of two counts.
+    /// The configured target with the client's query after its own, both unchanged. A client cannot
+    /// override or repeat parameters that the operator set: servers differ on which of two counts.
     pub(crate) fn target(&self, configured: &PathAndQuery) -> PathAndQuery {
         let Some(query) = &self.query else {
             return configured.clone();
@@ -155,24 +151,24 @@ impl Carried {
             Some(_) => "&",
         };
         let joined = format!("{configured}{between}{query}");
-        // Both are valid, and together too long only if the configured one nearly is by itself.
+        // Both are valid. Together they can be too long only if the configured one nearly is.
         PathAndQuery::try_from(joined).unwrap_or_else(|_| configured.clone())
     }
 }
 
-/// What is left of a query without the parameters that another one sets.
+/// The query without the parameters that another one sets.
 fn left_of(query: &str, set: &str) -> String {
     let set: Vec<_> = set.split('&').flat_map(names).collect();
     let is_set = |part: &str| names(part).iter().any(|name| set.contains(name));
-    // Some servers divide parameters by `;`, too.
+    // Some servers also separate parameters by `;`.
     let is_free = |part: &&str| !part.split(';').any(is_set);
     let left: Vec<_> = query.split('&').filter(is_free).collect();
     left.join("&")
 }
 
-/// A parameter's name as the most forgiving servers read it: decoded, in lower case, with the characters
-/// that PHP's names cannot have replaced as it does; without the brackets that make it a list, or with those
-/// replaced, too.
+/// A parameter's name as the most lenient servers read it: decoded, in lower case, and with the
+/// characters replaced that PHP replaces in names. Once without the brackets that make it a list,
+/// and once with those replaced, too.
 fn names(part: &str) -> [String; 2] {
     let decoded = form_urlencoded::parse(part.as_bytes()).next();
     let name = decoded
@@ -202,10 +198,10 @@ impl TryFrom<Written> for Carried {
 
     fn try_from(written: Written) -> Result<Self, Self::Error> {
         let headers = written.headers.iter().map(|(name, value)| {
-            let name = name.parse().map_err(|_| "a header's name")?;
+            let name = name.parse().map_err(|_| "invalid header name")?;
             let value = URL_SAFE_NO_PAD.decode(value);
-            let value = value.map_err(|_| "a header's value")?;
-            let mut value = HeaderValue::try_from(value).map_err(|_| "a header's value")?;
+            let value = value.map_err(|_| "invalid header value")?;
+            let mut value = HeaderValue::try_from(value).map_err(|_| "invalid header value")?;
             value.set_sensitive(true);
             Ok((name, value))
         });

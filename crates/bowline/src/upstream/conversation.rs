@@ -1,25 +1,67 @@
-//! What an upstream knows a leg by: the part of a leg that its transport owns.
+//! How an upstream identifies a leg: the part of a leg that belongs to its transport.
+
+use std::sync::Arc;
 
 use bowline_wire::id::UpstreamSessionId;
 use parking_lot::Mutex;
 
+use super::address::Address;
+use super::stdio::Process;
 use bowline_egress::Jar;
 
-/// What an upstream knows a leg by.
+/// How an upstream identifies a leg.
 #[derive(Debug)]
 pub(crate) enum Conversation {
     StreamableHttp(HttpConversation),
+    Stdio(StdioConversation),
 }
 
-/// The session id that a server issued, and the cookies that lead to it.
+/// The session id that a server issued, and the cookies.
 #[derive(Debug)]
 pub(crate) struct HttpConversation {
     pub(crate) session_id: Option<UpstreamSessionId>,
     pub(crate) jar: Mutex<Jar>,
 }
 
+/// The process, which is the session.
+#[derive(Debug, Clone)]
+pub(crate) enum StdioConversation {
+    /// There is none yet.
+    Unopened,
+    Here(Arc<Process>),
+    /// A record says that this gateway has it.
+    Elsewhere(Arc<str>),
+}
+
+/// What an upstream issues in answer to `initialize`.
+#[derive(Debug)]
+pub(crate) enum Issued {
+    SessionId(Option<UpstreamSessionId>),
+    Process(Arc<Process>),
+}
+
 impl Conversation {
-    /// A conversation over HTTP.
+    /// A conversation with the endpoint at this address, before `initialize`.
+    pub(crate) fn new(address: &Address, jar: Jar) -> Self {
+        Self::stored(address, None, jar, None)
+    }
+
+    /// The conversation that a record describes. A process is not in a record, but the gateway that owns it is.
+    pub(crate) fn stored(
+        address: &Address,
+        session_id: Option<UpstreamSessionId>,
+        jar: Jar,
+        owner: Option<&str>,
+    ) -> Self {
+        match address {
+            Address::Url(_) => Self::http(session_id, jar),
+            Address::Command(_) => Self::Stdio(match owner {
+                Some(owner) => StdioConversation::Elsewhere(owner.into()),
+                None => StdioConversation::Unopened,
+            }),
+        }
+    }
+
     pub(crate) fn http(session_id: Option<UpstreamSessionId>, jar: Jar) -> Self {
         Self::StreamableHttp(HttpConversation {
             session_id,
@@ -27,38 +69,67 @@ impl Conversation {
         })
     }
 
-    /// The same, now that the upstream has issued this id.
-    pub(crate) fn issued(self, session_id: Option<UpstreamSessionId>) -> Self {
-        let Self::StreamableHttp(http) = self;
-        Self::StreamableHttp(HttpConversation { session_id, ..http })
+    /// The same conversation with what the upstream issued.
+    pub(crate) fn issued(self, issued: Issued) -> Self {
+        match (self, issued) {
+            (Self::StreamableHttp(http), Issued::SessionId(session_id)) => {
+                Self::StreamableHttp(HttpConversation { session_id, ..http })
+            }
+            (_, Issued::Process(process)) => Self::Stdio(StdioConversation::Here(process)),
+            (stdio @ Self::Stdio(_), Issued::SessionId(_)) => stdio,
+        }
     }
 
-    /// The part that HTTP owns.
-    pub(crate) fn as_http(&self) -> &HttpConversation {
-        let Self::StreamableHttp(http) = self;
-        http
-    }
-
-    /// The session id that the upstream issued, if it did.
+    /// The session id that the upstream issued, if any.
     pub(crate) fn session_id(&self) -> Option<&UpstreamSessionId> {
         match self {
             Self::StreamableHttp(http) => http.session_id.as_ref(),
+            Self::Stdio(_) => None,
         }
     }
 
-    /// The cookies.
-    pub(crate) fn jar(&self) -> &Mutex<Jar> {
+    /// The cookies, where the transport has cookies.
+    pub(crate) fn jar(&self) -> Option<&Mutex<Jar>> {
         match self {
-            Self::StreamableHttp(http) => &http.jar,
+            Self::StreamableHttp(http) => Some(&http.jar),
+            Self::Stdio(_) => None,
         }
     }
 
-    /// The same conversation, for those who must not hold the leg.
+    /// Whether the upstream has anything to end.
+    pub(crate) fn can_be_ended(&self) -> bool {
+        match self {
+            Self::StreamableHttp(http) => http.session_id.is_some(),
+            Self::Stdio(_) => self.is_live(),
+        }
+    }
+
+    /// Whether it lives in this process: no other gateway, nor this one after a restart, could go on with it.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, Self::Stdio(StdioConversation::Here(_)))
+    }
+
+    /// The gateway that owns what lives in one process, for a record that the gateway `me` writes.
+    pub(crate) fn owner<'a>(&'a self, me: &'a str) -> Option<&'a str> {
+        match self {
+            Self::StreamableHttp(_) | Self::Stdio(StdioConversation::Unopened) => None,
+            Self::Stdio(StdioConversation::Here(_)) => Some(me),
+            Self::Stdio(StdioConversation::Elsewhere(owner)) => Some(owner),
+        }
+    }
+
+    /// Whether nothing can be sent on it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Stdio(StdioConversation::Unopened))
+    }
+
+    /// A copy, for tasks that must not keep the leg alive.
     pub(crate) fn twin(&self) -> Self {
         match self {
             Self::StreamableHttp(http) => {
                 Self::http(http.session_id.clone(), http.jar.lock().clone())
             }
+            Self::Stdio(stdio) => Self::Stdio(stdio.clone()),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The replicas of one upstream: which there are, how they feel, and which takes the next session.
+//! The replicas of one upstream: which exist, which are healthy, and which gets the next session.
 //!
-//! A server at one `url` has one endpoint, dialled by name. A server with `endpoints` has one for
-//! each address that each of its entries resolves to, and each is pinned: the session that opened
-//! on it stays with it. What is no longer configured or resolved is draining: it keeps its sessions
-//! and takes no new ones.
+//! A server with one `url` has one endpoint, which is dialled by name. A server with `endpoints`
+//! has one for each address that its entries resolve to, and a session stays pinned to the endpoint
+//! that it opened on. An endpoint that is no longer configured or resolved drains: it keeps its
+//! sessions and gets no new ones.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -17,21 +17,23 @@ use tokio::time::Instant;
 
 use super::address::{Address, UrlAddress};
 use super::health::{Ailment, Health};
+use crate::config::{Command, Way};
 use bowline_egress::{Origin, Pool};
 
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    /// The URL as configured and, where a name was resolved, the address: the same on every gateway.
+    /// The configured URL, with the address if its name was resolved. It is the same on every
+    /// gateway.
     pub(crate) id: Box<str>,
     pub(crate) address: Address,
     pub(crate) health: Health,
-    pub(super) being_looked_at: AtomicBool,
+    pub(super) being_probed: AtomicBool,
     sessions: AtomicUsize,
     draining_since: Mutex<Option<Instant>>,
 }
 
-/// A session's hold on its endpoint; counted while it lasts.
+/// A session's hold on its endpoint. The endpoint counts its pins.
 #[derive(Debug)]
 pub(crate) struct Pin(Arc<Endpoint>);
 
@@ -39,8 +41,8 @@ pub(crate) struct Pin(Arc<Endpoint>);
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     list: RwLock<Arc<[Arc<Endpoint>]>>,
-    /// Where the next random choice comes from.
-    dice: AtomicU64,
+    /// The counter for random choices.
+    draws: AtomicU64,
 }
 
 // === impl Endpoint ===
@@ -48,17 +50,31 @@ pub(crate) struct Endpoints {
 impl Endpoint {
     /// The endpoint at this URL.
     pub(crate) fn at_url(url: &Uri, origin: Origin, pool: Pool, health: Health) -> Self {
-        Self {
-            id: Self::id(url, &origin),
-            address: Address::Url(UrlAddress::new(url, origin, pool)),
+        let id = Self::id(url, &origin);
+        Self::new(id, Address::Url(UrlAddress::new(url, origin, pool)), health)
+    }
+
+    /// The endpoint that is a process for each session.
+    pub(crate) fn of_command(command: &Command, health: Health) -> Self {
+        Self::new(
+            Self::id_of_command(command),
+            Address::Command(command.clone()),
             health,
-            being_looked_at: AtomicBool::new(false),
+        )
+    }
+
+    fn new(id: Box<str>, address: Address, health: Health) -> Self {
+        Self {
+            id,
+            address,
+            health,
+            being_probed: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             draining_since: Mutex::default(),
         }
     }
 
-    /// The name of the endpoint at this origin.
+    /// The id of the endpoint at this origin.
     pub(crate) fn id(url: &Uri, origin: &Origin) -> Box<str> {
         match origin.address() {
             Some(address) => format!("{url}@{}", address.ip()).into(),
@@ -66,12 +82,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether this configured URL leads here.
-    pub(crate) fn is_at(&self, url: &Uri) -> bool {
-        *self.id == *Self::id(url, &self.address.url().origin)
+    /// The id of the endpoint of this command: a hash, because arguments and variables may be secret.
+    pub(crate) fn id_of_command(command: &Command) -> Box<str> {
+        format!("command:{}", command.identity()).into()
     }
 
-    /// How many sessions are pinned here.
+    /// Whether a server that is configured like this has this endpoint.
+    pub(crate) fn is_on(&self, way: &Way) -> bool {
+        match (way, &self.address) {
+            (Way::Command(command), Address::Command(_)) => self.id == Self::id_of_command(command),
+            (Way::Url(_) | Way::Endpoints(_), Address::Url(at)) => {
+                let mut urls = way.urls().iter();
+                urls.any(|url| self.id == Self::id(url, &at.origin))
+            }
+            _ => false,
+        }
+    }
+
+    /// How many sessions are pinned to it.
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Relaxed)
     }
@@ -80,7 +108,7 @@ impl Endpoint {
         self.draining_since.lock().is_some()
     }
 
-    /// Whether it has been draining for so long.
+    /// Whether it has been draining for at least this time.
     pub(crate) fn has_drained_for(&self, time: Duration) -> bool {
         let since = *self.draining_since.lock();
         since.is_some_and(|since| since.elapsed() >= time)
@@ -91,19 +119,28 @@ impl Endpoint {
         *since = drains.then(|| since.unwrap_or_else(Instant::now));
     }
 
-    /// Whether it is left alone at the moment.
+    /// Whether it is ejected at the moment.
     pub(crate) fn is_ejected(&self) -> bool {
         self.health.ailment().is_some()
     }
 
-    /// Whether nobody was there the last time.
+    /// Whether the last connection to it failed.
     pub(crate) fn is_unreachable(&self) -> bool {
         let ailment = self.health.ailment();
         ailment.is_some_and(|ailment| ailment.unreachable)
     }
 
     pub(crate) fn takes_sessions(&self) -> bool {
-        !self.is_draining() && self.health.ailment().is_none()
+        !self.is_draining() && self.may_be_tried()
+    }
+
+    /// Whether a session may be opened. A command cannot be probed: after its rest, the next session tries it.
+    fn may_be_tried(&self) -> bool {
+        match (self.health.ailment(), &self.address) {
+            (None, _) => true,
+            (Some(ailment), Address::Command(_)) => ailment.until <= Instant::now(),
+            (Some(_), Address::Url(_)) => false,
+        }
     }
 
     fn pin(self: &Arc<Self>) -> Pin {
@@ -115,7 +152,7 @@ impl Endpoint {
 // === impl Pin ===
 
 impl Pin {
-    /// Another hold on the same endpoint.
+    /// Another pin to the same endpoint.
     pub(crate) fn again(&self) -> Self {
         self.0.pin()
     }
@@ -138,28 +175,24 @@ impl Drop for Pin {
 // === impl Endpoints ===
 
 impl Endpoints {
-    /// All of them, draining ones too.
+    /// All endpoints, including draining ones.
     pub(crate) fn all(&self) -> Arc<[Arc<Endpoint>]> {
         Arc::clone(&self.list.read())
     }
 
-    /// The one with this id, whether or not it takes new sessions.
+    /// The endpoint with this id, even if it accepts no new sessions.
     pub(crate) fn by_id(&self, id: &str) -> Option<Pin> {
         let all = self.list.read();
         let found = all.iter().find(|endpoint| *endpoint.id == *id);
         found.map(Endpoint::pin)
     }
 
-    /// Picks the one with fewer sessions of two random ones that are well.
+    /// Picks two healthy endpoints at random and returns the one with fewer sessions.
     ///
-    /// Two choices spread nearly as evenly as looking at all of them, and several gateways that do
-    /// not know of each other's choices do not all run to the same one.
-    pub(crate) fn pick(&self) -> Result<Pin, Ailment> {
-        self.pick_but(None)
-    }
-
-    /// The same, and another than this if there is one.
-    pub(crate) fn pick_but(&self, this: Option<&Endpoint>) -> Result<Pin, Ailment> {
+    /// This spreads sessions nearly as evenly as comparing all endpoints, and several gateways that
+    /// do not know each other's choices do not all pick the same one. `this` is avoided if another
+    /// endpoint is available.
+    pub(crate) fn pick_avoiding(&self, this: Option<&Endpoint>) -> Result<Pin, Ailment> {
         let all = self.all();
         let is_other = |one: &Endpoint| this.is_some_and(|this| this.id != one.id);
         let has_other = all.iter().any(|one| is_other(one) && one.takes_sessions());
@@ -173,9 +206,9 @@ impl Endpoints {
                 .map(Endpoint::pin)
                 .ok_or_else(|| Self::why_none(&all));
         }
-        let dice = self.throw();
-        let first = dice % count;
-        let second = (first + 1 + (dice / count) % (count - 1)) % count;
+        let drawn = self.draw();
+        let first = drawn % count;
+        let second = (first + 1 + (drawn / count) % (count - 1)) % count;
         let nth = |n| well.clone().nth(n);
         let (first, second) = (nth(first), nth(second));
         let fewer = [first, second]
@@ -185,14 +218,14 @@ impl Endpoints {
         fewer.map(Endpoint::pin).ok_or_else(|| Self::why_none(&all))
     }
 
-    /// Somebody needs one of them, and none is well.
+    /// A session needs an endpoint and none is healthy: shortens the ejections.
     pub(crate) fn hurry(&self) {
         self.all()
             .iter()
             .for_each(|endpoint| endpoint.health.hurry());
     }
 
-    /// Makes `wanted` the endpoints that take sessions. Known ones go on, new ones are made by
+    /// Sets the endpoints that accept sessions. Known ones continue, new ones are created by
     /// `make`, and all others drain.
     pub(crate) fn set<K>(&self, wanted: Vec<(Box<str>, K)>, make: impl Fn(K) -> Endpoint) {
         let mut list = self.list.write();
@@ -213,7 +246,7 @@ impl Endpoints {
         *list = next.into();
     }
 
-    /// Forgets what drains and has no sessions left.
+    /// Removes drained endpoints that have no sessions left.
     pub(crate) fn forget_drained(&self) {
         let is_drained =
             |endpoint: &Arc<Endpoint>| endpoint.is_draining() && endpoint.sessions() == 0;
@@ -227,7 +260,7 @@ impl Endpoints {
         }
     }
 
-    /// What to tell a client that could not be given an endpoint.
+    /// Why no endpoint is available: the reason of the one whose probe is due first.
     fn why_none(all: &[Arc<Endpoint>]) -> Ailment {
         let ailing = all.iter().filter(|endpoint| !endpoint.is_draining());
         let soonest = ailing.filter_map(|endpoint| endpoint.health.ailment());
@@ -236,11 +269,11 @@ impl Endpoints {
             .unwrap_or_else(Ailment::nowhere)
     }
 
-    /// A number that is hard to foresee. Not a secret; it only has to differ between gateways.
-    fn throw(&self) -> usize {
+    /// A random number. It is not secret; it only has to differ between gateways.
+    fn draw(&self) -> usize {
         thread_local!(static KEYS: RandomState = RandomState::new());
-        let thrown = self.dice.fetch_add(1, Ordering::Relaxed);
-        KEYS.with(|keys| keys.hash_one(thrown)) as usize
+        let number = self.draws.fetch_add(1, Ordering::Relaxed);
+        KEYS.with(|keys| keys.hash_one(number)) as usize
     }
 }
 

@@ -1,22 +1,22 @@
-//! What is to be done for an upstream later. Not tasks that sleep: a gateway that stops does not wait for
-//! them.
+//! Work for an upstream that is due later. These are not sleeping tasks, because a stopping gateway
+//! would have to wait for those.
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Errands, and when each is due.
+/// Errands and their due times.
 #[derive(Default)]
 pub(crate) struct Errands(Mutex<Vec<(Instant, Errand)>>);
 
 type Errand = Box<dyn FnOnce() + Send>;
 
 impl Errands {
-    /// Does this when it is due.
+    /// Adds an errand.
     pub(crate) fn add(&self, due: Instant, errand: impl FnOnce() + Send + 'static) {
         self.0.lock().push((due, Box::new(errand)));
     }
 
-    /// Does what is due by now.
+    /// Runs every errand that is due.
     pub(crate) fn run(&self) {
         let now = Instant::now();
         let due: Vec<_> = {

@@ -1,4 +1,4 @@
-//! What can go wrong with a message to an upstream, and with a stream from it.
+//! Errors of messages to an upstream and of streams from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::Ailment;
+use super::stdio::{End, ProcessError};
 use super::streamable::NotListened;
 use crate::oauth::{GrantError, SignInReason};
 
-/// A status that a server answered, for whoever only passes it on.
+/// The HTTP status that a server answered, for modules that only pass it on.
 pub(crate) type Status = StatusCode;
 
-/// What went wrong with one request to an upstream.
+/// Why one request to an upstream failed.
 #[derive(Debug, Error)]
 pub(crate) enum UpstreamError {
     #[error(transparent)]
@@ -27,26 +28,26 @@ pub(crate) enum UpstreamError {
     Unavailable(Ailment),
     #[error("the server no longer knows the session")]
     SessionLost,
-    #[error("the server answered {0}, which for this server means that it lost the session")]
+    #[error("the server answered {0}, which is configured as a sign of a lost session")]
     Fingerprint(StatusCode),
     #[error("the session could not be recovered: {0}")]
     NotRecovered(Arc<str>),
-    #[error("it is not known whether the request has run, and it may not run twice: {0}")]
+    #[error("it is unknown whether the request ran, and it is not safe to repeat: {0}")]
     OutcomeUnknown(Arc<str>),
-    #[error("the client has cancelled the request")]
+    #[error("the client cancelled the request")]
     Cancelled,
-    #[error("the server answered {0}: it wants credentials that Bowline does not have")]
+    #[error("the server answered {0}: it requires credentials that Bowline does not have")]
     Refused(StatusCode),
-    #[error("the caller has to sign in at this server")]
+    #[error("the caller must sign in to this server")]
     SignIn(Arc<SignInReason>),
-    #[error("whether the caller is signed in at this server is not known: {0}")]
+    #[error("it is unknown whether the caller is signed in to this server: {0}")]
     Grant(#[from] GrantError),
     #[error(
         "the server answered {0}: only redirects within its own origin are followed; configure the address that it redirects to"
     )]
     Redirected(StatusCode),
     #[error(
-        "the server answered {0} to a request that may not run twice, and that does not say whether it ran; configure the address that it redirects to"
+        "the server answered {0} to a request that is not safe to repeat, and this status does not say whether it ran; configure the address that it redirects to"
     )]
     RedirectedAfter(StatusCode),
     #[error("the server redirected more than {0} times in a row")]
@@ -54,12 +55,12 @@ pub(crate) enum UpstreamError {
     #[error("the server answered {0} with something that is not MCP")]
     NotMcp(StatusCode),
     #[error(
-        "the server's answer ({0}) is compressed ({1}), although Bowline asks for answers that are not: turn compression off for it"
+        "the server's answer ({0}) is compressed ({1}), although Bowline asked for no compression: turn it off at the server"
     )]
     Compressed(StatusCode, Box<str>),
     #[error("the server refused the request with {}", .0.status)]
     Declined(Box<Declined>),
-    #[error("the server's answer is not one to this request")]
+    #[error("the server's response does not match this request")]
     AnotherId,
     #[error("the server answered {0} to `initialize`")]
     NotOpened(StatusCode),
@@ -69,7 +70,7 @@ pub(crate) enum UpstreamError {
     NotOpenedInTime(Arc<str>),
     #[error("the server neither answered nor made progress within {0:?}")]
     CallTimeout(Duration),
-    #[error("the server did not take the message within {0:?}")]
+    #[error("the server did not accept the message within {0:?}")]
     NotTaken(Duration),
     #[error("the server did not answer `initialize` within {0:?}")]
     InitializeTimeout(Duration),
@@ -83,16 +84,18 @@ pub(crate) enum UpstreamError {
     BadBody(#[from] ReadError<WireError>),
     #[error(transparent)]
     Stream(#[from] StreamError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
 }
 
-/// A refusal by status that is not the answer to the request.
+/// A refusal that is not the answer to the request.
 #[derive(Debug)]
 pub(crate) struct Declined {
     pub(crate) status: StatusCode,
-    /// It may be meant for the session that the request named, rather than for the request.
+    /// The refusal may mean the session that the request named, rather than the request.
     pub(crate) may_deny_session: bool,
     pub(crate) retry_after: Option<HeaderValue>,
-    /// What the server said, where it is JSON-RPC.
+    /// The server's response, if it is JSON-RPC.
     pub(crate) body: Option<Bytes>,
 }
 
@@ -101,7 +104,7 @@ pub(crate) struct Declined {
 pub(crate) enum StreamError {
     #[error("the server's connection broke: {0}")]
     Broken(#[from] WireError),
-    #[error("the server's stream ended within an event")]
+    #[error("the server's stream ended in the middle of a message")]
     Cut,
     #[error("the server sent {0}")]
     EventTooLarge(#[from] EventTooLarge),
@@ -113,24 +116,39 @@ pub(crate) enum StreamError {
     NoAnswer,
     #[error("the server sent more than {0} bytes before its answer")]
     TooMuchBefore(usize),
-    #[error("the server's answer is not one to this request")]
+    #[error("the server's response does not match this request")]
     AnotherId,
     #[error("the server's stream could not be opened")]
     NotOpened,
-    #[error("the server's answer did not go on in time")]
+    #[error("the server's answer stalled for too long")]
     CallTimeout,
-    #[error("the server's answer is one that for this server means a lost session")]
+    #[error("the server's answer is configured as a sign of a lost session")]
     Fingerprint,
+    #[error("the server's process has ended: {0}")]
+    ProcessEnded(Arc<End>),
+    /// The server was told so, and need not answer.
+    #[error("the client has cancelled the request")]
+    Cancelled,
 }
 
 // === impl UpstreamError ===
 
 impl UpstreamError {
-    /// Whether the rest of a stream may be had a little later.
+    /// Whether the rest of a stream may be available later.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::NoAnswer(_) | Self::Unavailable(_) | Self::NotMcp(_) => true,
             Self::NotListened(why) => why.0 == StatusCode::TOO_MANY_REQUESTS,
+            _ => false,
+        }
+    }
+
+    /// Whether there is no server to send anything to now.
+    pub(crate) fn is_absence(&self) -> bool {
+        match self {
+            Self::NoAnswer(error) => error.nobody_there(),
+            Self::Unavailable(_) => true,
+            Self::Process(error) => error.is_absence(),
             _ => false,
         }
     }
@@ -140,7 +158,7 @@ impl UpstreamError {
         Self::NotMcp(why.0)
     }
 
-    /// What an endpoint says that is deaf to what it still has, for a planted bug.
+    /// The answer of an endpoint that refuses streams, for a planted bug.
     #[cfg(feature = "planted")]
     pub(crate) fn deaf() -> Self {
         Self::NotMcp(StatusCode::GONE)
@@ -150,7 +168,7 @@ impl UpstreamError {
 // === impl StreamError ===
 
 impl StreamError {
-    /// Whether the same would come again, however often the server is asked.
+    /// Whether a retry would always get the same error.
     pub(crate) fn is_for_good(&self) -> bool {
         #[cfg(feature = "planted")]
         if crate::planted::has(crate::planted::Bug::LargeEventAgain) {
@@ -164,7 +182,9 @@ impl StreamError {
             | Self::AnotherId
             | Self::NotOpened
             | Self::CallTimeout
-            | Self::Fingerprint => false,
+            | Self::Fingerprint
+            | Self::ProcessEnded(_)
+            | Self::Cancelled => false,
         }
     }
 }

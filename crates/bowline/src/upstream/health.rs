@@ -1,10 +1,10 @@
-//! How an endpoint feels: what it did is noted, and an endpoint that fails is left alone for a while.
+//! The health of an endpoint: records its failures, and ejects a failing endpoint for a while.
 //!
-//! One failure to connect is enough: nobody is there. Failures after that (resets, 502, 503, 504)
-//! may be one tool's, so it takes several in a row, and only new sessions keep away. How long an
-//! endpoint is left alone doubles with every time and is jittered, so that several gateways do not
-//! come back together; a while of health forgets the past. A rest spares an endpoint that others
-//! stand in for: where nobody does, it is short.
+//! One failure to connect is enough to eject an endpoint: nothing listens there. Other failures
+//! (resets, 502, 503, 504) may be caused by one tool, so several in a row are needed, and they keep
+//! away only new sessions. The ejection time doubles with each ejection and is jittered, so that
+//! several gateways do not return at the same time. Earlier ejections are forgotten after a healthy
+//! period. If no other endpoint is available, the ejection is cut short.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use bowline_system::jitter::jittered;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How many failures in a row make an endpoint that answers one that is failing.
+/// How many failures in a row eject an endpoint that still answers.
 const FAILURES: u32 = 3;
 /// How long the first ejection lasts, before jitter.
 const FIRST_REST: Duration = Duration::from_millis(500);
 /// The longest ejection, before jitter.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// The same where nobody was there or answered: a look shows when somebody does again, and costs one
-/// connection.
+/// The longest ejection of an endpoint that is unreachable or silent. A probe costs one connection
+/// and shows when it is back.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(2);
-/// How long an endpoint must be well for earlier ejections to be forgotten.
+/// How long an endpoint must be healthy for earlier ejections to be forgotten.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
 
 /// The health of one endpoint.
@@ -32,27 +32,27 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    /// How often it answered, to tell whether it did meanwhile.
+    /// Counts answers, to detect whether one arrived in a given period.
     answers: u64,
     ailment: Option<Ailment>,
-    /// Ejections so far, as far as they are remembered.
+    /// Ejections that are not forgotten yet.
     ejections: u32,
-    /// When the last one began, and when it was to end.
+    /// When the last ejection began, and when it was due to end.
     ejected: Option<(Instant, Instant)>,
-    /// When the endpoint came back.
+    /// When the endpoint recovered.
     well_since: Option<Instant>,
 }
 
-/// Why an endpoint takes no sessions at the moment.
+/// Why an endpoint accepts no new sessions at the moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Ailment {
-    /// In words, without secrets.
+    /// A description, without secrets.
     pub(crate) reason: Arc<str>,
-    /// Whether nobody is there, so that trying is in vain.
+    /// Nothing accepts connections, so that requests would fail.
     pub(crate) unreachable: bool,
-    /// Whether somebody is there who answers nothing: a connection is no sign of health.
+    /// It accepts connections and does not answer, so a successful connection is no sign of health.
     pub(crate) silent: bool,
-    /// When it is worth another look.
+    /// When the next probe is due.
     pub(crate) until: Instant,
 }
 
@@ -64,40 +64,40 @@ impl Health {
         self.0.lock().ailment.clone()
     }
 
-    /// An answer came.
+    /// Records an answer.
     pub(crate) fn answered(&self) {
         let mut state = self.0.lock();
         state.failures = 0;
         state.answers += 1;
-        // An answer from an endpoint that was given up is as good as a probe.
+        // An answer from an ejected endpoint is as good as a successful probe.
         if state.ailment.take().is_some() {
             state.well_since = Some(Instant::now());
         }
     }
 
-    /// How often it has answered so far.
+    /// How often it has answered.
     pub(crate) fn answers(&self) -> u64 {
         self.0.lock().answers
     }
 
-    /// Nobody is there. Returns whether that is news.
+    /// Records that nothing accepts connections. Returns whether that is new.
     pub(crate) fn unreachable(&self, reason: impl Into<Arc<str>>) -> bool {
         self.0.lock().eject(reason.into(), Sort::Absent)
     }
 
-    /// It takes connections and answers nothing. Returns whether that is news.
+    /// Records that it accepts connections and does not answer. Returns whether that is new.
     pub(crate) fn silent(&self, reason: impl Into<Arc<str>>) -> bool {
         self.0.lock().eject(reason.into(), Sort::Silent)
     }
 
-    /// It answered, but as servers do that are about to die. Returns whether it is ejected now.
+    /// Records a failure such as 503. Returns whether it ejected the endpoint.
     pub(crate) fn failed(&self, reason: impl Into<Arc<str>>) -> bool {
         let mut state = self.0.lock();
         state.failures += 1;
         state.failures >= FAILURES && state.eject(reason.into(), Sort::Failing)
     }
 
-    /// A probe found it well.
+    /// Records a successful probe. Returns whether the endpoint was ejected.
     pub(crate) fn recovered(&self) -> bool {
         let mut state = self.0.lock();
         let news = state.ailment.take().is_some();
@@ -108,7 +108,8 @@ impl Health {
         news
     }
 
-    /// Somebody waits for it and has nowhere else to go: its rest is not longer than a first one.
+    /// A session needs this endpoint and has no other: shortens the ejection to that of a first
+    /// one.
     pub(crate) fn hurry(&self) {
         let mut state = self.0.lock();
         if let (Some((since, _)), Some(ailment)) = (state.ejected, &mut state.ailment) {
@@ -116,8 +117,8 @@ impl Health {
         }
     }
 
-    /// Whether it is time for a probe: of an ejected endpoint when its rest is over.
-    pub(crate) fn wants_look(&self) -> bool {
+    /// Whether the endpoint is ejected and a probe is due.
+    pub(crate) fn needs_probe(&self) -> bool {
         let state = self.0.lock();
         state
             .ailment
@@ -126,7 +127,7 @@ impl Health {
     }
 }
 
-/// What sort of ailment it is.
+/// Why an endpoint is ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Absent,
@@ -142,7 +143,7 @@ impl State {
         if let Some(ailment) = &mut self.ailment
             && ailment.until > now
         {
-            // Several requests met the same failure; one ejection is enough.
+            // Several requests met the same failure: one ejection is enough.
             ailment.silent |= sort == Sort::Silent;
             if sort == Sort::Absent {
                 ailment.unreachable = true;
@@ -156,9 +157,10 @@ impl State {
         {
             self.ejections = 0;
         }
-        // Requests that end well and badly side by side eject it several times for one failure.
-        let is_the_same = self.ejected.is_some_and(|(_, until)| now < until);
-        if !is_the_same {
+        // If concurrent requests succeed and fail, one failure ejects the endpoint several times.
+        // Count it once.
+        let is_same_failure = self.ejected.is_some_and(|(_, until)| now < until);
+        if !is_same_failure {
             self.ejections += 1;
         }
         let doublings = self.ejections.saturating_sub(1).min(10);
@@ -183,22 +185,22 @@ impl State {
 // === impl Ailment ===
 
 impl Ailment {
-    /// There is no endpoint at all.
+    /// For an upstream without any endpoint.
     pub(crate) fn nowhere() -> Self {
         Self {
-            reason: "it has no address".into(),
+            reason: "it has no known address".into(),
             unreachable: true,
             silent: false,
             until: Instant::now() + FIRST_REST,
         }
     }
 
-    /// Whether somebody is there and answers, if not well.
+    /// Whether the endpoint still answers, so that requests may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         !self.unreachable && !self.silent
     }
 
-    /// Whole seconds until it is worth another try, at least one.
+    /// Whole seconds until the next probe, at least one.
     pub(crate) fn retry_after(&self) -> u32 {
         let rest = self.until.saturating_duration_since(Instant::now());
         u32::try_from(rest.as_secs())
@@ -226,9 +228,9 @@ mod tests {
                 "the same failure, met by another request"
             );
             assert!(rest(&health) <= expected && rest(&health) >= expected / 2);
-            assert!(!health.wants_look());
+            assert!(!health.needs_probe());
             tokio::time::advance(expected).await;
-            assert!(health.wants_look());
+            assert!(health.needs_probe());
             assert!(health.recovered());
             expected = LONGEST_ABSENCE.min(expected * 2);
         }
@@ -261,9 +263,9 @@ mod tests {
         while !health.failed("503") {}
         assert!(rest(&health) > FIRST_REST, "{:?}", rest(&health));
         health.hurry();
-        assert!(!health.wants_look(), "nor is it hammered");
+        assert!(!health.needs_probe(), "nor is it hammered");
         tokio::time::advance(FIRST_REST).await;
-        assert!(health.wants_look());
+        assert!(health.needs_probe());
     }
 
     #[tokio::test(start_paused = true)]

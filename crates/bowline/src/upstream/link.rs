@@ -1,37 +1,85 @@
-//! What ties a message to an upstream's session, whatever the transport.
+//! The context that ties a message to an upstream session, for any transport.
 
 use bowline_wire::version::Agreed;
 
-use super::{Carried, Conversation, Endpoint};
+use super::address::{Address, UrlAddress};
+use super::conversation::{HttpConversation, StdioConversation};
+use super::{Carried, Conversation, Endpoint, UpstreamError};
+use crate::config::Command;
 use crate::oauth::{Account, Bearer};
 
-/// What ties a request to an upstream's session.
+/// The context that ties a request to an upstream session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) conversation: &'a Conversation,
     pub(crate) version: Option<&'a Agreed>,
-    /// What of the client's request goes along.
+    /// What is forwarded from the client's request.
     pub(crate) carried: &'a Carried,
-    /// The caller, where the server wants its callers signed in.
+    /// The caller's account, if the server requires sign-in.
     pub(crate) account: Option<&'a Account>,
-    /// The number of the sign-in that the session and the cookies belong to, if there are any: nothing of
-    /// another sign-in goes along with them.
+    /// The number of the sign-in that the session and the cookies belong to, if there are any. They
+    /// are never sent together with the token of another sign-in.
     pub(crate) sign_in: Option<u64>,
     pub(crate) repeat: Repeat,
 }
 
-/// Whether a message may be sent again although it may have run, where a redirect leads it.
+/// Whether a redirect may repeat a message that may already have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Safe,
     Unsafe,
 }
 
+/// A link by the transport that it takes.
+pub(super) enum Route<'a> {
+    Http(HttpLink<'a>),
+    Stdio(StdioLink<'a>),
+}
+
+/// A link to a URL.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HttpLink<'a> {
+    link: Link<'a>,
+    pub(super) url: &'a UrlAddress,
+    pub(super) http: &'a HttpConversation,
+}
+
+/// A link to a process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StdioLink<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) command: &'a Command,
+    pub(super) stdio: &'a StdioConversation,
+}
+
 // === impl Link ===
 
-impl Link<'_> {
-    /// The same for a message that may run twice.
+impl<'a> Link<'a> {
+    /// The transport that it takes. A conversation of another transport than its endpoint's is over.
+    pub(super) fn route(self) -> Result<Route<'a>, UpstreamError> {
+        let endpoint = self.endpoint;
+        match (&endpoint.address, self.conversation) {
+            (Address::Url(url), Conversation::StreamableHttp(http)) => Ok(Route::Http(HttpLink {
+                link: self,
+                url,
+                http,
+            })),
+            (Address::Command(command), Conversation::Stdio(stdio)) => {
+                Ok(Route::Stdio(StdioLink {
+                    endpoint,
+                    command,
+                    stdio,
+                }))
+            }
+            (Address::Url(_), Conversation::Stdio(_))
+            | (Address::Command(_), Conversation::StreamableHttp(_)) => {
+                Err(UpstreamError::SessionLost)
+            }
+        }
+    }
+
+    /// The same for a message that is safe to repeat.
     pub(crate) fn safe(self) -> Self {
         Self {
             repeat: Repeat::Safe,
@@ -39,13 +87,34 @@ impl Link<'_> {
         }
     }
 
-    /// Whether what the request is to carry is of another sign-in, and so maybe of another account, than
-    /// what it is tied to.
-    pub(super) fn is_anothers(&self, bearer: Option<&Bearer>) -> bool {
+    /// Whether the token belongs to another sign-in than the session, and so possibly to another
+    /// account.
+    pub(super) fn is_other_sign_in(&self, bearer: Option<&Bearer>) -> bool {
         self.sign_in.is_some_and(|own| match bearer {
             Some(bearer) => bearer.sign_in != own,
-            // A server that asks for a token once would serve whoever has signed out since.
+            // A server that checks tokens only once would otherwise serve a caller who has signed
+            // out.
             None => self.account.is_some() && own != 0,
         })
+    }
+}
+
+// === impl HttpLink ===
+
+impl HttpLink<'_> {
+    /// The same for a message that is safe to repeat.
+    pub(super) fn safe(self) -> Self {
+        Self {
+            link: self.link.safe(),
+            ..self
+        }
+    }
+}
+
+impl<'a> std::ops::Deref for HttpLink<'a> {
+    type Target = Link<'a>;
+
+    fn deref(&self) -> &Link<'a> {
+        &self.link
     }
 }

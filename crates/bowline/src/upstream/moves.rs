@@ -1,4 +1,4 @@
-//! How many sessions of one upstream move at the same time, and when.
+//! Limits how many sessions of one upstream move at the same time, and when.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How many sessions of one upstream move at the same time: a thousand that all initialise at once
-/// would be the outage that draining is to spare everybody.
+/// How many sessions of one upstream move at the same time. If a thousand sessions initialized at
+/// once, that would be the outage that draining is meant to prevent.
 const AT_ONCE: usize = 8;
 
-/// An upstream's moves.
+/// The moves of one upstream's sessions.
 #[derive(Debug)]
 pub(crate) struct Moves {
     places: Arc<Semaphore>,
-    /// After one that failed the next is not tried at once.
+    /// After a failed move, the next one waits until then.
     not_before: Mutex<Option<Instant>>,
 }
 
@@ -28,17 +28,17 @@ impl Default for Moves {
 }
 
 impl Moves {
-    /// A place for one more move, if there is one.
+    /// A permit for one more move, if one is free.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// One has failed: the next is not tried before then.
+    /// After a failed move: no move starts before `then`.
     pub(crate) fn rest_until(&self, then: Instant) {
         *self.not_before.lock() = Some(then);
     }
 
-    /// Whether one may be tried now.
+    /// Whether a move may start now.
     pub(crate) fn may_begin(&self) -> bool {
         self.not_before
             .lock()

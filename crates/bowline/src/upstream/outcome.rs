@@ -1,40 +1,42 @@
-//! What came of a message that was sent: the transport's word, in which no status is left. A failure says
-//! whether the message ran and whether the session is lost ([`UpstreamError`]).
+//! The outcome of a sent message, as its transport reports it, without HTTP statuses. A failure
+//! says whether the message ran and whether the session is lost ([`UpstreamError`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::media;
+use bowline_wire::message::RawId;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::UpstreamError;
+use super::event_source::EventSource;
 use super::streamable::Passing;
 use bowline_egress::UpstreamBody;
 
-/// The largest answer that is held whole where it must be looked into.
+/// The largest answer that is buffered whole where it must be inspected.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
 
-/// JSON answers up to this are held whole before any of it is passed on.
+/// JSON answers up to this size are buffered whole before any byte is passed on.
 pub(crate) const SMALL_ANSWER: usize = 64 * 1024;
 
-/// What answers a request.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// One message, or an array of them, held whole.
+    /// One message, or an array of messages, buffered whole.
     Message(Whole),
-    /// Events, of which nothing was read.
-    Events(UpstreamBody),
-    /// One message that is too large to be held, and what was read of it.
+    /// A stream of events, still unread.
+    Events(EventSource),
+    /// One message that is too large to buffer, with what has arrived of it.
     Frames(Frames),
 }
 
-/// An answer that is held whole.
+/// An answer that is buffered whole.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) body: Bytes,
     pub(crate) sent_as: SentAs,
-    /// It came as a lost session's does: only asking can tell.
+    /// Servers that have lost a session also answer like this: only a ping can tell.
     pub(crate) may_deny_session: bool,
 }
 
@@ -56,23 +58,25 @@ pub(crate) struct SentAs {
 /// How an answer is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading<'a> {
-    /// How much of it is held before any of it is passed on.
+    /// How much is buffered before any byte is passed on.
     pub(crate) limit: usize,
-    /// The client's own id (JSON text), if the request was sent under another one.
-    pub(crate) own: Option<&'a str>,
+    /// The client's own id, if the request was sent under another one.
+    pub(crate) own: Option<RawId<'a>>,
 }
 
-/// What a ping showed.
+/// The result of a ping.
 #[derive(Debug)]
 pub(crate) enum Pulse {
     Alive,
     Lost,
-    /// It did not get there, or nobody answered well: for this reason, and with this wish to be
-    /// left alone for a time.
+    /// Only this other gateway could tell.
+    Elsewhere(Arc<str>),
+    /// The ping was not delivered or not answered properly, for this reason. The server may have
+    /// asked for a delay (`Retry-After`).
     Unproven(Arc<str>, Option<Duration>),
 }
 
-/// A server took something of our own badly while its session was restored.
+/// A server rejected a message of Bowline's own while its session was restored.
 #[derive(Debug)]
 pub(crate) struct NotSaid {
     pub(crate) why: String,
@@ -82,7 +86,7 @@ pub(crate) struct NotSaid {
 // === impl SentAs ===
 
 impl SentAs {
-    /// As Bowline itself says something.
+    /// For messages of Bowline's own.
     pub(crate) fn own() -> Self {
         Self {
             status: StatusCode::OK,
@@ -90,17 +94,22 @@ impl SentAs {
         }
     }
 
-    /// Whether it came with a good status.
+    /// Whether it has this media type.
+    pub(crate) fn is(&self, media: &str) -> bool {
+        media::is(self.content_type.as_ref(), media)
+    }
+
+    /// Whether the status is a success.
     pub(crate) fn is_good(&self) -> bool {
         self.status.is_success()
     }
 
-    /// What it is where there is no way to pass it on.
+    /// The error for an answer that cannot be passed on.
     pub(crate) fn not_mcp(&self) -> UpstreamError {
         UpstreamError::NotMcp(self.status)
     }
 
-    /// As events are sent.
+    /// For streams of events.
     pub(crate) fn events() -> Self {
         Self {
             status: StatusCode::OK,

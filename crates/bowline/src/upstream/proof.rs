@@ -1,12 +1,13 @@
-//! What a failed request tells: whether it ran, and whether the upstream still knows the session.
+//! What a failed request proves: whether it ran, and whether the upstream still knows the session.
 //!
-//! Two questions, answered separately; `exchange/replay` and `exchange/recovery` act on the answers and on nothing else. That a
-//! request did not run needs a proof: no byte of it was written, or a refusal was read whole that is not
-//! the answer to it.
+//! These are two separate questions. `exchange/replay` and `exchange/recovery` act on the answers
+//! and on nothing else. That a request did not run needs proof: either no byte of it was written,
+//! or the server's refusal was read completely and is not the answer to the request.
 
 use bowline_egress::{EgressError, ReadError, WireError};
 
 use super::UpstreamError;
+use super::stdio::ProcessError;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 
@@ -21,10 +22,10 @@ pub(crate) enum Ran {
 /// Whether the upstream still knows the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionState {
-    /// Nothing speaks against it.
+    /// There is no sign that it is lost.
     Alive,
     Lost,
-    /// Only asking can tell.
+    /// Only a ping can tell.
     Unproven,
 }
 
@@ -57,7 +58,7 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
     match error {
         UpstreamError::SessionLost => (Ran::No, SessionState::Lost),
         UpstreamError::Fingerprint(_) => (Ran::Unknown, SessionState::Lost),
-        // Trying again at once would not help, and says nothing of the session.
+        // A retry would not help, and the failure says nothing about the session.
         UpstreamError::NoAnswer(
             EgressError::OutOfSockets(_) | EgressError::Broken(WireError::Http2),
         ) => (Ran::No, SessionState::Alive),
@@ -72,11 +73,17 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => {
             (Ran::No, SessionState::Unproven)
         }
+        UpstreamError::Process(ProcessError::Ended { was_written, .. }) => match was_written {
+            true => (Ran::Unknown, SessionState::Lost),
+            false => (Ran::No, SessionState::Lost),
+        },
+        UpstreamError::Process(_) => (Ran::No, SessionState::Unproven),
         UpstreamError::NotMcp(_)
         | UpstreamError::AnotherId
         | UpstreamError::BadBody(ReadError::Broken(_))
         | UpstreamError::Stream(_) => (Ran::Unknown, SessionState::Unproven),
-        // Refused, redirected, out of time, cancelled, or too large: trying again would not change it.
+        // Refused, redirected, timed out, cancelled, or too large: a retry would get the same
+        // result.
         _ => (Ran::Yes, SessionState::Alive),
     }
 }

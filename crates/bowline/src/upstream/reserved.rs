@@ -1,8 +1,8 @@
-//! What only Bowline says: the keys by which hosts know its own questions. A server that wrote them into
-//! a request of its own could have a host sign somebody in for it, so they do not pass.
+//! Keys that are reserved for Bowline: hosts recognize Bowline's own prompts by them. A server that
+//! could send them in a request could make a host run a sign-in for it, so they are removed.
 //!
-//! Readers of JSON differ, so more counts as one of these keys than the protocol says: escapes, upper and
-//! lower case, repeated keys, and objects at any depth.
+//! JSON parsers differ, so more is treated as a reserved key than the protocol says: escapes, upper
+//! and lower case, repeated keys, and objects at any depth.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use serde_json::Value;
 
-/// What keys of Bowline's own begin with, whatever the configuration says besides.
+/// The prefix that is always reserved, whatever prefix is configured.
 const OWN: &str = "bowline/";
 
-/// The keys beside them, which have no prefix.
+/// Reserved keys without a prefix.
 const DOCUMENTS: [&str; 3] = ["auth_server", "auth_server_metadata", "resource_metadata"];
 
-/// The keys that are Bowline's own.
+/// The reserved keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Reserved {
     /// The configured prefix, with its slash.
@@ -30,14 +30,14 @@ impl Reserved {
         }
     }
 
-    /// Whether any reader of this text could find a key of Bowline's own in it.
+    /// Whether any parser could find a reserved key in this text.
     pub(crate) fn are_in(&self, text: &[u8]) -> bool {
         let text = plain(&String::from_utf8_lossy(text));
         let mut names = [OWN, &*self.prefix].into_iter().chain(DOCUMENTS);
         names.any(|name| text.contains(name))
     }
 
-    /// A server's message without them; `None` if that cannot be told.
+    /// A server's message without reserved keys; `None` if it cannot be parsed.
     pub(crate) fn cleared(&self, message: Message) -> Option<Message> {
         if message.kind() != Kind::Request || !self.are_in(message.raw()) {
             return Some(message);
@@ -47,7 +47,8 @@ impl Reserved {
         Message::from_server(value.to_string().into()).ok()
     }
 
-    /// The members of a server's batch without them, and without those of which it cannot be told.
+    /// The members of a server's batch without reserved keys. Members that may contain them and
+    /// cannot be parsed are dropped.
     pub(crate) fn cleared_batch(&self, members: Vec<Bytes>) -> Vec<Bytes> {
         let cleared = |raw: Bytes| match self.are_in(&raw) {
             false => Some(raw),
@@ -81,7 +82,7 @@ impl Reserved {
     }
 }
 
-/// The text without escapes, in lower case, as the most forgiving reader of names has it.
+/// The text without escapes and in lower case, as the most lenient parser reads names.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
@@ -95,7 +96,7 @@ fn plain(text: &str) -> String {
             char => char,
         };
         plain.push(match char {
-            // The only two letters beyond ASCII whose lower case is within.
+            // The only two characters outside ASCII whose lower case is in ASCII.
             '\u{212a}' => 'k',
             '\u{17f}' => 's',
             char => char.to_ascii_lowercase(),
@@ -104,7 +105,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// The character whose four digits come next.
+/// The character of a `\u` escape, from its four digits.
 fn escaped(rest: &mut std::str::Chars<'_>) -> char {
     let Some(digits) = rest.as_str().get(..4) else {
         return 'u';

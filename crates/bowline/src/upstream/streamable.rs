@@ -1,8 +1,8 @@
-//! Streamable HTTP towards an upstream.
+//! The Streamable HTTP transport.
 //!
-//! Every request is built from nothing: the configured headers, the leg's own id, version and
-//! cookies, and the protocol's headers. No function here takes a client's headers; what of them
-//! may pass is picked by [`Carried`].
+//! Every request is built from scratch: the configured headers, the leg's own id, version and
+//! cookies, and the protocol's headers. No function here takes a client's headers; [`Carried`]
+//! selects those that may pass.
 
 mod answer;
 mod asking;
@@ -33,7 +33,8 @@ pub(crate) use self::fingerprint::{is_lie, may_lie};
 pub(crate) use self::initialize::{Declination, InitializeAnswer, Initialized};
 pub(crate) use self::listen::{Listening, NotListened};
 pub(crate) use self::passing::Passing;
-use super::{Endpoint, Link, Repeat, Upstream, UpstreamError};
+use super::link::HttpLink;
+use super::{Repeat, Upstream, UpstreamError};
 use crate::config::{Server, Way};
 use crate::oauth::{Bearer, Challenge, Verdict};
 use bowline_egress::{EgressError, Place, Request, Sent, UpstreamBody, read_limited};
@@ -41,12 +42,12 @@ use bowline_egress::{EgressError, Place, Request, Sent, UpstreamBody, read_limit
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// A 401 or 403, and what the request was sent with.
+/// A 401 or 403, and how the request was sent.
 struct Denied<'a> {
     head: &'a http::response::Parts,
     body: UpstreamBody,
     bearer: Option<&'a Arc<Bearer>>,
-    may_go_again: bool,
+    may_retry: bool,
 }
 
 // === impl Upstream ===
@@ -55,7 +56,7 @@ impl Upstream {
     /// Posts one message.
     async fn post(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         server: &Server,
         message: Bytes,
         sent: Sent,
@@ -67,14 +68,14 @@ impl Upstream {
             last_event_id: None,
             message: Some((message, sent)),
         };
-        // Boxed: what sends a message is then small enough to come from the allocator's own cache.
+        // Boxed, so that the sending future is small enough for the allocator's cache.
         Box::pin(self.send(link, server, &asking)).await
     }
 
     /// Opens a stream.
     async fn get(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         last_event_id: Option<&HeaderValue>,
     ) -> Result<Answer, UpstreamError> {
         let accept = Some(HeaderValue::from_static(media::EVENT_STREAM));
@@ -87,8 +88,8 @@ impl Upstream {
         self.send(link, &self.config(), &asking).await
     }
 
-    /// Ends the upstream's session.
-    pub(super) async fn http_end(&self, link: Link<'_>) -> Result<(), UpstreamError> {
+    /// Ends the upstream session.
+    pub(super) async fn http_end(&self, link: HttpLink<'_>) -> Result<(), UpstreamError> {
         let asking = Asking {
             method: Method::DELETE,
             accept: None,
@@ -98,19 +99,19 @@ impl Upstream {
         self.send(link, &self.config(), &asking).await.map(drop)
     }
 
-    /// Sends a request and takes the cookies of its answer, following redirects that stay within
-    /// the endpoint's own origin, if they say that nothing ran or it may run twice.
+    /// Sends a request and stores the cookies of the answer. Follows redirects within the
+    /// endpoint's own origin, if the redirect says that the request did not run, or if it is safe
+    /// to repeat.
     async fn send(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         server: &Server,
         asking: &Asking<'_>,
     ) -> Result<Answer, UpstreamError> {
-        let endpoint = link.endpoint;
-        let (url, http) = (endpoint.address.url(), link.conversation.as_http());
+        let (url, http) = (link.url, link.http);
         let mut target = link.carried.target(&url.current_target());
-        // What was opened with a caller's token does not go on with the configured one, nor the other way
-        // round: the operator may have changed the one for the other since.
+        // A session that was opened with a caller's token does not continue with a configured one,
+        // nor the reverse: the operator may have switched between them.
         if link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some() {
             return Err(UpstreamError::SessionLost);
         }
@@ -118,10 +119,10 @@ impl Upstream {
             Some(account) => account.bearer().await?,
             None => None,
         };
-        if link.is_anothers(bearer.as_deref()) {
+        if link.is_other_sign_in(bearer.as_deref()) {
             return Err(UpstreamError::SessionLost);
         }
-        let mut may_go_again = true;
+        let mut may_retry = true;
         for _ in 0..=MAX_REDIRECTS {
             let place = Place {
                 https: url.origin.https,
@@ -129,10 +130,7 @@ impl Upstream {
                 path: target.path(),
             };
             let request = asking.request(link, server, &target, place, bearer.as_deref());
-            let (head, body) = self
-                .dispatch(endpoint, server, &request)
-                .await?
-                .into_parts();
+            let (head, body) = self.dispatch(link, server, &request).await?.into_parts();
             if head.status.is_redirection() {
                 note_move(link, &head, &target);
             }
@@ -150,14 +148,14 @@ impl Upstream {
                         head: &head,
                         body,
                         bearer: bearer.as_ref(),
-                        may_go_again,
+                        may_retry,
                     };
                     let other = Box::pin(self.denied(link, denied)).await?;
-                    // Refused before it ran, so the message may go again; once.
-                    (bearer, may_go_again) = (Some(other), false);
+                    // The request was refused before it ran, so it is retried once.
+                    (bearer, may_retry) = (Some(other), false);
                 }
                 status if status.is_redirection() => {
-                    let next = redirect::target(status, &head.headers, endpoint, &target);
+                    let next = redirect::target(status, &head.headers, url, &target);
                     if asking.method == Method::POST
                         && link.repeat == Repeat::Unsafe
                         && !redirect::says_not_processed(status)
@@ -172,18 +170,18 @@ impl Upstream {
         Err(UpstreamError::TooManyRedirects(MAX_REDIRECTS))
     }
 
-    /// A 401 or 403: the bearer with which the message may be sent again, or what it means.
+    /// Handles a 401 or 403: returns the token for a retry, or the error.
     async fn denied(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         denied: Denied<'_>,
     ) -> Result<Arc<Bearer>, UpstreamError> {
         let status = denied.head.status;
         if let Some(account) = link.account {
             let challenge = Challenge::in_headers(&denied.head.headers);
-            let judging = account.judge(status, challenge, denied.bearer, denied.may_go_again);
+            let judging = account.judge(status, challenge, denied.bearer, denied.may_retry);
             match judging.await? {
-                Verdict::Retry(other) if link.is_anothers(Some(&other)) => {
+                Verdict::Retry(other) if link.is_other_sign_in(Some(&other)) => {
                     return Err(UpstreamError::SessionLost);
                 }
                 Verdict::Retry(other) => return Ok(other),
@@ -191,10 +189,10 @@ impl Upstream {
                 Verdict::Refused => {}
             }
         }
-        // The server's own refusal, unless the operator says that it means a lost session.
+        // The server's own refusal, unless it is configured as a sign of a lost session.
         let server = self.config();
         let prints = &server.recovery.fingerprints;
-        if link.conversation.session_id().is_some() && is_suspect(prints, status) {
+        if link.http.session_id.is_some() && is_suspect(prints, status) {
             let body = read_limited(denied.body, MAX_READ_OUT).await;
             if is_fingerprint(prints, status, &body.unwrap_or_default()) {
                 return Err(UpstreamError::Fingerprint(status));
@@ -203,28 +201,24 @@ impl Upstream {
         Err(UpstreamError::Refused(status))
     }
 
-    /// Sends one request to one endpoint and notes how the endpoint took it.
+    /// Sends one request to one endpoint and records the endpoint's health.
     async fn dispatch(
         &self,
-        endpoint: &Endpoint,
+        link: HttpLink<'_>,
         server: &Server,
         request: &Request,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let endpoint = link.endpoint;
         if let Some(ailment) = endpoint.health.ailment()
             && ailment.unreachable
             && ailment.until > Instant::now()
         {
             return Err(UpstreamError::Unavailable(ailment));
         }
-        // Behind a balancer's address are several servers: one that fails says nothing of the rest.
+        // A load balancer's address stands for several servers: the failure of one says nothing
+        // about the others.
         let is_one_server = matches!(server.way, Way::Endpoints(_));
-        match endpoint
-            .address
-            .url()
-            .pool
-            .send(request, server.connect_timeout)
-            .await
-        {
+        match link.url.pool.send(request, server.connect_timeout).await {
             Ok(answer) => {
                 match answer.status() {
                     status @ (StatusCode::BAD_GATEWAY
@@ -238,7 +232,7 @@ impl Upstream {
                 }
                 Ok(answer)
             }
-            // Running out of sockets says nothing of the endpoint.
+            // Running out of sockets says nothing about the endpoint.
             Err(error @ EgressError::OutOfSockets(_)) => Err(error.into()),
             Err(error) => {
                 if error.nobody_there() {
@@ -262,9 +256,9 @@ impl Upstream {
     }
 }
 
-/// An answer that is neither a redirect nor a 401 or 403.
+/// Handles an answer that is neither a redirect nor a 401 or 403.
 fn answered(
-    link: Link<'_>,
+    link: HttpLink<'_>,
     head: http::response::Parts,
     body: UpstreamBody,
 ) -> Result<Answer, UpstreamError> {
@@ -274,10 +268,11 @@ fn answered(
     {
         return Err(UpstreamError::Compressed(status, coding));
     }
-    let named_session = link.conversation.session_id().is_some();
+    let named_session = link.http.session_id.is_some();
     if !status.is_success() && !named_session {
-        // What it had moved to may no longer be there: the configured target says so again, if it is.
-        link.endpoint.address.url().forget_move();
+        // The target of the redirect may no longer exist. If it does, the configured target
+        // redirects again.
+        link.url.forget_move();
     }
     Ok(Answer {
         status,
@@ -287,23 +282,23 @@ fn answered(
     })
 }
 
-/// Remembers a redirect that is for good, so that what may not run twice does not meet it.
-fn note_move(link: Link<'_>, head: &http::response::Parts, from: &PathAndQuery) {
+/// Remembers a permanent redirect, so that requests that are not safe to repeat do not meet it.
+fn note_move(link: HttpLink<'_>, head: &http::response::Parts, from: &PathAndQuery) {
     let (status, endpoint) = (head.status, link.endpoint);
-    // The cookies of this answer are not taken yet: these are what the request carried.
-    let is_anybodys = link.conversation.session_id().is_none()
+    // The jar does not have the cookies of this answer yet: these are what the request carried.
+    let is_anonymous = link.http.session_id.is_none()
         && link.account.is_none()
         && link.carried.is_empty()
-        && link.conversation.jar().lock().is_empty();
-    let moved_to = redirect::target(status, &head.headers, endpoint, from)
-        .and_then(|to| redirect::for_good(status, from, &to, endpoint, is_anybodys));
+        && link.http.jar.lock().is_empty();
+    let moved_to = redirect::target(status, &head.headers, link.url, from)
+        .and_then(|to| redirect::for_good(status, from, &to, link.url, is_anonymous));
     if let Some(target) = moved_to {
-        tracing::info!(endpoint = %endpoint.address, %status, "endpoint has moved within its origin");
-        endpoint.address.url().move_to(target);
+        tracing::info!(endpoint = %endpoint.address, %status, "endpoint redirects permanently");
+        link.url.move_to(target);
     }
 }
 
-/// How a body is compressed, although nobody asked for that.
+/// The compression of a body, although Bowline did not ask for any.
 fn coding(headers: &HeaderMap) -> Option<Box<str>> {
     let coding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("?");
     (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then(|| coding.into())

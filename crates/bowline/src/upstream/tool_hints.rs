@@ -1,15 +1,16 @@
-//! What is known of an upstream's tools: which of them say that they may run twice.
+//! Caches which of an upstream's tools are safe to repeat.
 //!
-//! Learnt from listings that pass through, per caller: what another caller was shown says nothing of
-//! what this one may rely on. Bounded, and forgotten when the server says that its tools changed, when
-//! a session of the caller's gets a new generation, and when another server is configured: until the
-//! caller is shown a new listing, nothing may run twice. A listing that was asked for before that is
-//! not new: it only takes back. A call that was sent before a generation was lost ran on that one, if it
-//! ran, so it is judged by what was known then.
+//! The hints come from tool listings that pass through, separately for each caller: what another
+//! caller was shown says nothing about this one's tools. The cache is bounded. It is cleared when
+//! the server says that its tools changed, when one of the caller's sessions gets a new generation,
+//! and when another server is configured. Until the caller is shown a new listing, no tool is safe
+//! to repeat. A listing that was requested before that is not new: it can only withdraw hints. A
+//! call that was sent before a generation was lost ran on that generation, if it ran, so the hints
+//! of that time apply to it.
 //!
-//! Where sessions are kept in a store, so is this (`session/tool_hints.rs`): what lies here is then what the
-//! store was last seen to have, and what was learnt here since. The store counts how often all was
-//! forgotten: what a gateway learnt before another one forgot does not come back.
+//! If sessions are stored, so are the hints (`session/tool_hints.rs`). This cache then holds what
+//! the store last had and what was learnt here since. The store counts how often the hints were
+//! cleared, so that hints from before another gateway cleared them do not return.
 
 mod changes;
 mod listing;
@@ -28,51 +29,51 @@ pub(crate) use self::stored::Stored;
 use self::stored::{Counts, Harmless};
 use crate::caller::Caller;
 
-/// The most callers that are remembered, and tools of each: how many, and how long their names are
-/// together.
+/// The most callers in the cache, and the most tools of each: their number, and the total length of
+/// their names.
 const MAX_CALLERS: usize = 1000;
 const MAX_TOOLS: usize = 5000;
 const MAX_NAMES: usize = 32 * 1024;
-/// The most changes that wait for a store.
+/// The most changes that wait to be stored.
 const MAX_UNSHARED: usize = 4 * MAX_TOOLS;
 
-/// Tools that may run twice, by caller.
+/// Tools that are safe to repeat, by caller.
 #[derive(Debug, Default)]
 pub(crate) struct ToolHints {
     callers: Mutex<HashMap<Audience, Known>>,
-    /// Counts moments at which something was forgotten.
+    /// Counts the moments at which hints were cleared.
     now: AtomicU64,
-    /// Held by whoever writes to the store: all sessions of a caller that lose their server at once would
-    /// get in each other's way.
+    /// Held while writing to the store. Otherwise all sessions of a caller that lose their server
+    /// at once would conflict.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
 
-/// Who was shown a listing: a caller and, where its requests say for whom they are by a query or by forwarded
-/// headers, a hash of these. What one tenant was shown says nothing of another's tools.
+/// Who was shown a listing: a caller and, if its requests carry a query or forwarded headers, a
+/// hash of these. What one tenant was shown says nothing about another's tools.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Audience {
     pub(crate) caller: Caller,
-    /// Empty where nothing is carried along.
+    /// Empty if nothing is carried.
     pub(crate) tenant: Box<str>,
 }
 
-/// What is known of one audience's tools.
+/// What is known about one audience's tools.
 #[derive(Debug, Default)]
 struct Known {
     harmless: Harmless,
-    /// Since when.
+    /// When this began to count.
     epoch: Epoch,
-    /// What counts for calls that were sent before.
+    /// The hints for calls that were sent earlier.
     before: Option<Before>,
-    /// What the store does not have yet.
+    /// Changes that are not stored yet.
     unshared: Changes,
-    /// Somebody is about to share it.
+    /// A task is about to store them.
     sharing: bool,
-    /// What the store was last seen to have.
+    /// What the store last had.
     seen: Option<Seen>,
 }
 
-/// What counted until a generation was lost.
+/// The hints that counted until a generation was lost.
 #[derive(Debug)]
 struct Before {
     harmless: Harmless,
@@ -80,19 +81,19 @@ struct Before {
     to: Epoch,
 }
 
-/// A time between two moments at which all was forgotten. What was asked for in another epoch teaches
-/// nothing.
+/// The time between two moments at which hints were cleared. A listing that was requested in
+/// another epoch adds no hints.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch(u64);
 
-/// Which version a store had (`None`: nothing), and what it counted.
+/// The version that the store had (`None`: no entry), and its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     version: Option<Version>,
     counts: Counts,
 }
 
-/// What a store is to have, and why.
+/// The new value for the store, and the changes in it.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) stored: Stored,
@@ -100,24 +101,24 @@ pub(crate) struct Merged {
     epoch: Epoch,
 }
 
-/// Whether what is learnt is shared.
+/// Whether new hints are stored for other gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// There is nobody to share it with.
+    /// There are no other gateways.
     Alone,
-    /// What is new is shared.
+    /// New hints are stored.
     OnlyNew,
-    /// Others may have written anything by now, so all of it is.
+    /// All hints are stored, because others may have changed the stored ones.
     All,
 }
 
 impl ToolHints {
-    /// When a call is sent now.
+    /// The epoch for a call that is sent now.
     pub(crate) fn now(&self) -> Epoch {
         Epoch(self.now.load(Ordering::Relaxed))
     }
 
-    /// The epoch in which a listing is asked for now.
+    /// The epoch for a listing that is requested now.
     pub(crate) fn epoch(&self, audience: &Audience) -> Epoch {
         self.with(audience, |known| known.epoch)
     }
@@ -152,7 +153,7 @@ impl ToolHints {
         })
     }
 
-    /// Nothing that the caller was shown counts any more. `true`: it is for this caller to share that now.
+    /// Clears all hints of the caller. `true`: this call must store that now.
     pub(crate) fn forget(&self, audience: &Audience, why: Forgetting, sharing: Sharing) -> bool {
         #[cfg(feature = "planted")]
         if crate::planted::has(crate::planted::Bug::HintsKept) {
@@ -168,7 +169,7 @@ impl ToolHints {
         })
     }
 
-    /// The same for a new generation, where somebody else has shared it.
+    /// The same for a new generation, where another task stores it.
     pub(crate) fn lose(&self, audience: &Audience) {
         #[cfg(feature = "planted")]
         if crate::planted::has(crate::planted::Bug::HintsKept) {
@@ -178,14 +179,14 @@ impl ToolHints {
         self.with(audience, |known| known.lose(Forgetting::Generation, now));
     }
 
-    /// It is another server now: nothing that any caller was shown counts.
+    /// Clears the hints of all callers, because another server is configured.
     pub(crate) fn lose_all(&self) {
         let mut callers = self.callers.lock();
         self.next_epoch();
         callers.clear();
     }
 
-    /// Whether a tool may run twice, as far as this caller was told when it was called.
+    /// Whether a tool is safe to repeat, by the hints that the caller had when it was called.
     pub(crate) fn is_harmless(&self, audience: &Audience, tool: &str, called: Epoch) -> bool {
         let callers = self.callers.lock();
         let known = callers.get(audience);
@@ -196,15 +197,15 @@ impl ToolHints {
         counting.is_some_and(|harmless| harmless.names.contains(tool))
     }
 
-    /// Whether the store was ever looked at for this caller.
+    /// Whether the store was ever read for this caller.
     pub(crate) fn has_seen(&self, audience: &Audience) -> bool {
         let callers = self.callers.lock();
         let known = callers.get(audience);
         known.is_some_and(|known| known.seen.is_some())
     }
 
-    /// What a store is to have that had this, in this version, when it was read in this epoch. `None`:
-    /// it is to be read again.
+    /// The new value for the store, which had this value and version when it was read in this
+    /// epoch. `None`: it must be read again.
     pub(crate) fn merge(
         &self,
         audience: &Audience,
@@ -228,7 +229,7 @@ impl ToolHints {
         })
     }
 
-    /// The store has this now. `true`: there is more to share by now.
+    /// The store now has this value. `true`: there are more changes to store.
     pub(crate) fn shared(
         &self,
         audience: &Audience,
@@ -240,7 +241,7 @@ impl ToolHints {
             known.unshared.are_done(&merged.changes);
             let is_older = known.seen.is_some_and(|seen| seen.version > version);
             if known.epoch == merged.epoch && !is_older {
-                // It is we who forgot, if anybody did.
+                // If the counts changed, this gateway changed them.
                 known.seen = None;
                 known.sees(&merged.stored, version, now);
             }
@@ -249,7 +250,7 @@ impl ToolHints {
         })
     }
 
-    /// Those of whom the store does not have all that was learnt.
+    /// Audiences with changes that are not stored yet.
     pub(crate) fn unshared(&self) -> Vec<Audience> {
         let callers = self.callers.lock();
         let unshared = callers
@@ -258,17 +259,18 @@ impl ToolHints {
         unshared.map(|(audience, _)| audience.clone()).collect()
     }
 
-    /// Whether the store has all that was learnt.
+    /// Whether all changes are stored.
     pub(crate) fn is_shared(&self, audience: &Audience) -> bool {
         self.with(audience, |known| known.unshared.are_none())
     }
 
-    /// The store could not be told: whoever learns next tries again.
+    /// The write failed: the next change tries again.
     pub(crate) fn not_shared(&self, audience: &Audience) {
         self.with(audience, |known| known.sharing = false);
     }
 
-    /// The store had this when it was read in this epoch; what was learnt here since counts.
+    /// The store had this value when it was read in this epoch. Changes that were made here since
+    /// take precedence.
     pub(crate) fn see(
         &self,
         audience: &Audience,
@@ -287,7 +289,7 @@ impl ToolHints {
     fn with<T>(&self, audience: &Audience, what: impl FnOnce(&mut Known) -> T) -> T {
         let mut callers = self.callers.lock();
         if callers.len() >= MAX_CALLERS && !callers.contains_key(audience) {
-            // Rare, and forgetting costs only replays: no order is kept for it.
+            // This is rare, and a lost hint only prevents a retry: no order is kept for it.
             callers.retain(|_, known| !known.unshared.are_none());
             if callers.len() >= MAX_CALLERS {
                 callers.clear();
@@ -299,7 +301,7 @@ impl ToolHints {
         }))
     }
 
-    /// An epoch that begins now, and was nobody's before.
+    /// A new epoch, which begins now.
     fn next_epoch(&self) -> Epoch {
         Epoch(self.now.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -324,7 +326,7 @@ impl Known {
         !self.unshared.are_none() && !std::mem::replace(&mut self.sharing, true)
     }
 
-    /// Nothing that was learnt counts any more, whether or not it was shared; what was taken back does.
+    /// Clears all hints, stored or not. Withdrawn hints stay withdrawn.
     fn lose(&mut self, why: Forgetting, now: Epoch) {
         let harmless = std::mem::take(&mut self.harmless);
         match why {

@@ -1,91 +1,103 @@
-//! The transports: each opens, sends, listens and ends, and says what came of it ([`Outcome`],
-//! [`UpstreamError`]). Which one leads to an endpoint is the endpoint's [`Address`](super::address::Address).
+//! The transports. Each one can initialize, send, listen and end, and reports an [`Outcome`] or an
+//! [`UpstreamError`]. An endpoint's [`Address`](super::address::Address) determines its transport.
 
 use bowline_wire::message::Message;
 use bytes::Bytes;
 
+use super::link::Route;
 use super::outcome::{NotSaid, Outcome, Pulse, Reading, Whole};
 use super::streamable::{Initialized, Listening};
 use super::{Link, Upstream, UpstreamError};
+use crate::caller::Caller;
 use bowline_egress::Sent;
 
-/// A way to an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transport {
-    StreamableHttp,
-}
-
+// What is not HTTP is boxed: a request's future is as large as its largest part.
 impl Upstream {
-    /// Sends an `initialize`.
-    pub(crate) fn initialize(
+    /// Sends an `initialize`, for a session of this caller.
+    pub(crate) async fn initialize(
         &self,
         link: Link<'_>,
+        caller: &Caller,
         message: Bytes,
         sent: Sent,
-    ) -> impl Future<Output = Result<Initialized, UpstreamError>> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_initialize(link, message, sent),
+    ) -> Result<Initialized, UpstreamError> {
+        match link.route()? {
+            Route::Http(link) => self.http_initialize(link, message, sent).await,
+            Route::Stdio(link) => {
+                Box::pin(self.stdio_initialize(link, caller, message, sent)).await
+            }
         }
     }
 
-    /// Sends a request and reads its answer as far as it is held.
-    pub(crate) fn request(
+    /// Sends a request and reads its answer as far as it is buffered.
+    pub(crate) async fn request(
         &self,
         link: Link<'_>,
         message: &Message,
         reading: Reading<'_>,
         sent: Sent,
-    ) -> impl Future<Output = Result<Outcome, UpstreamError>> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_request(link, message, reading, sent),
+    ) -> Result<Outcome, UpstreamError> {
+        match link.route()? {
+            Route::Http(link) => self.http_request(link, message, reading, sent).await,
+            Route::Stdio(link) => Box::pin(self.stdio_request(link, message, sent)).await,
         }
     }
 
-    /// Sends what nobody answers. `Some`: the server's own error, for the client.
-    pub(crate) fn notify(
+    /// Sends a message that gets no answer. `Some` is the server's own error, for the client.
+    pub(crate) async fn notify(
         &self,
         link: Link<'_>,
         message: Bytes,
         sent: Sent,
-    ) -> impl Future<Output = Result<Option<Whole>, UpstreamError>> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_notify(link, message, sent),
+    ) -> Result<Option<Whole>, UpstreamError> {
+        match link.route()? {
+            Route::Http(link) => self.http_notify(link, message, sent).await,
+            Route::Stdio(link) => {
+                let told = Box::pin(self.stdio_notify(link, message, sent)).await;
+                told.map(|()| None)
+            }
         }
     }
 
-    /// Sends a message of Bowline's own whose answer goes to nobody.
-    pub(crate) fn say(
+    /// Sends a message of Bowline's own, whose answer is discarded.
+    pub(crate) async fn say(
         &self,
         link: Link<'_>,
         message: Bytes,
-    ) -> impl Future<Output = Result<Result<(), NotSaid>, UpstreamError>> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_say(link, message),
+    ) -> Result<Result<(), NotSaid>, UpstreamError> {
+        match link.route()? {
+            Route::Http(link) => self.http_say(link, message).await,
+            Route::Stdio(link) => self.stdio_say(link, message).await.map(Ok),
         }
     }
 
-    /// Asks whether the session is still known.
-    pub(crate) fn ping(&self, link: Link<'_>, ping: &Message) -> impl Future<Output = Pulse> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_ping(link, ping),
+    /// Pings the upstream to find out whether it still knows the session.
+    pub(crate) async fn ping(&self, link: Link<'_>, ping: &Message) -> Pulse {
+        match link.route() {
+            Ok(Route::Http(link)) => self.http_ping(link, ping).await,
+            Ok(Route::Stdio(link)) => self.stdio_ping(link, ping).await,
+            Err(_) => Pulse::Lost,
         }
     }
 
-    /// Opens the stream of what the server says unasked, or resumes a stream after the event `last`.
-    pub(crate) fn listen(
+    /// Opens the stream of messages that answer no request, or resumes a stream after the event
+    /// `last`.
+    pub(crate) async fn listen(
         &self,
         link: Link<'_>,
         last: Option<&Bytes>,
-    ) -> impl Future<Output = Result<Listening, UpstreamError>> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_listen(link, last),
+    ) -> Result<Listening, UpstreamError> {
+        match link.route()? {
+            Route::Http(link) => self.http_listen(link, last).await,
+            Route::Stdio(link) => self.stdio_listen(link).await,
         }
     }
 
-    /// Ends the upstream's session.
-    pub(crate) fn end(&self, link: Link<'_>) -> impl Future<Output = Result<(), UpstreamError>> {
-        match link.endpoint.address.transport() {
-            Transport::StreamableHttp => self.http_end(link),
+    /// Ends the upstream session.
+    pub(crate) async fn end(&self, link: Link<'_>) -> Result<(), UpstreamError> {
+        match link.route()? {
+            Route::Http(link) => self.http_end(link).await,
+            Route::Stdio(link) => self.stdio_end(link).await,
         }
     }
 }

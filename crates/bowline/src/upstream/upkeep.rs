@@ -1,7 +1,7 @@
-//! Looking after an upstream's endpoints: where they are, and how they feel.
+//! Upkeep of an upstream's endpoints: resolves their names and probes their health.
 //!
-//! The gateway calls [`Upstream::tend`] a few times a second; what is due runs in tasks of its own,
-//! so that a name server or an endpoint that hangs holds up nothing else.
+//! The gateway calls [`Upstream::tend`] a few times a second. Work that is due runs in tasks of its
+//! own, so that a name server or an endpoint that hangs delays nothing else.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,37 +22,37 @@ use crate::upstream::endpoints::Endpoint;
 use crate::upstream::health::{Ailment, Health};
 use crate::upstream::{Pin, Upstream, UpstreamError};
 
-/// How often an upstream is asked whether anything is due.
-pub(crate) const TEND_EVERY: Duration = Duration::from_millis(250);
+/// How often each upstream is checked for work that is due.
+pub(crate) const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is due when.
+/// The schedule of the upkeep.
 #[derive(Debug)]
-pub(crate) struct Tending {
-    next_look: Mutex<Instant>,
+pub(crate) struct Upkeep {
+    next_due: Mutex<Instant>,
     resolving: AtomicBool,
-    /// Whether names were looked up at least once.
+    /// Whether names were resolved at least once.
     resolved: watch::Sender<bool>,
 }
 
-impl Default for Tending {
+impl Default for Upkeep {
     fn default() -> Self {
         Self {
-            next_look: Mutex::new(Instant::now()),
+            next_due: Mutex::new(Instant::now()),
             resolving: AtomicBool::new(false),
             resolved: watch::Sender::new(false),
         }
     }
 }
 
-impl Tending {
-    /// Does what is due at the next opportunity.
-    pub(crate) fn look_now(&self) {
-        *self.next_look.lock() = Instant::now();
+impl Upkeep {
+    /// Makes the work due now.
+    pub(crate) fn run_now(&self) {
+        *self.next_due.lock() = Instant::now();
     }
 
-    /// Whether the regular look is due; if so the next one is set.
-    fn is_due(&self, every: Duration) -> bool {
-        let mut next = self.next_look.lock();
+    /// Returns whether the regular work is due, and if so schedules the next.
+    fn take_due(&self, every: Duration) -> bool {
+        let mut next = self.next_due.lock();
         let due = *next <= Instant::now();
         if due {
             *next = Instant::now() + jittered(every);
@@ -61,48 +61,52 @@ impl Tending {
     }
 }
 
-/// What a look found.
-enum Look {
+/// The result of a probe.
+enum Probe {
     Well,
-    /// Nobody is there, for this reason.
+    /// Nothing accepts connections, for this reason.
     Absent(String),
-    /// Somebody is, and is not well.
+    /// It answered with a failure.
     Failing(String),
-    /// Somebody is, who answers nothing.
+    /// It accepts connections and does not answer.
     Silent,
-    /// It says nothing of the endpoint.
+    /// The probe says nothing about the endpoint.
     Nothing,
 }
 
-/// Whether endpoints follow from names, which may move.
+/// Whether endpoints have names, whose addresses may change.
 fn has_names(server: &Server) -> bool {
     matches!(&server.way, Way::Endpoints(urls) if urls.iter().any(|url| Origin::of(url).is_named()))
 }
 
-/// Where one endpoint is to be.
+/// The configured URL and the address of one endpoint.
 type Site = (Uri, Origin);
 
 impl Upstream {
-    /// Does what is due: looks names up, and looks at endpoints.
+    /// Starts the work that is due: resolves names and probes endpoints.
     pub(crate) fn tend(self: &Arc<Self>) {
         let server = self.config();
         self.endpoints.forget_drained();
         for endpoint in self.endpoints.all().iter() {
-            endpoint.address.url().pool.drop_stale();
+            if let Some(url) = endpoint.address.url() {
+                url.pool.drop_stale();
+            }
         }
-        let due = self.tending.is_due(server.health.every);
-        if due && has_names(&server) && !self.tending.resolving.swap(true, Ordering::AcqRel) {
+        let due = self.upkeep.take_due(server.health.every);
+        if due && has_names(&server) && !self.upkeep.resolving.swap(true, Ordering::AcqRel) {
             let upstream = Arc::clone(self);
             self.tracker.spawn(async move {
                 upstream.resolve().await;
-                upstream.tending.resolving.store(false, Ordering::Release);
+                upstream.upkeep.resolving.store(false, Ordering::Release);
             });
         }
         let regular =
             due && (server.health.get.is_some() || matches!(server.way, Way::Endpoints(_)));
-        // One that is left alone is looked at when its rest is over, not before.
+        // An ejected endpoint is probed when its ejection is over, not before.
         let wanted = |endpoint: &Arc<Endpoint>| match endpoint.health.ailment() {
-            Some(_) => endpoint.health.wants_look(),
+            // Nothing but the next session can try a command.
+            _ if endpoint.address.url().is_none() => false,
+            Some(_) => endpoint.health.needs_probe(),
             None => regular,
         };
         for endpoint in self
@@ -111,32 +115,35 @@ impl Upstream {
             .iter()
             .filter(|endpoint| wanted(endpoint))
         {
-            if !endpoint.being_looked_at.swap(true, Ordering::AcqRel) {
+            if !endpoint.being_probed.swap(true, Ordering::AcqRel) {
                 let (upstream, endpoint) = (Arc::clone(self), Arc::clone(endpoint));
                 self.tracker.spawn(async move {
-                    upstream.look_at(&endpoint).await;
-                    endpoint.being_looked_at.store(false, Ordering::Release);
+                    upstream.probe_endpoint(&endpoint).await;
+                    endpoint.being_probed.store(false, Ordering::Release);
                 });
             }
         }
     }
 
-    /// An endpoint for a new session. Names that were never looked up are waited for.
+    /// An endpoint for a new session. Waits for names that were never resolved.
     pub(crate) async fn pick(&self) -> Result<Pin, UpstreamError> {
-        self.pick_but(None).await
+        self.pick_avoiding(None).await
     }
 
-    /// The same, and another than this if there is one.
-    pub(crate) async fn pick_but(&self, this: Option<&Endpoint>) -> Result<Pin, UpstreamError> {
-        if *self.tending.resolved.borrow() {
-            let picked = self.endpoints.pick_but(this);
+    /// The same, but avoids `this` if another endpoint is available.
+    pub(crate) async fn pick_avoiding(
+        &self,
+        this: Option<&Endpoint>,
+    ) -> Result<Pin, UpstreamError> {
+        if *self.upkeep.resolved.borrow() {
+            let picked = self.endpoints.pick_avoiding(this);
             return picked.map_err(UpstreamError::Unavailable);
         }
         let limit = self.config().connect_timeout;
-        let mut resolved = self.tending.resolved.subscribe();
+        let mut resolved = self.upkeep.resolved.subscribe();
         let known = tokio::time::timeout(limit, resolved.wait_for(|resolved| *resolved));
         match known.await {
-            Ok(_) => self.endpoints.pick().map_err(|ailment| {
+            Ok(_) => self.endpoints.pick_avoiding(this).map_err(|ailment| {
                 self.endpoints.hurry();
                 UpstreamError::Unavailable(ailment)
             }),
@@ -144,7 +151,7 @@ impl Upstream {
         }
     }
 
-    /// The endpoint with this id, if another look at the names finds it.
+    /// The endpoint with this id, if resolving the names again finds it.
     pub(crate) async fn look_for(&self, id: &str) -> Option<Pin> {
         let server = self.config();
         if !has_names(&server) {
@@ -156,12 +163,12 @@ impl Upstream {
         self.endpoints.by_id(id)
     }
 
-    /// A connection to an endpoint failed: its name may have moved.
+    /// A connection to an endpoint failed: its name may now have another address.
     pub(crate) fn look_again(&self) {
-        self.tending.look_now();
+        self.upkeep.run_now();
     }
 
-    /// Places the endpoints whose addresses need no look-up.
+    /// Sets the endpoints whose addresses need no resolution.
     pub(crate) fn place_endpoints(&self) {
         let server = self.config();
         let sites: Vec<Site> = match &server.way {
@@ -169,19 +176,26 @@ impl Upstream {
             Way::Endpoints(urls) => {
                 let sites = urls.iter().map(|url| (url.clone(), Origin::of(url)));
                 if sites.clone().any(|(_, origin)| origin.is_named()) {
-                    // Those with names follow from `resolve`; until then what is known stays.
-                    self.tending
+                    // `resolve` sets those with names. Until then the known ones stay.
+                    self.upkeep
                         .resolved
                         .send_replace(!self.endpoints.all().is_empty());
                     return;
                 }
                 sites.collect()
             }
+            Way::Command(command) => {
+                let wanted = vec![(Endpoint::id_of_command(command), command)];
+                let make = |command| Endpoint::of_command(command, Health::default());
+                self.endpoints.set(wanted, make);
+                self.upkeep.resolved.send_replace(true);
+                return;
+            }
         };
         self.set_sites(sites);
     }
 
-    /// Looks every name up. A name that cannot be looked up keeps the addresses that it had.
+    /// Resolves every name. A name that cannot be resolved keeps its previous addresses.
     async fn resolve(&self) {
         let server = self.config();
         let limit = server.connect_timeout;
@@ -199,7 +213,7 @@ impl Upstream {
                     sites.extend(addresses.into_iter().map(at));
                 }
                 Err(error) => {
-                    tracing::warn!(server = %self.name, %origin, %error, "cannot look up an endpoint");
+                    tracing::warn!(server = %self.name, %origin, %error, "cannot resolve endpoint");
                     sites.extend(self.known_sites(url));
                 }
             }
@@ -214,7 +228,7 @@ impl Upstream {
             .iter()
             .filter(|endpoint| endpoint.id.starts_with(&prefix) && !endpoint.is_draining());
         known
-            .map(|endpoint| (url.clone(), endpoint.address.url().origin.clone()))
+            .filter_map(|endpoint| Some((url.clone(), endpoint.address.url()?.origin.clone())))
             .collect()
     }
 
@@ -226,64 +240,67 @@ impl Upstream {
             let pool = Pool::new(origin.clone(), self.tls.clone());
             Endpoint::at_url(&url, origin, pool, Health::default())
         });
-        self.tending.resolved.send_replace(true);
+        self.upkeep.resolved.send_replace(true);
     }
 
-    /// Looks at one endpoint and notes what it found.
-    async fn look_at(&self, endpoint: &Endpoint) {
+    /// Probes one endpoint and records the result.
+    async fn probe_endpoint(&self, endpoint: &Endpoint) {
         let limit = self.config().connect_timeout;
         let is_silent = endpoint.health.ailment().is_some_and(|ill| ill.silent);
-        match self.look(endpoint, is_silent, limit).await {
-            Look::Well if endpoint.health.recovered() => {
-                tracing::info!(server = %self.name, endpoint = %endpoint.address, "endpoint is back");
+        match self.probe(endpoint, is_silent, limit).await {
+            Probe::Well if endpoint.health.recovered() => {
+                tracing::info!(server = %self.name, endpoint = %endpoint.address, "endpoint recovered");
             }
-            Look::Well | Look::Nothing => {}
-            Look::Absent(reason) => self.note_unreachable(endpoint, &reason),
-            Look::Failing(reason) => self.note_failure(endpoint, &reason),
-            Look::Silent => self.note_hang(endpoint),
+            Probe::Well | Probe::Nothing => {}
+            Probe::Absent(reason) => self.note_unreachable(endpoint, &reason),
+            Probe::Failing(reason) => self.note_failure(endpoint, &reason),
+            Probe::Silent => self.note_hang(endpoint),
         }
     }
 
-    /// Finds out whether an endpoint that has left an `initialize` unanswered for long answers
-    /// anything, and leaves it alone if it does not.
+    /// Probes an endpoint that has not answered an `initialize` for long, and ejects it if it does
+    /// not answer the probe either.
     pub(crate) async fn look_into_silence(&self, endpoint: &Endpoint, limit: Duration) {
-        if matches!(self.look(endpoint, true, limit).await, Look::Silent) {
+        if matches!(self.probe(endpoint, true, limit).await, Probe::Silent) {
             self.note_hang(endpoint);
         }
     }
 
-    /// A look: a connection, or the configured GET. Never `initialize`: that would open sessions.
-    /// Where a connection says nothing, `OPTIONS *`, which is about the server and none of its
-    /// resources (RFC 9110, 9.3.7): any answer will do.
-    async fn look(&self, endpoint: &Endpoint, wants_answer: bool, limit: Duration) -> Look {
+    /// A probe: a connection, or the configured GET. Never `initialize`: that would open sessions.
+    /// Where a connection proves nothing, `OPTIONS *`, which is about the server and none of its
+    /// resources (RFC 9110, 9.3.7): any answer is a sign of health.
+    async fn probe(&self, endpoint: &Endpoint, wants_answer: bool, limit: Duration) -> Probe {
         let server = self.config();
+        let Some(url) = endpoint.address.url() else {
+            return Probe::Nothing;
+        };
         let (method, target) = match &server.health.get {
             Some(target) => (Method::GET, target.clone()),
             None if wants_answer => (Method::OPTIONS, PathAndQuery::from_static("*")),
             None => {
-                return match endpoint.address.url().origin.dial(&self.tls, limit).await {
-                    Ok(_) => Look::Well,
-                    Err(error) if error.nobody_there() => Look::Absent(error.to_string()),
-                    Err(_) => Look::Nothing,
+                return match url.origin.dial(&self.tls, limit).await {
+                    Ok(_) => Probe::Well,
+                    Err(error) if error.nobody_there() => Probe::Absent(error.to_string()),
+                    Err(_) => Probe::Nothing,
                 };
             }
         };
         let mut head = Head::new(&method, &target);
-        head.add(&HOST, &endpoint.address.url().host);
+        head.add(&HOST, &url.host);
         let request = head.alone();
         let path = target.path();
-        match tokio::time::timeout(limit, endpoint.address.url().pool.send(&request, limit)).await {
+        match tokio::time::timeout(limit, url.pool.send(&request, limit)).await {
             Ok(Ok(answer)) if method == Method::OPTIONS || answer.status().is_success() => {
-                Look::Well
+                Probe::Well
             }
             Ok(Ok(answer)) => {
-                Look::Failing(format!("{method} {path} answered {}", answer.status()))
+                Probe::Failing(format!("{method} {path} answered {}", answer.status()))
             }
-            Ok(Err(EgressError::OutOfSockets(_))) => Look::Nothing,
-            Ok(Err(error)) if error.may_have_run() => Look::Failing(error.to_string()),
-            Ok(Err(error)) => Look::Absent(error.to_string()),
-            Err(_) if wants_answer => Look::Silent,
-            Err(_) => Look::Failing(format!("{method} {path} had no answer within {limit:?}")),
+            Ok(Err(EgressError::OutOfSockets(_))) => Probe::Nothing,
+            Ok(Err(error)) if error.may_have_run() => Probe::Failing(error.to_string()),
+            Ok(Err(error)) => Probe::Absent(error.to_string()),
+            Err(_) if wants_answer => Probe::Silent,
+            Err(_) => Probe::Failing(format!("no answer to {method} {path} within {limit:?}")),
         }
     }
 
@@ -294,8 +311,8 @@ impl Upstream {
         self.look_again();
     }
 
-    /// An endpoint did not answer what every server answers at once. Behind a balancer's address are
-    /// several servers: one that is silent says nothing of the rest.
+    /// An endpoint did not answer a message that servers answer immediately. A load balancer's
+    /// address stands for several servers: the silence of one says nothing about the others.
     pub(crate) fn note_silence(&self, endpoint: &Endpoint, reason: &str) {
         if matches!(self.config().way, Way::Endpoints(_)) {
             self.note_failure(endpoint, reason);
@@ -303,9 +320,9 @@ impl Upstream {
     }
 
     fn note_hang(&self, endpoint: &Endpoint) {
-        let reason = "it takes connections and answers nothing";
+        let reason = "it accepts connections and does not answer";
         if endpoint.health.silent(reason) {
-            tracing::warn!(server = %self.name, endpoint = %endpoint.address, reason, "endpoint hangs");
+            tracing::warn!(server = %self.name, endpoint = %endpoint.address, reason, "endpoint does not answer");
         }
     }
 

@@ -17,5 +17,7 @@ mod oauth;
 mod operations;
 mod recovery;
 mod sessions;
+mod stdio;
+mod stdio_front;
 mod stores;
 mod streams;

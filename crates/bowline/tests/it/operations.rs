@@ -5,3 +5,4 @@
 mod admin;
 mod certificates;
 mod key_files;
+mod sockets;

@@ -12,6 +12,7 @@ mod keep_alive;
 mod leftovers;
 mod listings;
 mod losses;
+mod notices;
 mod repeats;
 mod replays;
 mod restore;

@@ -1,5 +1,5 @@
-//! Fetch against servers that mean harm. They are all on the loopback interface, and so is the
-//! server on whose behalf they are asked, so that they can be reached at all.
+//! Fetch against malicious servers. All of them, and the server on whose behalf they are contacted, are
+//! on the loopback interface, so that they can be reached.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn get(url: impl AsRef<str>) -> Request<Vec<u8>> {
     Request::get(url.as_ref()).body(Vec::new()).unwrap()
 }
 
-/// A request to `url`, and what the server there makes of it.
+/// Sends a request to `url`, and lets the test handle it at the server.
 async fn meet(
     fetch: &Fetch,
     request: Request<Vec<u8>>,
@@ -228,7 +228,7 @@ async fn an_https_servers_business_never_goes_unencrypted() {
     let failed = fetch.send(get(unasked.url()), Redirects::Follow).await;
     assert!(matches!(failed, Err(FetchError::Plain)), "{failed:?}");
     unasked.finish();
-    // And a redirect is a URL like any other.
+    // A redirect is checked like any other URL.
     let asked = get("https://127.0.0.1/").into_parts().0;
     let mut answer = Response::new(());
     *answer.status_mut() = StatusCode::FOUND;
@@ -288,7 +288,7 @@ async fn a_redirect_that_is_not_to_be_followed_is_the_answer() {
 async fn a_name_that_changes_its_mind_is_dialled_where_it_was_judged() {
     let mut server = Scripted::start().await;
     let port = server.url().parse::<Uri>().unwrap().port_u16().unwrap();
-    // Whoever asks a second time is sent here.
+    // A second lookup would lead here.
     let trap = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), port))
         .await
         .unwrap();
@@ -352,14 +352,14 @@ async fn a_public_server_cannot_point_here() {
     unasked.finish();
 }
 
-/// Whoever names hosts learns nothing of what they are called in here.
+/// A server that names hosts learns nothing about names on the private network.
 #[tokio::test]
 async fn what_a_name_stands_for_is_not_told() {
     let names = Names::scripted(|host| match host {
         "nobody.corp" => Vec::new(),
         _ => vec![[10, 1, 2, 3].into()],
     });
-    // Its own name is at a private address, too, which its owner says.
+    // The server's own name has a private address as well, because its owner says so.
     let fetch = on_behalf_of("http://mcp.corp/").with_names(names);
     for host in ["wiki.corp", "nobody.corp", "mcp.corp"] {
         let failed = fetch.send(get(format!("http://{host}/")), Redirects::Follow);
@@ -430,7 +430,7 @@ async fn a_body_that_never_ends_is_given_up() {
     };
     let mut pen = asked.begin(200, &[]);
     pen.write("slow");
-    // From here on time passes when nothing else can happen.
+    // From here on, time advances whenever all tasks are idle.
     tokio::time::pause();
     let failed = sending.await;
     assert!(
@@ -449,7 +449,7 @@ async fn a_body_that_breaks_off_is_no_answer() {
         pen.write("half");
         pen.cut();
     });
-    // Whether the head still left is up to the server.
+    // Whether the head was still sent depends on the server.
     let broken = broken.await;
     let expected = matches!(
         broken,

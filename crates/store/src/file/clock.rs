@@ -1,9 +1,9 @@
-//! The file's own time, by which what is in it expires.
+//! The file's own clock, which decides when records expire.
 //!
-//! It runs only while a gateway has the file open: a wall clock that jumps, forward or back, neither
-//! expires sessions nor keeps them for ever, and nothing expires while nobody could have used it. The
-//! clock continues where the last gateway stopped, give or take [`SWEEP`](super::writer::SWEEP). A new file begins with the date, so that a file of an older
-//! Bowline, which wrote dates, needs no conversion.
+//! It runs only while a gateway has the file open: a jump of the wall clock neither expires sessions nor
+//! keeps them for ever, and nothing expires while no gateway was running. The clock continues where the
+//! last gateway stopped, with an error of at most [`SWEEP`](super::writer::SWEEP). A new file starts
+//! with the current date, so that files of older releases, which contain dates, need no conversion.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(super) struct Clock {
     began: Instant,
-    /// What it showed then, less what was skipped since.
+    /// The time at the start, minus what was skipped since.
     start: AtomicU64,
 }
 
@@ -39,10 +39,10 @@ impl Clock {
         later(self.now(), ttl)
     }
 
-    /// The file was not open for so long.
+    /// Skips the time during which the file was closed.
     pub(super) fn skip(&self, closed: Duration) {
         let closed = millis(closed);
-        // Only one thread opens it.
+        // Only one thread opens the file.
         let start = self.start.load(Ordering::Relaxed);
         self.start
             .store(start.saturating_sub(closed), Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! The open file, and what is wrong with it.
 //!
-//! After one I/O error redb refuses everything until the database is closed and opened again. So the
-//! writer does that, as often as necessary; meanwhile callers get an error that says what is wrong, and
-//! what can be read is read. What was confirmed is in the file, and is found there when it opens.
+//! After one I/O error redb rejects every operation until the database is closed and opened again. The
+//! writer does that as often as necessary. Meanwhile callers get an error that names the cause, and
+//! reads still work where possible. Confirmed writes are in the file when it opens again.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use super::rows::{self, Touches};
 use crate::{LARGEST_VALUE, Refusal, StoreError, private};
 use bowline_system::clock::unix_millis;
 
-/// What redb may keep in memory. Records that are used are kept by the session's near cache.
+/// The size of redb's cache. Sessions in use are in the near cache anyway.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
 
 /// A file is compacted at the start if it is larger than this, and so many times larger than its content.
 const WORTH_COMPACTING: u64 = 8 * 1024 * 1024;
 const MOSTLY_EMPTY: u64 = 4;
 
-/// Where the database lies. A trait, so that a test can have a disk that fails.
+/// The location of the database. A trait, so that a test can provide a disk that fails.
 pub(super) trait Place: std::fmt::Debug + Send + Sync {
-    /// Opens what is there, or if `create` makes it.
+    /// Opens the database, or creates it if `create` is set.
     fn open(&self, create: bool) -> Result<Database, StoreError>;
 
     /// Fails if there is no room for a large record.
@@ -43,7 +43,7 @@ pub(super) struct InFile {
     path: PathBuf,
 }
 
-/// The database, and all that is known beside it.
+/// The database and the state that belongs to it.
 #[derive(Debug)]
 pub(super) struct Disk {
     place: Box<dyn Place>,
@@ -125,7 +125,7 @@ impl Disk {
         })
     }
 
-    /// What is wrong with it.
+    /// The current problem of the disk.
     pub(super) fn trouble(&self) -> Trouble {
         let trouble = self.trouble.lock().clone();
         trouble.unwrap_or_else(|| Trouble::fails("the sessions' file is closed".to_owned()))
@@ -135,12 +135,12 @@ impl Disk {
         StoreError::unreachable(self.trouble().said)
     }
 
-    /// From now on every write gets this error.
+    /// Makes every write fail with this error from now on.
     pub(super) fn fail(&self, trouble: Trouble) {
         *self.trouble.lock() = Some(trouble);
     }
 
-    /// It accepts writes again.
+    /// Records that the disk accepts writes again.
     pub(super) fn recovered(&self) {
         *self.trouble.lock() = None;
     }
@@ -149,8 +149,8 @@ impl Disk {
         *self.database.write() = None;
     }
 
-    /// Opens it again, as it was last committed. No new file is created: if the file is gone, so is what
-    /// was confirmed, and the operator has to know that.
+    /// Opens the last committed state again. No new file is created: if the file is gone, so are
+    /// confirmed writes, and the operator must know that.
     pub(super) fn open_again(&self) -> Result<(), StoreError> {
         let mut open = self.database.write();
         if open.is_none() {

@@ -1,7 +1,8 @@
 //! The sessions of the file that ended recently.
 //!
-//! They are in memory: only this process could still write to them, and after a restart nobody could.
-//! So an ended session leaves nothing on the disk, and what it leaves here is short-lived and bounded.
+//! They are kept in memory: only this process could still write to them, and after a restart no process
+//! could. So an ended session leaves nothing on the disk, and what it leaves in memory is short-lived
+//! and bounded.
 
 use std::collections::{HashMap, VecDeque};
 

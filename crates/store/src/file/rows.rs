@@ -10,7 +10,7 @@ use redb::{
 
 use crate::{Key, KeyState, Live, Version};
 
-/// How the tables are laid out; more than this was written by a newer Bowline.
+/// The version of the table layout. A higher one was written by a newer Bowline.
 pub(super) const LAYOUT: u64 = 1;
 
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -18,8 +18,8 @@ const LAYOUT_KEY: &str = "layout";
 /// What the file's clock last showed.
 pub(super) const CLOCK_KEY: &str = "clock";
 
-/// The version of the record, that of its jar, and the record. Version 0: it has ended, which an older
-/// Bowline wrote down.
+/// The version of the record, that of its jar, and the record. Version 0 marks an ended key, which older
+/// releases stored.
 pub(super) type Record = (u64, u64, &'static [u8]);
 pub(super) type Jar = &'static [u8];
 
@@ -39,16 +39,16 @@ pub(super) struct Rows<R, J, U> {
 #[derive(Debug, Default)]
 pub(super) struct Touches(Mutex<HashMap<Key, u64>>);
 
-/// What a file says of itself.
+/// The file's metadata.
 #[derive(Debug, Default)]
 pub(super) struct Meta {
-    /// How it is laid out; `None` when it is new.
+    /// The version of the layout; `None` in a new file.
     pub(super) layout: Option<u64>,
     /// What its clock last showed.
     pub(super) clock: Option<u64>,
 }
 
-/// What a file says of itself.
+/// Reads the file's metadata.
 pub(super) fn meta(database: &Database) -> Result<Meta, redb::Error> {
     let read = database.begin_read()?;
     match read.open_table(META) {
@@ -101,7 +101,7 @@ where
     J: ReadableTable<&'static str, Jar>,
     U: ReadableTable<&'static str, u64>,
 {
-    /// What is under a key now, if its last touch was to keep it until `touched`.
+    /// The state of a key, given that its last touch extends it until `touched`.
     pub(super) fn load(
         &self,
         key: &Key,
@@ -113,7 +113,7 @@ where
         };
         let (version, jar_since, record) = row.value();
         let ended = version == 0;
-        // What has ended cannot be touched.
+        // An ended key cannot be touched.
         let touched = touched.filter(|_| !ended);
         if self.until(key, touched)? <= now {
             return Ok(KeyState::Absent);
@@ -130,7 +130,7 @@ where
         }))
     }
 
-    /// Until when a key is kept, if its last touch was to keep it until `touched`.
+    /// When a key expires, given that its last touch extends it until `touched`.
     pub(super) fn until(&self, key: &Key, touched: Option<u64>) -> Result<u64, redb::Error> {
         let stored = self.until.get(key.as_str())?;
         Ok(touched.unwrap_or_else(|| stored.map_or(0, |until| until.value())))
@@ -140,12 +140,12 @@ where
 // === impl Touches ===
 
 impl Touches {
-    /// Until when a key was last to be kept.
+    /// The expiry that the last pending touch of this key set.
     pub(super) fn until(&self, key: &str) -> Option<u64> {
         self.0.lock().get(key).copied()
     }
 
-    /// Whether this is the first that waits.
+    /// Adds a touch. Returns whether it is the first pending one.
     pub(super) fn add(&self, key: &Key, until: u64) -> bool {
         let mut touches = self.0.lock();
         touches.insert(key.clone(), until);
@@ -156,7 +156,7 @@ impl Touches {
         self.0.lock().is_empty()
     }
 
-    /// What waits to be committed.
+    /// The pending touches.
     pub(super) fn waiting(&self) -> Vec<(Key, u64)> {
         let touches = self.0.lock();
         touches
@@ -165,7 +165,7 @@ impl Touches {
             .collect()
     }
 
-    /// Forgets what was committed, unless it was touched again meanwhile.
+    /// Removes committed touches, unless the key was touched again.
     pub(super) fn committed(&self, these: &[(Key, u64)]) {
         let mut touches = self.0.lock();
         for (key, until) in these {

@@ -62,7 +62,7 @@ impl<'a> Tables<'a> {
         if self.load(key)? != KeyState::Absent {
             return Ok(false);
         }
-        // What has expired may not have been removed yet.
+        // An expired record may not have been removed yet.
         self.remove(key.as_str())?;
         let version = Version::FIRST;
         self.put(key, version, version, record)?;
@@ -195,7 +195,7 @@ impl<'a> Tables<'a> {
         let mut expired = Vec::new();
         for row in self.rows.until.iter()? {
             let (key, until) = row?;
-            // One that was touched meanwhile is written with the next commit.
+            // A key with a pending touch is written with the next commit.
             let is_touched = || self.disk.touches.until(key.value()).is_some();
             if until.value() <= now && !is_touched() {
                 expired.push(key.value().to_owned());

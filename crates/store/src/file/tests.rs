@@ -14,7 +14,7 @@ use crate::Refusal;
 const TIMEOUT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
 
-/// A disk that takes so many more operations, and then fails until it is told otherwise.
+/// A disk that accepts a given number of operations and then fails until the test repairs it.
 #[derive(Clone, Debug, Default)]
 struct Fragile(Arc<State>);
 
@@ -22,7 +22,7 @@ struct Fragile(Arc<State>);
 struct State {
     bytes: InMemoryBackend,
     left: AtomicI64,
-    /// Where it is full.
+    /// The length at which it is full.
     room: AtomicU64,
     fails_with: Mutex<io::ErrorKind>,
     /// Whether it cannot be read either.
@@ -46,7 +46,7 @@ impl Fragile {
         self.0.left.store(operations, Ordering::SeqCst);
     }
 
-    /// From now on it takes nothing beyond where it is.
+    /// Makes the disk full at its current length.
     fn fill_up(&self) {
         self.0
             .room
@@ -143,7 +143,7 @@ async fn is_there(file: &File, number: usize) -> bool {
     matches!(file.load(&key(number)).await.unwrap(), KeyState::Live(_))
 }
 
-/// Waits until the file takes what is written.
+/// Waits until the file accepts writes.
 async fn until_mended(file: &File) {
     let waiting = async {
         while file.check_writable().is_err() {
@@ -160,7 +160,7 @@ async fn a_full_disk_is_read_and_written_again_once_there_is_room() {
     let file = open(&disk).await;
     assert!(file.create(&key(1), b"1", b"", LONG).await.unwrap());
     disk.fill_up();
-    // It has some room of its own.
+    // The file has some free space of its own.
     let mut number = 10;
     let refused = loop {
         number += 1;
@@ -174,7 +174,7 @@ async fn a_full_disk_is_read_and_written_again_once_there_is_room() {
         other => panic!("{other}"),
     };
     assert_eq!(why, Refusal::DiskFull);
-    // It says so to whoever asks, and shows what is known.
+    // The problem is reported, and reads still work.
     assert!(file.check_writable().is_err());
     assert!(is_there(&file, 1).await);
     file.ping().await.unwrap();
@@ -211,7 +211,7 @@ async fn a_disk_that_cannot_be_read_is_unreachable_and_comes_back() {
     assert!(file.create(&key(3), b"3", b"", LONG).await.unwrap());
 }
 
-/// Wherever in its work the disk fails, what was confirmed is there afterwards.
+/// No matter at which operation the disk fails, confirmed writes are there afterwards.
 #[tokio::test]
 async fn nothing_that_was_confirmed_is_lost() {
     let disk = Fragile::default();
@@ -243,7 +243,7 @@ async fn nothing_that_was_confirmed_is_lost() {
     }
 }
 
-/// What a writer was asked, and what it did, in order.
+/// The writer's requests and actions, in order.
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
 struct Logged {
@@ -265,7 +265,7 @@ impl Work for Logged {
     }
 }
 
-/// Runs these, all of which wait already, and returns what happened in which order.
+/// Runs these, which are all queued from the start, and returns the order of events.
 fn run_all(works: Vec<bool>) -> Vec<&'static str> {
     let disk = Disk::open(Box::new(Fragile::default())).unwrap();
     let log = Log::default();

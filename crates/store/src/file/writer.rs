@@ -40,8 +40,8 @@ pub(super) enum Command {
 pub(super) trait Work: Send {
     fn run(&mut self, tables: &mut Tables<'_>) -> Result<(), redb::Error>;
 
-    /// Sends the outcome to the caller, once it is on the disk. A caller whose channel closes instead
-    /// learns why from [`Disk::refusal`].
+    /// Sends the result to the caller once it is on the disk. If the channel closes instead, the caller
+    /// finds the reason in [`Disk::refusal`].
     fn tell(self: Box<Self>);
 }
 
@@ -135,7 +135,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A read failed: redb refuses to write then, too.
+    /// Handles a failed read: redb then rejects writes as well.
     fn look(&mut self) {
         let disk = self.disk;
         let looking = || disk.with(|database| rows::meta(database).map(drop));
@@ -146,9 +146,9 @@ impl Writer<'_> {
         }
     }
 
-    /// From now on nothing is written until [`Writer::recover_if_due`] succeeds.
+    /// Stops writing until [`Writer::recover_if_due`] succeeds.
     fn fail(&mut self, trouble: Trouble) {
-        // First: a caller whose channel closes asks why.
+        // First, because a caller whose channel closes looks for the reason.
         self.disk.fail(trouble);
         self.failing = Some(Failure {
             closed: None,
@@ -265,7 +265,7 @@ fn commit(
     Ok(())
 }
 
-/// Writes as much as the largest record has, and removes it.
+/// Writes and removes as much data as the largest record has.
 fn try_room(database: &Database) -> Result<(), redb::Error> {
     const ROOM: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("room");
     let large = vec![1; LARGEST_VALUE];

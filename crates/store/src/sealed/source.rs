@@ -17,7 +17,7 @@ pub enum SealKeysError {
     /// There is no key at all.
     #[error("there is no seal key")]
     Empty,
-    /// One of the keys is not one.
+    /// One of the keys is invalid.
     #[error("seal key number {number} is not 32 bytes in base64")]
     NotAKey {
         /// Which, from 1.
@@ -31,15 +31,15 @@ pub enum SealKeysError {
         /// What the system said.
         source: io::Error,
     },
-    /// What is in the key file is wrong.
+    /// The content of the key file is invalid.
     #[error("in the key file {}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
-        /// What.
+        /// The problem.
         source: Box<Self>,
     },
-    /// What is sealed is there, and the key that it is sealed with is not.
+    /// Sealed data exists, but its key is missing.
     #[error("{} is missing, and {} cannot be read without it", path.display(), sealed.display())]
     Lost {
         /// The key file.
@@ -47,7 +47,7 @@ pub enum SealKeysError {
         /// What it seals.
         sealed: PathBuf,
     },
-    /// What is sealed may be so with a key in the keychain, which could not be asked for it.
+    /// The data may be sealed with a key in the keychain, which could not be read.
     #[error("{} may be sealed with a key in the keychain, and that {reason}", sealed.display())]
     Keychain {
         /// What it seals.
@@ -98,7 +98,7 @@ pub fn kept_for(sealed: &Path, path: &Path) -> Result<SealKeys, SealKeysError> {
         .and_then(|()| private::write_new(path, line.as_bytes()));
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-        // Whichever process was first, the key that is in the file now counts.
+        // Another process may have been first: the key in the file counts.
         _ => from_file(path),
     }
 }

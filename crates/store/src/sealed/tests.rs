@@ -1,4 +1,4 @@
-//! What is sealed opens where it was sealed, and nowhere else.
+//! Sealed values open where they were sealed, and nowhere else.
 
 use bowline_wire::id::SessionId;
 use proptest::prelude::{any, prop, proptest};

@@ -1,4 +1,4 @@
-//! What only a file can break: restarts, damage, and a second gateway.
+//! Failures that only a file has: restarts, damage, and a second gateway.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,15 +36,14 @@ async fn sessions_outlive_the_process() {
     drop(store);
     let store = Store::File(open(&directory).await.unwrap());
     assert_eq!(loaded[2], KeyState::Ended);
-    // Nobody is left who could write late.
+    // After a restart no late writer is left.
     loaded[2] = KeyState::Absent;
     for (key, loaded) in before.iter().zip(&loaded) {
         assert_eq!(store.load(key).await.unwrap(), *loaded);
     }
 }
 
-/// The file as it is on the disk at the moment of the acknowledgement is all that a killed gateway
-/// leaves behind.
+/// The file at the moment of the acknowledgement is all that a killed gateway leaves behind.
 #[tokio::test]
 async fn what_was_acknowledged_is_on_the_disk() {
     let (directory, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -111,7 +110,7 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const RECORDS: TableDefinition<'_, &str, (u64, u64, &[u8])> = TableDefinition::new("records");
 const UNTIL: TableDefinition<'_, &str, u64> = TableDefinition::new("until");
 
-/// Moves every time in the file: what a gateway leaves behind whose wall clock is off by this.
+/// Shifts every time in the file, as a gateway with a wrong wall clock would leave it.
 fn shift(directory: &TempDir, milliseconds: i64) {
     let path = directory.path().join(SESSIONS_FILE);
     let database = Builder::new().open(&path).unwrap();

@@ -8,7 +8,7 @@ use crate::{
     UpdateOutcome, Version,
 };
 
-/// Makes a module of a law, with a test for each kind.
+/// Creates a module for a law, with a test for each kind.
 macro_rules! law {
     ($($law:ident),* $(,)?) => {$(
         mod $law {
@@ -61,7 +61,7 @@ law! {
 async fn what_is_created_is_there(Fixture { a, b, .. }: Fixture) {
     let key = fresh_key();
     assert_eq!(a.load(&key).await.unwrap(), KeyState::Absent);
-    // Bytes are bytes: none of them means anything to a store.
+    // A store does not interpret any byte.
     let record: Vec<u8> = (0..=255).collect();
     assert!(a.create(&key, &record, b"\0\r\n", LONG).await.unwrap());
     let expected = Live {
@@ -100,7 +100,7 @@ async fn one_creator_wins(Fixture { a, b, .. }: Fixture) {
 async fn each_version_is_written_once(Fixture { a, b, .. }: Fixture) {
     let key = fresh_key();
     assert!(a.create(&key, b"0", b"", LONG).await.unwrap());
-    // Twenty gateways write five times each, trying again with what they found.
+    // Twenty gateways write five times each and retry after conflicts.
     let written = at_once(20, |number| {
         let store = Arc::clone(if number % 2 == 0 { &a } else { &b });
         let key = key.clone();
@@ -175,7 +175,7 @@ async fn ending_hands_the_record_to_one_caller(Fixture { a, b, .. }: Fixture) {
     assert_eq!(b.load(&key).await.unwrap(), KeyState::Ended);
 }
 
-/// Writers race with the end; afterwards every late one is turned away.
+/// Writers race with the end; afterwards every late write is rejected.
 async fn an_ended_session_stays_ended(Fixture { a, b, .. }: Fixture) {
     let key = fresh_key();
     assert!(a.create(&key, b"1", b"", LONG).await.unwrap());
@@ -224,7 +224,7 @@ async fn what_is_absent_cannot_be_changed(Fixture { a, .. }: Fixture) {
     assert!(!a.touch(&key, LONG).await.unwrap());
     assert!(!a.put_jar(&key, Version::FIRST, b"x").await.unwrap());
     assert_eq!(a.end(&key, LONG).await.unwrap(), None);
-    // Nor does ending it leave anything: strangers could fill the store.
+    // Ending an absent key leaves nothing: otherwise strangers could fill the store.
     assert_eq!(a.load(&key).await.unwrap(), KeyState::Absent);
     assert!(a.create(&key, b"x", b"", LONG).await.unwrap());
 }
@@ -232,10 +232,10 @@ async fn what_is_absent_cannot_be_changed(Fixture { a, .. }: Fixture) {
 async fn a_session_lives_as_long_as_it_is_touched(Fixture { a, b, .. }: Fixture) {
     let (idle, used) = (fresh_key(), fresh_key());
     assert!(a.create(&used, b"x", b"jar", LONG).await.unwrap());
-    // From here on it has little time, too.
+    // From here on it has a short time as well.
     assert!(b.touch(&used, SHORT).await.unwrap());
     assert!(a.create(&idle, b"x", b"jar", SHORT).await.unwrap());
-    // Writing is no touch.
+    // A write is not a touch.
     a.update(&idle, Version(1), b"y", Some(b"z")).await.unwrap();
     assert!(a.put_jar(&idle, Version(2), b"jar").await.unwrap());
     let (watching, keeping) = (Arc::clone(&a), idle.clone());
@@ -249,7 +249,7 @@ async fn a_session_lives_as_long_as_it_is_touched(Fixture { a, b, .. }: Fixture)
     })
     .await;
     live(a.load(&used).await.unwrap());
-    // What is gone is gone entirely, and its key is free.
+    // All of it is gone, and its key is free.
     assert!(!a.touch(&idle, LONG).await.unwrap());
     let update = a.update(&idle, Version(2), b"late", None).await.unwrap();
     assert_eq!(update, UpdateOutcome::Gone);
@@ -282,7 +282,7 @@ async fn expiring_hands_what_is_unused_to_one_caller(Fixture { a, b, .. }: Fixtu
     }
     assert!(b.touch(&used, LONG).await.unwrap());
     assert!(a.end(&ended, LONG).await.unwrap().is_some());
-    // There is more left of all of them.
+    // All of them have more time left.
     for key in [&unused, &used, &ended] {
         assert_eq!(b.expire(key, SHORT).await.unwrap(), None);
     }
@@ -306,7 +306,7 @@ async fn expiring_hands_what_is_unused_to_one_caller(Fixture { a, b, .. }: Fixtu
         (&b"record"[..], &b"jar"[..])
     );
     assert_eq!((handed(1).count(), handed(2).count()), (0, 0));
-    // It is gone entirely; what is used, and what has ended, are as they were.
+    // It is gone entirely; used and ended keys are unchanged.
     assert_eq!(a.load(&unused).await.unwrap(), KeyState::Absent);
     let late = b.update(&unused, Version(1), b"late", None).await.unwrap();
     assert_eq!(late, UpdateOutcome::Gone);
@@ -323,7 +323,7 @@ async fn sessions_are_counted(Fixture { a, b, .. }: Fixture) {
         assert!(a.create(key, b"x", b"", LONG).await.unwrap());
     }
     assert!(!b.create(&keys[0], b"x", b"", LONG).await.unwrap());
-    // What is no session is not counted.
+    // A key that is not a session's is not counted.
     let other = Key::named("tools", &["no session"]);
     assert!(a.create(&other, b"x", b"", LONG).await.unwrap());
     assert_eq!(b.count().await.unwrap(), 6);
@@ -344,13 +344,13 @@ async fn a_jar_is_kept_only_for_its_version(Fixture { a, b, .. }: Fixture) {
         (loaded.jar.as_slice(), loaded.version),
         (&b"two"[..], Version(1))
     );
-    // A new generation comes with its own cookies; one of the old arrives late.
+    // A new generation has its own cookies; a cookie of the old one arrives late.
     a.update(&key, Version(1), b"y", Some(b"new"))
         .await
         .unwrap();
     assert!(!b.put_jar(&key, Version(1), b"late").await.unwrap());
     assert_eq!(live(a.load(&key).await.unwrap()).jar, b"new");
-    // An update that keeps the jar does not shut its writers out.
+    // An update that keeps the jar does not invalidate its writers.
     a.update(&key, Version(2), b"z", None).await.unwrap();
     assert!(b.put_jar(&key, Version(2), b"newer").await.unwrap());
     assert_eq!(live(a.load(&key).await.unwrap()).jar, b"newer");
@@ -401,7 +401,7 @@ async fn a_claim_has_one_holder(Fixture { a, b, .. }: Fixture) {
     let winners: Vec<_> = won.into_iter().flatten().collect();
     assert_eq!(winners.len(), 1, "{winners:?}");
     let holder = winners[0].as_str();
-    // Its holder may ask again, as after an answer that was lost.
+    // Its holder may claim again, for example after a lost response.
     assert!(b.claim("one", holder, LONG).await.unwrap());
     assert!(!b.release("one", "stranger").await.unwrap());
     assert!(!b.claim("one", "stranger", LONG).await.unwrap());
@@ -417,7 +417,7 @@ async fn a_claim_ends_by_itself(Fixture { a, b, .. }: Fixture) {
         b.claim("one", "b", LONG).await.unwrap()
     })
     .await;
-    // The old holder learns of it, and takes nothing away.
+    // The old holder notices and changes nothing.
     assert!(!a.claim("one", "a", LONG).await.unwrap());
     assert!(!a.release("one", "a").await.unwrap());
     assert!(b.claim("one", "b", SHORT).await.unwrap());
@@ -475,14 +475,14 @@ async fn gateways_see_each_other(Fixture { a, b, .. }: Fixture) {
     assert_eq!(gateways(&a).await, []);
     a.appear(&presence("two", "s"), LONG).await.unwrap();
     b.appear(&presence("one", "s"), LONG).await.unwrap();
-    // A gateway says it again with what is true now.
+    // A gateway updates its entry.
     a.appear(&presence("two", "t\" }"), LONG).await.unwrap();
     let both = [presence("one", "s"), presence("two", "t\" }")];
     assert_eq!(gateways(&a).await, both);
     assert_eq!(gateways(&b).await, both);
     b.leave("one").await.unwrap();
     assert_eq!(gateways(&a).await, both[1..]);
-    // One that says nothing any more is there no longer.
+    // An entry that is not renewed disappears.
     a.appear(&presence("two", "s"), SHORT).await.unwrap();
     until("the silent gateway is gone", || async {
         gateways(&b).await.is_empty()

@@ -42,7 +42,7 @@ async fn a_file_has_a_key_of_its_own_that_stays() {
     let (store, second) = open(&settings).await.unwrap();
     assert!(first.is_some() && first == second);
     drop(store);
-    // The operator's own wins.
+    // The operator's key takes precedence.
     let given = SealKeys::parse(&SealKeys::generate().unwrap()).unwrap();
     settings.seal_keys = Some(given.clone());
     let (_store, third) = open(&settings).await.unwrap();

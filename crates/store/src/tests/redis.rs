@@ -1,4 +1,5 @@
-//! What only a Redis can break: being away, hanging, coming back empty, being somebody else's.
+//! Failures that only a Redis has: being unavailable, hanging, coming back empty, being shared with
+//! other software.
 
 use bytes::Bytes;
 
@@ -12,7 +13,7 @@ async fn server() -> Server {
     Server::start().await.unwrap()
 }
 
-/// What a store says once it says anything but "unreachable".
+/// Waits until the store is reachable.
 async fn reachable(store: &Store) {
     until("the store answers", || async { store.ping().await.is_ok() }).await;
 }
@@ -43,7 +44,7 @@ async fn a_redis_that_is_away_is_not_an_empty_one() {
     assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
     server.restart_empty().await.unwrap();
     reachable(&store).await;
-    // Now it truly does not know, and nothing that comes late brings the session back.
+    // Now the data is really gone, and no late write brings the session back.
     assert_eq!(store.load(&key).await.unwrap(), KeyState::Absent);
     let late = store.update(&key, Version(1), b"late", None).await.unwrap();
     assert_eq!(late, UpdateOutcome::Gone);
@@ -97,7 +98,7 @@ async fn a_listener_knows_when_it_may_have_missed_something() {
         hear(&mut listener).await,
         ListenerEvent::Announcement(said.clone())
     );
-    // One that hangs says nothing, and that is noticed, too.
+    // A Redis that hangs is noticed as well.
     server.pause().await.unwrap();
     assert_eq!(hear(&mut listener).await, ListenerEvent::Broken);
     server.resume().await.unwrap();
@@ -217,14 +218,14 @@ async fn what_others_wrote_is_damage_and_not_absence() {
     }
 }
 
-/// A session, all of it, is on one node of a cluster, and whoever reads keys learns no id.
+/// All data of a session is on one node of a cluster, and the keys do not reveal its id.
 #[tokio::test]
 async fn a_session_is_one_key_with_a_tag() {
     let server = server().await;
     let store = connect(&server, None, TIMEOUT);
     let key = fresh_key();
     assert!(store.create(&key, b"x", b"jar", LONG).await.unwrap());
-    // The other key there is counts them.
+    // The other key is the index that counts them.
     let ::redis::Value::Array(keys) = raw(&server, &["KEYS", "*{*"]).await else {
         panic!();
     };

@@ -2,7 +2,7 @@
 //! suite, other SDKs' clients, load generators.
 //!
 //! `fixture-server --listen 127.0.0.1:0 [--name NAME]` prints where it listens, and serves until it
-//! is interrupted.
+//! is interrupted. `fixture-server --stdio` serves one session on stdin and stdout instead.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -20,7 +20,11 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let mut words = std::env::args().skip(1).peekable();
+    if words.next_if_eq("--stdio").is_some() {
+        return everything::serve_stdio(Replica::new("stdio")).await;
+    }
+    let arguments = Arguments::parse(words)?;
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::from_default_env())
         .with_writer(std::io::stderr)

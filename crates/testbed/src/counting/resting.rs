@@ -1,4 +1,4 @@
-//! Connections that are closed because nothing happens on them, at moments that nobody foresees.
+//! Idle connections that the server closes at random times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// How long the connections of a replica may rest.
+/// How long the connections of a replica may be idle.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
     dice: Mutex<Option<Dice>>,
@@ -20,7 +20,7 @@ struct Dice {
     state: u64,
 }
 
-/// Whether one connection rests: even numbers do, except for the first.
+/// Whether one connection is idle: even numbers are, except for the first.
 #[derive(Debug, Default)]
 pub(super) struct Rest(watch::Sender<u64>);
 
@@ -42,7 +42,7 @@ impl Resting {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// How long the next rest is; `None` when it may be any.
+    /// The length of the next idle time; `None` if it is random.
     fn next(&self) -> Option<Duration> {
         let mut dice = self.dice.lock();
         dice.as_mut().map(Dice::throw)
@@ -50,7 +50,7 @@ impl Resting {
 }
 
 impl Dice {
-    /// Splitmix64: seeded, and good enough.
+    /// Splitmix64: it is seeded and good enough.
     fn throw(&mut self) -> Duration {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -65,13 +65,13 @@ impl Dice {
 // === impl Rest ===
 
 impl Rest {
-    /// A request has come; it is answered when this is dropped.
+    /// Marks a request as in progress until this is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.0.send_modify(|count| *count += 1);
         Busy(Arc::clone(self))
     }
 
-    /// Waits until the connection has rested for long enough to be closed.
+    /// Waits until the connection was idle for long enough to be closed.
     pub(super) async fn is_over(&self, resting: &Resting) {
         let mut changes = self.0.subscribe();
         loop {
@@ -86,7 +86,7 @@ impl Rest {
                     resting.closed.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                // The sender is this connection's own, and outlives the wait.
+                // The sender belongs to this connection and outlives the wait.
                 _ = changes.changed() => {}
             }
         }

@@ -22,7 +22,7 @@ const MAX_BODY: usize = 1 << 20;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Answers a request, in the replica's way of writing JSON.
+/// Answers a request, in the replica's JSON style.
 pub(super) async fn serve(
     request: Request<Incoming>,
     replica: Arc<Replica>,
@@ -187,7 +187,7 @@ impl Replica {
             Manner::Stream { with_ids } => with_ids,
         };
         let Some(stream) = self.sessions.stream(session, with_ids) else {
-            // Forgotten a moment ago.
+            // The session was lost a moment ago.
             return self.lost(message);
         };
         if with_ids {
@@ -195,7 +195,8 @@ impl Replica {
         }
         let out = Arc::clone(&stream);
         let owner = session.to_owned();
-        // The client may leave; only a death stops it, and a cancel what can be cancelled.
+        // The call continues if the client disconnects; only a crash stops it, or a cancellation if it
+        // can be cancelled.
         match manner {
             Manner::LargeEvent => {
                 out.write_text(&call.run_large(&self, session));
@@ -221,7 +222,7 @@ impl Replica {
         self.answer(answer.to_string())
     }
 
-    /// An answer (JSON text), in this replica's manner.
+    /// A response (JSON text) in this replica's style.
     fn answer(&self, message: String) -> Response<Scroll> {
         if self.settings.lock().chunked {
             chunked(&message)
@@ -262,7 +263,7 @@ fn json(text: String) -> Response<Scroll> {
     response
 }
 
-/// The same in chunks, so that nobody knows its length before its end.
+/// The same in chunks, so that its length is unknown before its end.
 fn chunked(text: &str) -> Response<Scroll> {
     let (parts, body) = mpsc::unbounded_channel();
     for part in text.as_bytes().chunks(text.len().div_ceil(3)) {

@@ -1,4 +1,4 @@
-//! What a replica remembers of its sessions.
+//! The sessions in a replica's memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::stream::Stream;
 /// How many of a session's methods are kept.
 const METHODS: usize = 64;
 
-/// What was said in a session.
+/// What happened in a session.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     /// Its id.
     pub id: String,
     /// The parameters of its `initialize`.
     pub parameters: Value,
-    /// Whether `notifications/initialized` came.
+    /// Whether `notifications/initialized` arrived.
     pub initialized: bool,
     /// The log level that was set.
     pub log_level: Option<String>,
@@ -27,17 +27,17 @@ pub struct Session {
     pub subscriptions: BTreeSet<String>,
     /// How many GET streams were opened, resumed ones included.
     pub listens: usize,
-    /// The first methods that came, in order (`GET` and `DELETE` for what has no message).
+    /// The first methods that arrived, in order (`GET` and `DELETE` for requests without a message).
     pub methods: Vec<String>,
 }
 
-/// All sessions of one life, by the order of their birth.
+/// All sessions between two crashes, in the order in which they were opened.
 #[derive(Debug, Default)]
 pub(super) struct Sessions(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Never reset, so that an id is never issued twice.
+    /// Never reset, so that an id is never reused.
     born: u64,
     known: BTreeMap<u64, Known>,
 }
@@ -55,7 +55,7 @@ struct Known {
 const GET: u64 = 0;
 
 impl Sessions {
-    /// A new session; its id.
+    /// Opens a session and returns its id.
     pub(super) fn open(&self, replica: &str, parameters: Value) -> String {
         let mut table = self.0.lock();
         table.born += 1;
@@ -92,7 +92,7 @@ impl Sessions {
         }
     }
 
-    /// Notes a request; whether its session is known.
+    /// Records a request. Returns whether its session is known.
     pub(super) fn note(&self, id: &str, method: &str) -> bool {
         let noted = self.with(id, |known| {
             if known.session.methods.len() < METHODS {
@@ -102,7 +102,7 @@ impl Sessions {
         noted.is_some()
     }
 
-    /// Changes what is remembered of a session.
+    /// Changes the state of a session.
     pub(super) fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
         self.with(id, |known| change(&mut known.session));
     }
@@ -127,7 +127,7 @@ impl Sessions {
         })
     }
 
-    /// A call with this id begins that can be cancelled; what tells it so.
+    /// Registers a call that can be cancelled, and returns its signal.
     pub(super) fn begin(&self, id: &str, call: &Value) -> CancellationToken {
         let token = CancellationToken::new();
         let running = (call.to_string(), token.clone());
@@ -135,7 +135,7 @@ impl Sessions {
         token
     }
 
-    /// The call with this id is cancelled, if there is one.
+    /// Cancels the call with this id, if there is one.
     pub(super) fn cancel(&self, id: &str, call: &Value) {
         let running = self.with(id, |known| known.running.remove(&call.to_string()));
         if let Some(token) = running.flatten() {
@@ -143,7 +143,7 @@ impl Sessions {
         }
     }
 
-    /// The stream that a GET is about and the place to go on from.
+    /// The stream that a GET asks for, and the position to continue from.
     pub(super) fn listen(&self, id: &str, after: Option<&str>) -> Option<(Arc<Stream>, usize)> {
         self.with(id, |known| {
             known.session.listens += 1;

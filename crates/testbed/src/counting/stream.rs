@@ -1,4 +1,4 @@
-//! A stream of events that is remembered, so that it can be resumed.
+//! A stream whose events are kept, so that it can be resumed.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, watch};
 use super::Life;
 use crate::scripted::Scroll;
 
-/// A stream of events. Whoever listens gets what was written after the place it names.
+/// A stream of events. A reader gets the events after the position that it names.
 #[derive(Debug)]
 pub(super) struct Stream {
     number: u64,
-    /// Whether its events have ids. Without, nobody can resume it.
+    /// Whether its events have ids. Without ids it cannot be resumed.
     with_ids: bool,
     written: watch::Sender<Written>,
 }
@@ -43,7 +43,7 @@ impl Stream {
         self.write_text(&message.to_string());
     }
 
-    /// Writes a message that is JSON text already.
+    /// Writes a message that is already JSON text.
     pub(super) fn write_text(&self, message: &str) {
         self.write_data(message);
     }
@@ -59,7 +59,7 @@ impl Stream {
         });
     }
 
-    /// Nothing comes after this.
+    /// Ends the stream.
     pub(super) fn finish(&self) {
         self.written.send_modify(|written| written.over = true);
     }
@@ -69,7 +69,7 @@ impl Stream {
         self.written.borrow().events.len()
     }
 
-    /// A body of all events from this place on, written by a task of this life.
+    /// A body of all events from this position on, written by a task that a crash stops.
     pub(super) fn body(self: Arc<Self>, from: usize, life: &Life) -> Scroll {
         let (parts, body) = mpsc::unbounded_channel();
         let over = life.over.clone();
@@ -77,7 +77,7 @@ impl Stream {
             tokio::select! {
                 biased;
                 () = over.cancelled() => {
-                    // Without this the body would end as if it were whole.
+                    // Without this error the body would seem complete.
                     drop(parts.send(Err(io::ErrorKind::ConnectionReset.into())));
                 }
                 () = self.pump(from, &parts) => {}

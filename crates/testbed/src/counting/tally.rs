@@ -1,4 +1,4 @@
-//! What ran, over all replicas, and what they have in common.
+//! What ran on all replicas, and the state that they share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Every execution by key, and what the tool `flip` is. Clones share it.
+/// Every execution by key, and the state of the tool `flip`. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     ran: Arc<Mutex<HashMap<String, Vec<Execution>>>>,
@@ -25,23 +25,24 @@ pub struct Execution {
     pub tool: String,
     /// When it began.
     pub at: Instant,
-    /// When it was over, if it was not stopped.
+    /// When it ended, unless it was stopped.
     pub finished: Option<Instant>,
     /// Whether it was the tool `flip` while that was destructive.
     pub destructive: bool,
 }
 
-/// What the tool `flip` is: the same at all replicas, as they are one server.
+/// The state of the tool `flip`: the same at all replicas, because they are one server.
 #[derive(Debug, Default)]
 struct Flip {
-    /// What listings say.
+    /// The annotation in listings.
     listed_destructive: AtomicBool,
-    /// What it does. A server can do something else than it says for a while: nobody is told at once.
+    /// The actual behaviour. It may differ from the listing for a while, because clients are not
+    /// notified at once.
     destructive: AtomicBool,
 }
 
 impl Execution {
-    /// It begins now.
+    /// An execution that starts now.
     pub(super) fn new(replica: &str, session: &str, tool: &str) -> Self {
         Self {
             replica: replica.to_owned(),
@@ -67,25 +68,25 @@ impl Tally {
         self.ran.lock().clone()
     }
 
-    /// From now on listings say that `flip` is destructive, or that it is read-only.
+    /// Makes listings say that `flip` is destructive, or that it is read-only.
     pub fn list_flip(&self, destructive: bool) {
         self.flip
             .listed_destructive
             .store(destructive, Ordering::SeqCst);
     }
 
-    /// From now on `flip` is destructive, or not.
+    /// Makes `flip` destructive, or not.
     pub fn make_flip(&self, destructive: bool) {
         self.flip.destructive.store(destructive, Ordering::SeqCst);
     }
 
-    /// What listings say of `flip`.
+    /// The annotation of `flip` in listings.
     #[must_use]
     pub fn lists_flip_as_destructive(&self) -> bool {
         self.flip.listed_destructive.load(Ordering::SeqCst)
     }
 
-    /// Counts an execution; how many there are now.
+    /// Counts an execution. Returns the new count.
     pub(super) fn add(&self, key: &str, mut execution: Execution) -> usize {
         let destructive = self.flip.destructive.load(Ordering::SeqCst);
         execution.destructive = destructive && execution.tool == "flip";
@@ -95,7 +96,7 @@ impl Tally {
         under_key.len()
     }
 
-    /// The execution that was counted as this one is over.
+    /// Marks this execution as ended.
     pub(super) fn finish(&self, key: &str, number: usize) {
         if let Some(all) = self.ran.lock().get_mut(key)
             && let Some(execution) = all.get_mut(number.saturating_sub(1))

@@ -1,4 +1,4 @@
-//! The server counts, forgets, dies and comes back.
+//! The server counts, loses sessions, crashes and restarts.
 
 use serde_json::{Value, json};
 

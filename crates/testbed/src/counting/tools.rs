@@ -26,7 +26,7 @@ pub(super) struct Call {
 pub(super) enum Manner {
     /// At once, as JSON.
     Plain,
-    /// At once, as JSON with this status: an error that is the caller's own.
+    /// At once, as JSON with this status: an error that the caller provides.
     Refusal(u16),
     /// As JSON of many bytes, in chunks or not.
     Large { in_chunks: bool },
@@ -38,7 +38,7 @@ pub(super) enum Manner {
     Cancellable,
 }
 
-/// What `tools/list` says; all of it, or what every test knows.
+/// The result of `tools/list`: all tools, or those that every test uses.
 pub(super) fn listing(replica: &Replica) -> Value {
     let key = json!({"type": "string"});
     let number = json!({"type": "integer"});
@@ -79,7 +79,7 @@ impl Call {
         }
     }
 
-    /// How it is answered; `None` when there is no such tool.
+    /// How the call is answered; `None` if there is no such tool.
     pub(super) fn manner(&self) -> Option<Manner> {
         let status = || self.arguments["status"].as_u64()?.try_into().ok();
         match self.tool.as_str() {
@@ -96,13 +96,13 @@ impl Call {
         }
     }
 
-    /// Runs it; the answer.
+    /// Runs the tool and returns the response.
     pub(super) fn run(&self, replica: &Replica, session: &str) -> Value {
         let executions = self.count(replica, session);
         self.answer(replica, executions)
     }
 
-    /// Runs it; an error in the caller's own words.
+    /// Runs the tool and returns an error with the caller's text.
     pub(super) fn refuse(&self, replica: &Replica, session: &str) -> Value {
         self.count(replica, session);
         json!({"jsonrpc": "2.0", "id": self.id, "error": {
@@ -110,7 +110,7 @@ impl Call {
         }})
     }
 
-    /// Runs it; an answer (JSON text) with as much padding as the caller asks for.
+    /// Runs the tool and returns a response (JSON text) with the requested padding.
     pub(super) fn run_large(&self, replica: &Replica, session: &str) -> String {
         let answer = self.run(replica, session).to_string();
         let bytes = self.arguments["bytes"].as_u64().unwrap_or_default();
@@ -131,7 +131,7 @@ impl Call {
         out.finish();
     }
 
-    /// The same until it is cancelled: then its stream ends without an answer.
+    /// The same until it is cancelled: then the stream ends without a response.
     pub(super) async fn run_until(
         self,
         cancelled: CancellationToken,
@@ -157,7 +157,7 @@ impl Call {
         }})
     }
 
-    /// A sign of life: progress if it was asked for, otherwise a log message.
+    /// Progress if the call asked for it, otherwise a log message.
     fn progress(&self, step: u64) -> Value {
         match &self.progress_token {
             Some(token) => {

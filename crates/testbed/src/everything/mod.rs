@@ -20,4 +20,4 @@ mod tests;
 mod tools;
 
 pub use observed::Observed;
-pub use replica::{PATH, Replica, serve};
+pub use replica::{PATH, Replica, serve, serve_stdio};

@@ -1,4 +1,4 @@
-//! What one replica has seen, counted outside rmcp so that refused requests count too.
+//! What one replica has received, counted outside rmcp so that refused requests count too.
 //!
 //! A test of stickiness asserts on [`Observed::strays`]: a 404 alone would miss a DELETE, which
 //! rmcp accepts for any session id, known or not.
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::replica::Replica;
 
-/// More than any message a test sends; the same cap that rmcp puts on a body.
+/// More than any message of a test; the same limit as rmcp's for a body.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -29,7 +29,7 @@ pub struct Observed {
     strays: AtomicU64,
 }
 
-/// The one field of a message that is looked at.
+/// The only field of a message that is read.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]

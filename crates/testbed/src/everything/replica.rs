@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router, middleware};
+use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -19,7 +20,7 @@ use super::sessions::Sessions;
 /// Where the MCP endpoint is.
 pub const PATH: &str = "/mcp";
 
-/// Where the counters are told, as JSON, to programs that are not Rust.
+/// Where the counters are served as JSON, for programs that are not Rust.
 const OBSERVED_PATH: &str = "/observed";
 
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -76,7 +77,7 @@ impl Replica {
         Router::new()
             .route_service(PATH, service)
             .layer(middleware::from_fn_with_state(self.clone(), observe))
-            // Behind the layer, so that looking does not count.
+            // Outside the layer, so that reading the counters does not count.
             .route(OBSERVED_PATH, get(told).with_state(self.clone()))
     }
 }
@@ -91,6 +92,20 @@ async fn told(State(replica): State<Replica>) -> Json<Value> {
     }))
 }
 
+/// Serves `replica` on stdin and stdout, as one session, until stdin ends.
+///
+/// # Errors
+///
+/// When the client does not initialize.
+pub async fn serve_stdio(replica: Replica) -> anyhow::Result<()> {
+    let shared = Arc::new(Shared::new(replica.name.clone(), replica.sessions.clone()));
+    let serving = Everything::new(shared)
+        .serve(rmcp::transport::stdio())
+        .await?;
+    serving.waiting().await?;
+    Ok(())
+}
+
 /// Serves `replica` on `listener` until `stop`, then ends its streams and its sessions.
 ///
 /// # Errors
@@ -101,7 +116,7 @@ pub async fn serve(
     replica: Replica,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    // Without it an SSE answer, being two small writes, waits 40 ms for a delayed acknowledgement.
+    // Without it an SSE response, which is two small writes, waits 40 ms for a delayed acknowledgement.
     let listener = listener.tap_io(|socket| {
         if let Err(error) = socket.set_nodelay(true) {
             tracing::warn!(%error, "cannot set TCP_NODELAY");

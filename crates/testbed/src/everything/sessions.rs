@@ -1,7 +1,7 @@
 //! rmcp's in-memory sessions, plus the one thing they keep to themselves: which SSE stream answers
 //! which request.
 //!
-//! A tool that wants its own stream closed under the client's feet (`test_reconnection`) needs the
+//! A tool that needs its own stream closed during the call (`test_reconnection`) needs the
 //! stream's number, and rmcp gives it to the session's worker only. The worker numbers streams 0,
 //! 1, 2 ... in the order they are opened, so [`Sessions`] opens them one at a time within a session
 //! and counts along. All else is passed on to [`LocalSessionManager`].
@@ -67,8 +67,8 @@ impl Sessions {
         }
     }
 
-    /// Ends the HTTP response that carries `stream`, telling the client to return after `retry`,
-    /// and waits until it has returned. The request itself goes on.
+    /// Ends the HTTP response that carries `stream`, tells the client to return after `retry`, and waits
+    /// until it has returned. The request itself continues.
     pub(super) async fn interrupt(
         &self,
         stream: &AnswerStream,
@@ -84,7 +84,7 @@ impl Sessions {
             .cloned();
         let handle = handle.ok_or_else(not_found)?;
         let streams = self.streams.lock().get(&stream.session).cloned();
-        // Listening must start before the client can possibly come back.
+        // Listening must start before the client can come back.
         let mut resumed = streams.ok_or_else(not_found)?.resumed.subscribe();
         handle.close_sse_stream(stream.number, Some(retry)).await?;
         loop {

@@ -1,19 +1,19 @@
-//! Where a head ends, and where a body does.
+//! Finds the end of a head and of a body.
 
 use bytes::{Bytes, BytesMut};
 use http::Method;
 
-/// The head of a request or an answer, as its bytes stood on the wire.
+/// The head of a request or a response, unchanged.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) raw: Bytes,
     text: String,
 }
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// So many bytes.
+    /// This many bytes.
     Length(usize),
     /// Chunks, in this state.
     Chunked(Chunk),
@@ -21,25 +21,25 @@ pub(super) enum Body {
     UntilEnd,
 }
 
-/// Where in the chunks the next byte stands.
+/// The position of the next byte within the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunk {
-    /// In a size, so large so far; whether the digits are over.
+    /// In a size, with its value so far and whether the digits are complete.
     Size(usize, bool),
-    /// In the data, with so many bytes to come.
+    /// In the data, with this many bytes remaining.
     Data(usize),
     /// In the line end after the data.
     DataEnd,
-    /// In the trailers: how long their line is so far.
+    /// In the trailers, with the length of the line so far.
     Trailer(usize),
-    /// Behind the last.
+    /// After the last chunk.
     Over,
 }
 
 // === impl Head ===
 
 impl Head {
-    /// Takes a head off the front, once all of it is there.
+    /// Takes a head from the input, once it is complete.
     pub(super) fn take(buffer: &mut BytesMut) -> Option<Self> {
         let end = buffer.windows(4).position(|four| four == b"\r\n\r\n")?;
         let raw = buffer.split_to(end + 4).freeze();
@@ -67,7 +67,7 @@ impl Head {
         Some(found.1.trim())
     }
 
-    /// How long the body of a request is; `None` for one in chunks, which no one should send.
+    /// The length of a request's body; `None` for a chunked one, which no client should send.
     pub(super) fn request_length(&self) -> Option<usize> {
         match (
             self.header("transfer-encoding"),
@@ -79,7 +79,7 @@ impl Head {
         }
     }
 
-    /// How the body of an answer ends.
+    /// How the body of a response ends.
     pub(super) fn body(&self) -> Body {
         if matches!(self.status(), 100..200 | 204 | 304) {
             return Body::Length(0);
@@ -93,7 +93,7 @@ impl Head {
             .map_or(Body::UntilEnd, Body::Length)
     }
 
-    /// Whether nothing comes after this answer.
+    /// Whether the connection ends after this response.
     pub(super) fn is_last(&self) -> bool {
         self.header("connection")
             .is_some_and(|value| value.eq_ignore_ascii_case("close"))
@@ -103,12 +103,12 @@ impl Head {
 // === impl Body ===
 
 impl Body {
-    /// Whether all of it has passed.
+    /// Whether all of it was relayed.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Self::Length(0) | Self::Chunked(Chunk::Over))
     }
 
-    /// How many of these bytes belong to it and may pass before `left`, its payload that may still
+    /// How many of these bytes belong to the body and may pass before `left`, the payload that may still
     /// pass, is used up.
     pub(super) fn advance(&mut self, bytes: &[u8], left: &mut usize) -> usize {
         let mut passed = 0;
@@ -118,7 +118,7 @@ impl Body {
         passed
     }
 
-    /// The same for a run of bytes of one sort.
+    /// The same for a run of bytes of one kind.
     fn step(&mut self, bytes: &[u8], left: &mut usize) -> usize {
         match self {
             Self::UntilEnd => pass(bytes.len(), left),
@@ -149,7 +149,7 @@ fn pass(wanted: usize, left: &mut usize) -> usize {
 // === impl Chunk ===
 
 impl Chunk {
-    /// Where one byte that is not data leads.
+    /// The next state after one byte that is not data.
     fn after(self, byte: u8) -> Self {
         match self {
             Self::Size(0, _) if byte == b'\n' => Self::Trailer(0),

@@ -1,4 +1,4 @@
-//! A loopback port that stays ours while nothing listens on it.
+//! A loopback port that stays reserved while nothing listens on it.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,11 +7,12 @@ use tokio::net::{TcpListener, TcpSocket};
 
 const BACKLOG: u32 = 1024;
 
-/// A port that nobody else gets, whether or not anything listens on it.
+/// A reserved port, independent of whether anything listens on it.
 #[derive(Debug)]
 pub(crate) struct Port {
     address: SocketAddr,
-    /// Bound and never listening: connections are refused, and the kernel gives the port to no one.
+    /// Bound and never listening: connections are refused, and the kernel does not assign the port
+    /// again.
     _reserved: TcpSocket,
 }
 

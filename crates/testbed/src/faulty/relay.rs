@@ -28,18 +28,18 @@ enum End {
 /// Whether the connection carries another request.
 type Next = io::Result<Option<End>>;
 
-/// Both sides, and what was read from each but not used yet.
+/// Both sides, and the unused input of each.
 #[derive(Debug)]
 struct Line {
     client: TcpStream,
     asked: BytesMut,
     upstream: Option<TcpStream>,
     answered: BytesMut,
-    /// The fault that is under way.
+    /// The fault in progress.
     mark: Option<Mark>,
 }
 
-/// Carries requests until either side ends or a fault does.
+/// Relays requests until either side or a fault ends the connection.
 pub(super) async fn relay(client: TcpStream, shared: Arc<Shared>, broken: CancellationToken) {
     let mut line = Line {
         client,
@@ -60,7 +60,7 @@ pub(super) async fn relay(client: TcpStream, shared: Arc<Shared>, broken: Cancel
     }
     let mark = line.mark.take();
     drop(line);
-    // The fault has happened only now that the connection is gone.
+    // The fault counts only now that the connection is gone.
     drop(mark);
 }
 
@@ -101,7 +101,7 @@ impl Line {
         Ok(Some((head, self.asked.split_to(length).freeze())))
     }
 
-    /// Reads more of a request. Between requests an upstream that ends, ends the connection.
+    /// Reads more of a request. Between requests, an upstream that closes ends the connection.
     async fn read_request(&mut self) -> io::Result<bool> {
         let Some(upstream) = &mut self.upstream else {
             return Ok(self.client.read_buf(&mut self.asked).await? > 0);
@@ -136,7 +136,7 @@ impl Line {
         self.forward(shared, request).await?;
         match fault {
             Fault::ResetAfter => {
-                // An upstream that begins to answer has certainly read the request.
+                // An upstream that starts to answer has certainly read the request.
                 self.read_answer().await?;
                 Ok(Some(End::Reset))
             }
@@ -166,7 +166,7 @@ impl Line {
         upstream.write_all(&request.concat()).await
     }
 
-    /// Passes an answer on until it is over or so much of its body has passed.
+    /// Relays a response until it ends or this much of its body has passed.
     async fn answer(&mut self, mut left: usize) -> Next {
         let head = loop {
             if let Some(head) = Head::take(&mut self.answered) {
@@ -195,7 +195,7 @@ impl Line {
         }
     }
 
-    /// Reads more of an answer; `false` at its end. A client that leaves ends it with an error.
+    /// Reads more of a response; `false` at its end. A client that disconnects ends it with an error.
     async fn read_answer(&mut self) -> io::Result<bool> {
         let upstream = self.upstream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         loop {

@@ -1,4 +1,4 @@
-//! Which fault a request meets, and who counts it.
+//! Which fault a request meets, and how that is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::Fault;
 use crate::scripted::PATIENCE;
 
-/// Which requests a rule is about.
+/// Which requests a rule applies to.
 #[derive(Debug, Clone, Default)]
 pub struct When {
     http: Option<Method>,
@@ -20,7 +20,7 @@ pub struct When {
     tool: Option<String>,
 }
 
-/// A rule that the proxy was given. Dropping the handle leaves the rule in force.
+/// A rule of the proxy. Dropping the handle leaves the rule active.
 #[derive(Debug)]
 pub struct Rule {
     number: u64,
@@ -57,14 +57,14 @@ struct Counts {
     done: usize,
 }
 
-/// A request as far as rules look at it.
+/// The parts of a request that rules match.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) method: Method,
     pub(super) message: Value,
 }
 
-/// A fault under way. It counts as done when this is dropped.
+/// A fault in progress. It counts as done when this is dropped.
 #[derive(Debug)]
 pub(super) struct Mark(Option<watch::Sender<Counts>>);
 
@@ -117,19 +117,19 @@ impl When {
 // === impl Rule ===
 
 impl Rule {
-    /// How many requests met it so far.
+    /// How many requests it has matched so far.
     #[must_use]
     pub fn met(&self) -> usize {
         self.counts.borrow().met
     }
 
-    /// How many of them it was carried out on: reset, cut, answered, or passed to the end.
+    /// How many of them are done: reset, cut, answered, or passed completely.
     #[must_use]
     pub fn done(&self) -> usize {
         self.counts.borrow().done
     }
 
-    /// Waits until so many requests have met it.
+    /// Waits until this many requests have matched.
     ///
     /// # Panics
     ///
@@ -138,7 +138,7 @@ impl Rule {
         self.until(|counts| counts.met >= count).await;
     }
 
-    /// Waits until it was carried out so often.
+    /// Waits until it was done this often.
     ///
     /// # Panics
     ///
@@ -154,7 +154,7 @@ impl Rule {
         reached.expect("the rule to be met before it was removed or spent");
     }
 
-    /// Takes it out of force.
+    /// Removes the rule.
     pub fn remove(self) {
         let mut listed = self.rules.listed.lock();
         listed.retain(|rule| rule.number != self.number);

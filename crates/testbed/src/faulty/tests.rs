@@ -1,4 +1,4 @@
-//! The proxy breaks what it is told to break, and nothing else.
+//! The proxy injects the configured fault, and nothing else.
 
 use std::io;
 use std::net::SocketAddr;

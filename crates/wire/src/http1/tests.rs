@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An answer read to its end: status, whether the connection may be used again, the body, what is
-/// left over. `None`: there was not enough.
+/// A complete response: status, whether the connection can be reused, the body, and the remaining input.
+/// `None`: the input was not complete.
 type Read = (u16, bool, Vec<u8>, Vec<u8>);
 
-/// Reads an answer that arrives in pieces cut at these places; `closed`: nothing follows.
+/// Reads a response that arrives in pieces, split at these positions.
 fn read(answer: &[u8], cuts: &[usize]) -> Result<Option<Read>, Malformed> {
     let mut input = BytesMut::new();
     let mut head: Option<Head> = None;
@@ -87,7 +87,7 @@ fn chunks_are_joined_and_their_frame_is_dropped() {
     ] {
         assert_eq!(chunked(bad), Err(Malformed::Chunk), "{bad:?}");
     }
-    // Whether it arrives at once or not.
+    // Independent of whether it arrives at once.
     for end in ["", "\r\nhello\r\n0\r\n\r\n"] {
         let long = format!("5;{}{end}", "a".repeat(MAX_CHUNK_LINE));
         assert_eq!(chunked(&long), Err(Malformed::Chunk));
@@ -105,7 +105,7 @@ fn without_a_length_a_body_ends_with_the_connection() {
         whole(same).unwrap().unwrap(),
         (200, false, b"xyz".to_vec(), Vec::new())
     );
-    // Whatever it says could not be read.
+    // Bowline could not decode it.
     for codings in ["chunked, gzip", "gzip, chunked", "gzip"] {
         let other = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {codings}\r\n\r\nxyz");
         assert_eq!(whole(&other).unwrap_err(), Malformed::Coding, "{codings}");
@@ -213,7 +213,7 @@ fn headers_keep_their_bytes_and_their_order() {
     assert_eq!(head.headers["x-latin"].as_bytes(), b"caf\xe9");
 }
 
-/// Answers as servers write them, and some that they should not.
+/// Valid responses, and some invalid ones.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
     let chunk = proptest::collection::vec(any::<u8>(), 1..40);
     let chunked = proptest::collection::vec(chunk, 0..4).prop_map(|chunks| {

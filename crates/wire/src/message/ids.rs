@@ -1,4 +1,5 @@
-//! JSON-RPC ids as values: what one peer wrote `1.0` or `"a\/b"`, another may write `1` or `"a/b"`.
+//! Compares JSON-RPC ids by value: one peer may write `1.0` or `"a\/b"` where another writes `1` or
+//! `"a/b"`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,42 +9,121 @@ use memchr::memmem::Finder;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Whether two ids (JSON text) are one value. Ids of different kinds are two.
-#[must_use]
-pub fn same_id(a: &str, b: &str) -> bool {
-    // Nearly always the very same bytes.
-    a == b || same_value(a, b)
+/// An id as its sender wrote it: JSON text, with the quotes of a string. Ids are equal if their values are;
+/// ids of different types never are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RawId<'a>(&'a str);
+
+/// An owned [`RawId`].
+#[derive(Debug, Clone)]
+pub struct RawIdBuf(Box<str>);
+
+// === impl RawId ===
+
+impl<'a> RawId<'a> {
+    /// The id of a response to something that has none.
+    pub const NULL: RawId<'static> = RawId("null");
+
+    /// An id that is JSON text already.
+    #[must_use]
+    pub const fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub const fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// The same id, owned.
+    #[must_use]
+    pub fn to_buf(self) -> RawIdBuf {
+        RawIdBuf(self.0.into())
+    }
+
+    /// Whether a response with this id answers the request with the id `asked`. The string "1" answers the
+    /// number 1, because some servers handle ids as text only and clients accept it. This holds only for
+    /// what such a server would write, an integer in its canonical form: "07", "1.0" and "-0" answer no
+    /// number.
+    #[must_use]
+    pub fn answers(self, asked: RawId<'_>) -> bool {
+        self == asked || same_number_as_text(self.0, asked.0)
+    }
 }
 
-/// Whether an answer with the id `answered` answers the request with the id `asked` (both JSON text).
-/// The string "1" answers the number 1: some servers know ids as text only, and clients allow for it. Only
-/// what such a server would write does: an integer in the one way in which it is printed. So "07", "1.0" and
-/// "-0" answer no number.
-#[must_use]
-pub fn answers_id(answered: &str, asked: &str) -> bool {
-    answered == asked || same_value(answered, asked) || same_number_as_text(answered, asked)
+impl PartialEq for RawId<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        // Nearly always the same bytes, or two integers of which each has one notation only.
+        let are_printed = || is_printed_integer(self.0) && is_printed_integer(other.0);
+        self.0 == other.0 || (!are_printed() && same_value(self.0, other.0))
+    }
 }
 
-/// Whether a body is an answer that whoever asked under this id (JSON text) can take: it has that id, or
-/// is an error that names no request. Read without regard to the rest of it, which is the client's to judge.
+impl Eq for RawId<'_> {}
+
+impl fmt::Display for RawId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+// === impl RawIdBuf ===
+
+impl RawIdBuf {
+    /// An id that is JSON text already.
+    #[must_use]
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The id, borrowed.
+    #[must_use]
+    pub fn as_id(&self) -> RawId<'_> {
+        RawId(&self.0)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq for RawIdBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_id() == other.as_id()
+    }
+}
+
+impl Eq for RawIdBuf {}
+
+impl fmt::Display for RawIdBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a body is a response that the sender of this id can accept: it has that id, or is an error
+/// without an id. The rest of it is not checked; that is up to the client.
 #[must_use]
-pub fn is_answer_to(body: &[u8], asked: &str) -> bool {
-    let is_plainly_one = begins_with_id(body, asked) || ends_with_id(body, asked);
+pub fn is_answer_to(body: &[u8], asked: RawId<'_>) -> bool {
+    let is_plainly_one = begins_with_id(body, asked.0) || ends_with_id(body, asked.0);
     (is_plainly_one && !may_be_request(body))
         || match Peek::of(body) {
             Some(peek) if peek.ids.is_empty() => peek.is_error,
-            Some(peek) => peek.ids.iter().all(|id| answers_id(id, asked)),
+            Some(peek) => peek.ids.iter().all(|id| RawId(id).answers(asked)),
             None => false,
         }
 }
 
-/// Whether a body is the answer to the very request with this id (JSON text).
+/// Whether a body is the response to the request with exactly this id.
 #[must_use]
-pub fn echoes_id(body: &[u8], asked: &str) -> bool {
-    Peek::of(body).is_some_and(|peek| peek.ids.iter().any(|id| answers_id(id, asked)))
+pub fn echoes_id(body: &[u8], asked: RawId<'_>) -> bool {
+    Peek::of(body).is_some_and(|peek| peek.ids.iter().any(|id| RawId(id).answers(asked)))
 }
 
-/// What most servers write: the id second, or last. Then nothing else needs to be read.
+/// Recognizes the form that most servers write, with the id second or last, without reading the rest.
 fn begins_with_id(body: &[u8], id: &str) -> bool {
     let rest = body.strip_prefix(br#"{"jsonrpc":"2.0","id":"#);
     let rest = rest.and_then(|rest| rest.strip_prefix(id.as_bytes()));
@@ -65,28 +145,28 @@ fn begins_with_outcome(members: &[u8]) -> bool {
 
 static METHOD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""method""#));
 
-/// Whether a body may have a method, so that some reader would take it for a request.
+/// Whether a body may have a method, so that some parser would read it as a request.
 fn may_be_request(body: &[u8]) -> bool {
     METHOD.find(body).is_some() || has_escapes(body)
 }
 
 static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u"));
 
-/// Whether letters may be written as escapes. Text that has an escaped backslash before a `u` counts, too.
+/// Whether letters may be written as escapes. An escaped backslash before a `u` counts as well.
 fn has_escapes(body: &[u8]) -> bool {
     ESCAPE.find(body).is_some()
 }
 
-/// An answer's id, if it has one that is not null, and whether it is an error. An id that stands there
-/// twice is read differently by different peers, so both count.
+/// A response's id, if it is not null, and whether it is an error. If there are two ids, both count,
+/// because peers differ in which one they read.
 struct Peek {
     ids: Vec<String>,
     is_error: bool,
 }
 
 impl Peek {
-    /// `None` if this is not an answer at all. More is forgiven than where a message is passed on: what is
-    /// taken for no answer may lead to a repeat.
+    /// `None` if this is not a response. This is more lenient than forwarding, because a response that
+    /// is not recognized may lead to a retry.
     fn of(body: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(body);
         let text = text.trim_start_matches('\u{feff}');
@@ -101,7 +181,7 @@ impl Peek {
     }
 }
 
-/// What is seen of a message's members. Of those with one name, every one counts.
+/// The relevant members of a message. If several have the same name, all count.
 #[derive(Default)]
 struct Seen<'a> {
     ids: Vec<&'a str>,
@@ -129,7 +209,7 @@ impl<'de> Deserialize<'de> for Seen<'de> {
                         "id" => seen.ids.extend(value),
                         "error" => seen.is_error |= value.is_some(),
                         "result" => seen.has_result = true,
-                        // Some readers do not mind its case.
+                        // Some parsers ignore case.
                         name if name.eq_ignore_ascii_case("method") => {
                             seen.has_method |= value.is_some();
                         }
@@ -158,14 +238,14 @@ fn same_number_as_text(answered: &str, asked: &str) -> bool {
     asked.is_some() && text.is_some_and(|text| number(&text) == asked)
 }
 
-/// Whether a text is an integer as it is printed: no zeros in front, no plus, no `-0`.
+/// Whether a text is an integer in canonical form: no leading zeros, no plus, no `-0`.
 fn is_printed_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let has_value = digits.starts_with(|first| matches!(first, '1'..='9'));
     text == "0" || has_value && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What a JSON string says.
+/// The value of a JSON string.
 fn decoded(id: &str) -> Option<Cow<'_, str>> {
     let inner = id.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -175,7 +255,7 @@ fn decoded(id: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A number without a choice of how to write it, as exact as it was written: `digits * 10^exponent`.
+/// The exact value of a number in a unique form: `digits * 10^exponent`.
 #[derive(PartialEq, Eq)]
 struct Number {
     is_negative: bool,

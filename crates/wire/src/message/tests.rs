@@ -50,18 +50,50 @@ fn a_result_and_an_error_of_which_one_is_null_are_one_answer() {
 }
 
 #[test]
+fn methods_are_what_was_written_common_or_not() {
+    for name in Method::COMMON
+        .into_iter()
+        .chain(["tools/calls", "vendor/do", ""])
+    {
+        let text = json!({"jsonrpc": "2.0", "id": 1, "method": name}).to_string();
+        assert_eq!(parse(&text).unwrap().method(), Some(name));
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_where_they_are_read_and_pass_elsewhere() {
+    let with = |member: &str| {
+        let text = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping",""#,
+            member,
+            r#"":""#,
+        ]
+        .concat();
+        Message::parse([text.as_bytes(), b"\xff\"}"].concat().into())
+    };
+    assert!(with("other").is_ok());
+    assert!(matches!(with("params"), Err(Malformed::NotJson(_))));
+}
+
+#[test]
 fn ids_are_raw_json_text() {
-    let id = |text: &str| parse(text).unwrap().id().map(str::to_owned);
+    let id = |text: &str| parse(text).unwrap().id().map(RawId::to_buf);
     assert_eq!(
-        id(r#"{"jsonrpc":"2.0","id":"a\u0062","method":"x"}"#).unwrap(),
+        id(r#"{"jsonrpc":"2.0","id":"a\u0062","method":"x"}"#)
+            .unwrap()
+            .as_str(),
         r#""a\u0062""#
     );
     assert_eq!(
-        id(r#"{"jsonrpc":"2.0","id": -7 ,"method":"x"}"#).unwrap(),
+        id(r#"{"jsonrpc":"2.0","id": -7 ,"method":"x"}"#)
+            .unwrap()
+            .as_str(),
         "-7"
     );
     assert_eq!(
-        id(r#"{"jsonrpc":"2.0","id":1e3,"method":"x"}"#).unwrap(),
+        id(r#"{"jsonrpc":"2.0","id":1e3,"method":"x"}"#)
+            .unwrap()
+            .as_str(),
         "1e3"
     );
     assert_eq!(id(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#), None);
@@ -166,7 +198,7 @@ fn any_message() -> impl Strategy<Value = Value> {
     )
 }
 
-/// The same judgement by a full parse: what the peek must agree with.
+/// The same result by a full parse, for comparison.
 fn oracle(value: &Value) -> (Kind, Option<&Value>, Option<&str>) {
     let method = value.get("method").and_then(Value::as_str);
     let id = value.get("id");
@@ -186,7 +218,7 @@ proptest! {
         let (kind, id, method) = oracle(&value);
         assert_eq!(message.kind(), kind);
         assert_eq!(message.method(), method);
-        let peeked: Option<Value> = message.id().map(|id| serde_json::from_str(id).unwrap());
+        let peeked: Option<Value> = message.id().map(|id| serde_json::from_str(id.as_str()).unwrap());
         assert_eq!(peeked.as_ref(), id);
         assert_eq!(message.raw(), text.as_bytes());
     }
@@ -284,7 +316,7 @@ fn members_of_a_servers_message_that_are_null_are_absent() {
         assert_eq!(read(text).unwrap().kind(), kind, "{text}");
     }
     assert!(read(r#"{"jsonrpc":"2.0","id":1}"#).is_err());
-    // A client's are read to the letter.
+    // Messages from clients are read strictly.
     for text in [
         r#"{"jsonrpc":"2.0","id":1,"method":null,"result":{}}"#,
         r#"{"id":1,"result":{}}"#,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The ids of an object that is read in pieces of these lengths, over and over, and how it ended.
+/// The ids of an object that is read in pieces of these lengths, repeatedly, and how it ended.
 fn scan(text: &[u8], pieces: &[usize]) -> (Vec<String>, Stop, bool) {
     let mut scan = IdScan::default();
     let (mut ids, mut id) = (Vec::new(), None::<Vec<u8>>);

@@ -4,7 +4,7 @@ use super::*;
 
 const CAP: usize = 1 << 20;
 
-/// All events of a stream that arrives in these chunks, and what was left over.
+/// All events of a stream that arrives in these chunks, and the rest of the input.
 fn decode(chunks: &[&[u8]]) -> (Vec<Event>, Vec<u8>) {
     let mut decoder = Decoder::new(CAP);
     let mut events = Vec::new();
@@ -20,7 +20,7 @@ fn decode(chunks: &[&[u8]]) -> (Vec<Event>, Vec<u8>) {
 /// An event's id and data.
 type Meaning = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// What events mean to a client, apart from blocks that mean nothing.
+/// What a client reads from events, without empty blocks.
 fn meanings(events: &[Event]) -> Vec<Meaning> {
     events
         .iter()

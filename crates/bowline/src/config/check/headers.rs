@@ -12,44 +12,50 @@ use crate::config::report::Findings;
 pub(super) fn check(written: Vec<Secret>, findings: &mut Findings) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for header in written {
-        let shown = header.name.get_ref().escape_debug();
-        let Ok(name) = HeaderName::from_bytes(header.name.get_ref().as_bytes()) else {
-            findings.add(
-                header.name.span(),
-                format!("`{shown}` is not the name of a header"),
-                "use only ASCII letters, digits and `-`, such as `X-Api-Key`",
-            );
-            continue;
-        };
-        if let Some(reason) = unsettable(&name) {
-            findings.add(
-                header.name.span(),
-                format!("the header `{shown}` is set by Bowline: {reason}"),
-                "remove it",
-            );
-            continue;
-        }
-        let Ok(mut value) = HeaderValue::from_str(&header.value) else {
-            findings.add(
-                header.name.span(),
-                format!(
-                    "the value of the header `{shown}` has a character that headers cannot have"
-                ),
-                "remove line breaks and other control characters; one is easily copied along",
-            );
-            continue;
-        };
-        value.set_sensitive(true);
-        // TOML tells `Authorization` from `authorization`; HTTP does not.
-        if headers.insert(name, value).is_some() {
-            findings.add(
-                header.name.span(),
-                format!("the header `{shown}` is given twice; capital letters make no difference"),
-                "keep one of them",
-            );
+        if let Err(problem) = add(&mut headers, header.name.get_ref(), &header.value) {
+            findings.add(header.name.span(), problem.what, problem.help);
         }
     }
     headers
+}
+
+/// Why a header cannot be set.
+pub(in crate::config) struct HeaderError {
+    pub(in crate::config) what: String,
+    pub(in crate::config) help: &'static str,
+}
+
+/// Adds a header that every request to a server has.
+pub(in crate::config) fn add(
+    headers: &mut HeaderMap,
+    name: &str,
+    value: &str,
+) -> Result<(), HeaderError> {
+    let shown = name.escape_debug();
+    let error = |what, help| HeaderError { what, help };
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+        let what = format!("`{shown}` is not the name of a header");
+        let help = "use only ASCII letters, digits and `-`, such as `X-Api-Key`";
+        error(what, help)
+    })?;
+    if let Some(reason) = unsettable(&name) {
+        let what = format!("the header `{shown}` is set by Bowline: {reason}");
+        return Err(error(what, "remove it"));
+    }
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        let what =
+            format!("the value of the header `{shown}` has a character that headers cannot have");
+        let help = "remove line breaks and other control characters; one is easily copied along";
+        error(what, help)
+    })?;
+    value.set_sensitive(true);
+    // TOML tells `Authorization` from `authorization`; HTTP does not.
+    if headers.insert(name, value).is_some() {
+        let what =
+            format!("the header `{shown}` is given twice; capital letters make no difference");
+        return Err(error(what, "keep one of them"));
+    }
+    Ok(())
 }
 
 /// The client's headers that are passed on; what is wrong goes to `findings`.

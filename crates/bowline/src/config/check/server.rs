@@ -6,15 +6,18 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use toml::Spanned;
 
-use super::{headers, oauth, recovery, value};
+use super::{command, headers, oauth, recovery, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
-use crate::config::{Certificates, Health, OAuth, Server, ServerName, UrlProblem, Way, file, url};
+use crate::config::{
+    Certificates, Environment, Health, OAuth, Server, ServerName, UrlProblem, Way, file, url,
+};
 
 /// A server and its name; `None` when one of the two, or the place, cannot be used.
 pub(super) fn check(
     written: file::Server,
     oauth_of_all: &OAuth,
+    environment: &Environment<'_>,
     findings: &mut Findings,
 ) -> Option<(ServerName, Server)> {
     let name = written.name.get_ref().parse::<ServerName>();
@@ -26,10 +29,16 @@ pub(super) fn check(
     let endpoints = written
         .endpoints
         .and_then(|written| endpoints(&written, findings));
-    let way = match (url, endpoints) {
-        (Some(url), _) => Some(Way::Url(url)),
-        (None, Some(endpoints)) => Some(Way::Endpoints(endpoints)),
-        (None, None) => None,
+    let is_process = written.command.is_some();
+    command::refuse_misplaced(&written.misplaced, is_process, findings);
+    let command = written
+        .command
+        .and_then(|written| command::check(written, environment, findings));
+    let way = match (url, endpoints, command) {
+        (Some(url), ..) => Some(Way::Url(url)),
+        (None, Some(endpoints), _) => Some(Way::Endpoints(endpoints)),
+        (None, None, Some(command)) => Some(Way::Command(command)),
+        (None, None, None) => None,
     };
     let ca = written.ca_file.as_ref();
     let ca = ca.and_then(|written| ca_file(written, way.as_ref(), findings));

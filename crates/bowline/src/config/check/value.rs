@@ -1,29 +1,28 @@
 //! Single values: addresses, counts, durations.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use toml::Spanned;
 
 use crate::config::report::Findings;
+use crate::config::{ListenAddress, ListenProblem};
 
 /// The longest duration, one year: longer ones are slips, and a deadline in the far future can
 /// overflow the clock.
 const LONGEST: Duration = Duration::from_secs(31_557_600);
 
-/// An IP address with a port.
+/// An address to listen on.
 pub(super) fn address(
     key: &str,
     help: &str,
     written: &Spanned<String>,
     findings: &mut Findings,
-) -> Option<SocketAddr> {
-    let address = written.get_ref().parse().ok();
-    if address.is_none() {
-        let message = format!("`{key}` is not an IP address with a port");
+) -> Option<ListenAddress> {
+    let complain = |problem: ListenProblem| {
+        let message = format!("`{key}` is {}", problem.what());
         findings.add(written.span(), message, help);
-    }
-    address
+    };
+    written.get_ref().parse().map_err(complain).ok()
 }
 
 /// A number that is large enough.

@@ -14,14 +14,14 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     Key::new(
         "listen",
         Kind::Text,
-        "Where MCP clients connect: an IP address and a port.",
+        "Where MCP clients connect: an IP address and a port, or a Unix socket (`unix:/run/bowline.sock`).",
     )
     .default(r#""127.0.0.1:6270""#)
     .open(),
     Key::new(
         "admin",
         Kind::Text,
-        "Where health and metrics are served: an IP address and a port, or `off`.",
+        "Where health and metrics are served: an IP address and a port, a Unix socket, or `off`.",
     )
     .default(r#""127.0.0.1:6271""#)
     .open(),
@@ -134,6 +134,13 @@ static LIMITS: Shape = Shape::new(&[
     .default("40000")
     .open(),
     Key::new(
+        "children",
+        Kind::Integer(1),
+        "Processes of servers with a `command` at the same time; each session has one.",
+    )
+    .default("200")
+    .open(),
+    Key::new(
         "connections_per_address",
         Kind::Integer(1),
         "Of these, how many one address may have on which no request was accepted yet.",
@@ -176,6 +183,14 @@ static SERVER: Shape = Shape::new(&[
         .example(r#""https://mcp.example.com/mcp""#),
     Key::new("endpoints", Kind::Urls, "Instead of `url`: the endpoint of each replica; Bowline is the load balancer, and sessions are sticky.")
         .example(r#"["http://10.0.0.1:8000/mcp", "http://10.0.0.2:8000/mcp"]"#),
+    // An argument can be a secret, so it is not open.
+    Key::new("command", Kind::Words, "Instead of `url`: the program that is started for each session and speaks MCP on stdin and stdout (stdio), and its arguments.")
+        .example(r#"["npx", "-y", "@modelcontextprotocol/server-everything"]"#),
+    Key::new("env", Kind::Secrets, "For `command`: environment variables of the process, besides a few that it inherits (`PATH`, `HOME`, locale, proxies and the like).")
+        .example(r#"{ API_KEY = "..." }"#),
+    Key::new("cwd", Kind::Text, "For `command`: the directory that it runs in; the gateway's own when left out.")
+        .example(r#""/srv/files""#)
+        .open(),
     Key::new("headers", Kind::Secrets, "Headers added to every request to the server.")
         .example(r#"{ Authorization = "Bearer ..." }"#),
     Key::new("forward_headers", Kind::Texts, "Names of the client's headers that are passed on to the server; no others are.")
@@ -210,7 +225,7 @@ static SERVER: Shape = Shape::new(&[
     Key::new("oauth", Kind::Table(&SERVER_OAUTH), "Bowline is the OAuth client of its callers at this server; may be empty.")
         .example("{}"),
 ])
-.one_of(&["url", "endpoints"]);
+.one_of(&["url", "endpoints", "command"]);
 
 static HEALTH: Shape = Shape::new(&[
     Key::new(
@@ -286,6 +301,28 @@ static EDITOR_SERVER: Shape = Shape::json(&[
         .open(),
     Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint.")
         .example(r#""https://mcp.example.com/mcp""#),
+    Key::new(
+        "command",
+        Kind::Text,
+        "Instead of `url`: the program that is started for each session (stdio).",
+    )
+    .example(r#""npx""#)
+    .open(),
+    Key::new("args", Kind::Words, "For `command`: its arguments.")
+        .example(r#"["-y", "@modelcontextprotocol/server-everything"]"#),
+    Key::new(
+        "env",
+        Kind::Secrets,
+        "For `command`: its environment variables.",
+    )
+    .example(r#"{"API_KEY": "..."}"#),
+    Key::new(
+        "cwd",
+        Kind::Text,
+        "For `command`: the directory that it runs in.",
+    )
+    .example(r#""/srv/files""#)
+    .open(),
     Key::new("headers", Kind::Secrets, "Headers added to every request.")
         .example(r#"{"Authorization": "Bearer ..."}"#),
     Key::new("disabled", Kind::Flag, "Whether to skip the server.").example("true"),
@@ -296,7 +333,7 @@ static EDITOR_SERVER: Shape = Shape::json(&[
     )
     .example("{}"),
 ])
-.one_of(&["url"]);
+.one_of(&["url", "command"]);
 
 /// A key of this name in some table of the TOML file, if there is one.
 pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {

@@ -11,7 +11,10 @@ impl Table<'_, '_> {
     /// Reports unless exactly one of the keys is there that must be; before any is asked for.
     pub(in crate::config) fn exactly_one(&mut self, owner: Range<usize>) {
         let names = self.shape.one_of;
-        let found: Vec<_> = names.iter().filter_map(|name| self.find(name)).collect();
+        let found: Vec<_> = names
+            .iter()
+            .filter_map(|name| Some((*name, self.find(name)?)))
+            .collect();
         let owned = match self.path.as_str() {
             "" => "the file".to_owned(),
             path => format!("`{path}`"),
@@ -29,9 +32,9 @@ impl Table<'_, '_> {
                 format!("{owned} has neither `{}`", names.join("` nor `")),
                 format!("add a line such as `{line}`"),
             ),
-            ([_, second, ..], _) => self.findings.add(
-                second.clone(),
-                format!("{owned} has both `{}`", names.join("` and `")),
+            ([(one, _), (other, place), ..], _) => self.findings.add(
+                place.clone(),
+                format!("{owned} has both `{one}` and `{other}`"),
                 "keep one of them",
             ),
             ([_], _) => {}

@@ -16,12 +16,21 @@ fn what_editors_write() {
           \"timeout\": 60, \"env\": {}, \"description\": \"\"},
     \"c\": {\"type\": \"streamable-http\", \"url\": \"http://h\"},
     \"d\": {\"type\": \"streamableHttp\", \"url\": \"http://h\"},
-    \"e\": {\"command\": \"npx\", \"args\": [\"-y\"], \"disabled\": true}
+    \"e\": {\"command\": \"npx\", \"args\": [\"-y\"], \"disabled\": true},
+    \"f\": {\"type\": \"stdio\", \"command\": \"npx\", \"args\": [\"-y\", \"-y\"], \"env\": {\"A\": \"b\"}}
   }
 }\n",
     );
     let names: Vec<_> = config.servers.keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["b", "c", "d", "files"]);
+    assert_eq!(names, ["b", "c", "d", "f", "files"]);
+    let Way::Command(command) = &config.servers["f"].way else {
+        panic!("not a command");
+    };
+    assert_eq!(
+        (&*command.program, &command.args[..]),
+        ("npx", &["-y", "-y"].map(str::to_owned)[..])
+    );
+    assert_eq!(command.env["A"], "b");
     let files = &config.servers["files"];
     assert_eq!(files.headers["authorization"], "Bearer x");
     assert!(matches!(&files.way, Way::Url(url) if url == "https://h/mcp"));
@@ -31,12 +40,18 @@ fn what_editors_write() {
 
 #[test]
 fn what_is_not_supported_yet_is_said() {
-    let stdio = "servers that are started as a command (stdio) are not supported yet";
-    let found = wrong(&in_server(
-        r#""command": "npx", "args": ["x"], "env": {"A": "b"}"#,
-    ));
-    assert_eq!(found, (1, 23, stdio.to_owned()));
-    assert_eq!(wrong(&in_server(r#""type": "stdio", "x": 1"#)).2, stdio);
+    assert_eq!(
+        wrong(&in_server(r#""type": "stdio""#)).2,
+        "a server that speaks stdio needs a `command`"
+    );
+    assert_eq!(
+        wrong(&in_server(r#""type": "http", "command": "npx""#)).2,
+        "a server with a `command` speaks stdio"
+    );
+    assert_eq!(
+        wrong(&in_server(r#""command": "npx", "headers": {"A": "b"}"#)).2,
+        "`headers` means nothing for a server with a `command`"
+    );
     let (_, column, message) = wrong(&in_server(r#""type": "sse", "url": "http://h/sse""#));
     assert_eq!(
         (column, message.as_str()),
@@ -116,7 +131,7 @@ fn all_problems_at_once_with_their_places() {
                 "the header `Cookie` is set by Bowline: cookies are kept per session"
             ),
             (4, 94, "the header `X` must be a string, not an array"),
-            (5, 5, "`mcpServers.web` has no `url`"),
+            (5, 5, "`mcpServers.web` has neither `url` nor `command`"),
             (5, 13, "unknown key `uri` in `mcpServers.web`"),
             (
                 5,

@@ -54,6 +54,9 @@ fn every_example_is_right() {
             ["password =", "password_file ="][choice],
             ["client_metadata_url =", "client_"][choice],
             "headers =",
+            // Only a command has these; what it has is shown below.
+            "env =",
+            "cwd =",
             // It would be read.
             "ca_file = \"/etc/bowline/mcp-ca.pem\"",
         ];
@@ -67,6 +70,11 @@ fn every_example_is_right() {
     };
     let path = store.line(store.key("path").unwrap());
     good(&format!("[store]\nkind = \"file\"\n{path}\n"));
+    let Kind::Named(server) = FILE.key("servers").unwrap().kind else {
+        panic!("servers have names");
+    };
+    let lines = ["command", "env", "cwd"].map(|key| server.line(server.key(key).unwrap()));
+    good(&format!("[servers.one]\n{}\n", lines.join("\n")));
 }
 
 /// Collects `key = default` for every table that is not behind a name.
@@ -142,6 +150,7 @@ fn every_key_is_there() {
             "hosts",
             "limits",
             "limits.body_bytes",
+            "limits.children",
             "limits.connections",
             "limits.connections_per_address",
             "limits.proxies",
@@ -160,9 +169,12 @@ fn every_key_is_there() {
             "servers",
             "servers.*.ca_file",
             "servers.*.call_timeout",
+            "servers.*.command",
             "servers.*.connect_timeout",
+            "servers.*.cwd",
             "servers.*.drain_timeout",
             "servers.*.endpoints",
+            "servers.*.env",
             "servers.*.forward_headers",
             "servers.*.headers",
             "servers.*.health",
@@ -253,7 +265,7 @@ fn the_guide_is_complete() {
     let (example, _) = example.split_once("```").unwrap();
     let variable = |name: &str| Some(format!("the-value-of-{name}"));
     let config = Config::parse("bowline.toml", example, &variable).unwrap();
-    assert_eq!((config.servers.len(), config.callers.len()), (2, 2));
+    assert_eq!((config.servers.len(), config.callers.len()), (3, 2));
     let mut found = Vec::new();
     paths(&schema(), "", &mut found);
     for path in found {

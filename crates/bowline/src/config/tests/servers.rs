@@ -35,7 +35,7 @@ fn a_server_has_a_url() {
         (
             1,
             10,
-            "`servers.a` has neither `url` nor `endpoints`".to_owned()
+            "`servers.a` has neither `url` nor `endpoints` nor `command`".to_owned()
         )
     );
 }

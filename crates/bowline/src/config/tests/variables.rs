@@ -134,13 +134,13 @@ headers = { Authorization = "Bearer ${TOKN}", X = "${A:-hunter2}\n", "X Y" = "a$
     assert_eq!(
         errors.trim_end(),
         r#"
-error: `listen` is not an IP address with a port
+error: `listen` is not an IP address with a port, nor a Unix socket
  --> bowline.toml:1:10
   |
 1 | listen = "${HOST}:1"
   |          ^^^^^^^^^^^
   |
-  = help: write an IP address and a port, such as `127.0.0.1:6270`
+  = help: write an IP address and a port, such as `127.0.0.1:6270`, or a Unix socket, such as `unix:/run/bowline.sock`
 
 error: the variable `TOKN`, used in `servers.a.headers.Authorization`, is not set
  --> bowline.toml:4:37

@@ -1,4 +1,4 @@
-//! Answers of a batch as they come.
+//! The answers of a batch as a stream.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use crate::exchange::batch::Part;
 
-/// The answers. Dropping it is the client's disconnect, which every member notices.
+/// The answers, in the order of arrival. Dropping this is the client's disconnect, which stops every member.
 #[derive(Debug)]
 pub(crate) struct Joined {
-    /// Answers that came before one of them streamed.
+    /// Answers that arrived before the reply became a stream.
     held: VecDeque<Bytes>,
     parts: mpsc::Receiver<Part>,
 }

@@ -1,5 +1,5 @@
-//! The first generation of a leg: the client's `initialize`, sent as it came, without any session id, at
-//! whichever endpoint takes it.
+//! The first generation of a leg: the client's `initialize`, unchanged and without a session id, at the first
+//! endpoint that accepts it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use bowline_egress::{EgressError, Jar, ReadError, Sent, WireError};
 use bowline_wire::message::Message;
 use tokio::time::Instant;
 
+use crate::caller::Caller;
 use crate::exchange::open_leg::{LegOpening, NotOpened, OpenedLeg};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::leg::capabilities::Capabilities;
@@ -17,10 +18,10 @@ use crate::oauth::Account;
 use crate::upstream::budget::{Budget, moment};
 use crate::upstream::{Carried, Pin, StreamError, Upstream, UpstreamError};
 
-/// How much of the budget an endpoint may be silent for before it is looked into.
+/// The share of the budget (1/n) that an endpoint may be silent for before its health is checked.
 const SILENCE: u32 = 6;
 
-/// What came of `initialize`.
+/// The outcome of `initialize`.
 #[derive(Debug)]
 pub(crate) struct First {
     /// The leg, unless the server declined.
@@ -31,10 +32,11 @@ pub(crate) struct First {
     pub(crate) reply: Reply<Arriving>,
 }
 
-/// What is sent, for whom, and where to.
+/// An `initialize`, and where and for whom it is sent.
 #[derive(Debug)]
 pub(crate) struct FirstLeg<'a> {
     pub(crate) upstream: &'a Arc<Upstream>,
+    pub(crate) caller: &'a Caller,
     pub(crate) account: Option<&'a Arc<Account>>,
     pub(crate) message: &'a Message,
     pub(crate) carried: &'a Carried,
@@ -44,33 +46,35 @@ pub(crate) struct FirstLeg<'a> {
 
 /// Why an attempt failed.
 enum Failed {
-    /// Another may do better, after a time that the server may have asked for.
+    /// A retry may succeed, after the delay that the server may have asked for.
     ForNow(UpstreamError, Option<Duration>),
-    /// No other will.
+    /// A retry would not help.
     ForGood(UpstreamError),
 }
 
 // === impl FirstLeg ===
 
 impl FirstLeg<'_> {
-    /// Sends `initialize` to a healthy endpoint and waits until the server's answer to it is known. Where
-    /// its connection breaks, or somebody on the way answers in the server's place, it goes elsewhere, or
-    /// there again: at worst a session is left at a server that nobody will use.
+    /// Sends `initialize` to a healthy endpoint and waits for the server's answer. If the connection breaks,
+    /// or a proxy answers instead of the server, it is retried at another endpoint or at the same one. At
+    /// worst that leaves an unused session at a server.
     pub(crate) async fn open(self) -> Result<First, UpstreamError> {
         let upstream = self.upstream;
         let server = upstream.config();
         let total = server.recovery.budget;
         let mut budget = Budget::new(total, total);
-        let a_moment = Instant::now() + moment(&server);
+        let short_wait_end = Instant::now() + moment(&server);
         let mut failed: Option<(Pin, UpstreamError)> = None;
-        let mut asked_for = None;
-        while budget.next_attempt(asked_for.take()).await {
-            let before = failed.as_ref().map(|(endpoint, _)| &**endpoint);
-            let endpoint = match upstream.pick_but(before).await {
+        let mut retry_after = None;
+        while budget.next_attempt(retry_after.take()).await {
+            let failed_endpoint = failed.as_ref().map(|(endpoint, _)| &**endpoint);
+            let endpoint = match upstream.pick_avoiding(failed_endpoint).await {
                 Ok(endpoint) => endpoint,
-                // Where somebody is there, a rest is short for those who need it.
+                // Ejections are shortened while a client waits, so a retry is worthwhile if a server was
+                // reached before or may be back soon.
                 Err(UpstreamError::Unavailable(ailment))
-                    if failed.is_some() || (ailment.is_passing() && Instant::now() < a_moment) =>
+                    if failed.is_some()
+                        || (ailment.is_passing() && Instant::now() < short_wait_end) =>
                 {
                     upstream.endpoints.hurry();
                     continue;
@@ -81,19 +85,16 @@ impl FirstLeg<'_> {
                 Ok(first) => return Ok(first),
                 Err(Failed::ForGood(error)) => return Err(error),
                 Err(Failed::ForNow(error, after)) => {
-                    asked_for = after;
+                    retry_after = after;
                     error
                 }
             };
             if self.sent.client_left() {
                 return Err(error);
             }
-            // Where nobody was there from the beginning, and nobody is elsewhere, that is the answer.
-            let is_absent = match &error {
-                UpstreamError::NoAnswer(error) => error.nobody_there(),
-                UpstreamError::Unavailable(_) => true,
-                _ => false,
-            };
+            // If no server was reachable from the start, and no other endpoint is healthy, waiting does not
+            // help.
+            let is_absent = error.is_absence();
             if is_absent && failed.is_none() && !upstream.has_well_endpoint() {
                 return Err(error);
             }
@@ -102,12 +103,12 @@ impl FirstLeg<'_> {
         }
         Err(match failed {
             Some((_, error)) => UpstreamError::NotOpenedInTime(error.to_string().into()),
-            None => UpstreamError::NotOpenedInTime("there was no time for it".into()),
+            None => UpstreamError::NotOpenedInTime("the recovery budget is used up".into()),
         })
     }
 
-    /// One attempt. An endpoint that is silent for long is looked into, and is not waited for where
-    /// another could do it.
+    /// One attempt. If the endpoint is silent for long, its health is checked, and another healthy endpoint
+    /// is used instead.
     async fn attempt_within(&self, endpoint: &Pin, silence: Duration) -> Result<First, Failed> {
         let answers = endpoint.health.answers();
         let mut attempt = Box::pin(self.attempt(endpoint));
@@ -123,7 +124,7 @@ impl FirstLeg<'_> {
                 looking.look_into_silence(&endpoint, silence).await;
             });
         }
-        if upstream.has_well_endpoint_but(endpoint) {
+        if upstream.has_healthy_endpoint_besides(endpoint) {
             upstream.note_silence(endpoint, "it did not answer `initialize` in time");
             let error = UpstreamError::InitializeTimeout(silence);
             return Err(Failed::ForNow(error, None));
@@ -136,6 +137,7 @@ impl FirstLeg<'_> {
             upstream: self.upstream,
             endpoint,
             generation: Generation::FIRST,
+            caller: self.caller,
             account: self.account,
             message: self.message,
             carried: self.carried,
@@ -152,14 +154,14 @@ impl FirstLeg<'_> {
             Ok(opened) => opened,
             Err(NotOpened::Failed(error)) => return Err(Failed::of(error)),
             Err(NotOpened::Declined(declination)) => {
-                let (error, asked_for) = (declination.error(), declination.asked_for());
-                let is_about_the_way = declination.is_about_the_way();
+                let (error, retry_after) = (declination.error(), declination.asked_for());
+                let is_from_proxy = declination.is_about_the_way();
                 let reply = declination.read().await.map(Reply::<Arriving>::from);
                 return match reply {
-                    Some(reply) if !is_about_the_way || reply.is_message() => {
+                    Some(reply) if !is_from_proxy || reply.is_message() => {
                         Ok(First::declined(reply))
                     }
-                    _ if is_about_the_way => Err(Failed::ForNow(error, asked_for)),
+                    _ if is_from_proxy => Err(Failed::ForNow(error, retry_after)),
                     _ => Err(Failed::ForGood(error)),
                 };
             }
@@ -194,11 +196,12 @@ impl Failed {
     fn of(error: UpstreamError) -> Self {
         let may_pass = match &error {
             UpstreamError::NoAnswer(EgressError::OutOfSockets(_)) => false,
-            // What is not HTTP/1.1 will not be the next time.
+            // A response that is not HTTP/1.1 will not be HTTP/1.1 after a retry.
             UpstreamError::NoAnswer(EgressError::Broken(broken)) => {
                 matches!(broken, WireError::Io(_) | WireError::Closed)
             }
             UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => true,
+            UpstreamError::Process(error) => error.is_absence(),
             UpstreamError::BadBody(ReadError::Broken(_)) => true,
             UpstreamError::Stream(error) => matches!(
                 error,

@@ -1,5 +1,5 @@
-//! What a recovery does: it pings the upstream where nothing is proven, and opens the next generation where
-//! the session is lost, within its budget.
+//! The steps of a recovery: it pings the upstream if the state of the session is unknown, and opens the next
+//! generation if the session is lost, within its budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::session::recovery::{Recovered, RecoveryError};
 use crate::upstream::budget::Budget;
 use crate::upstream::{Carried, Pulse};
 
-/// A flight under way, and what it has learnt so far.
+/// A flight in progress.
 struct Flying<'a> {
     session: &'a Arc<Session>,
     seen: &'a Arc<Leg>,
@@ -27,25 +27,25 @@ struct Flying<'a> {
     budget: Budget,
     /// The upstream said that it does not know the session.
     is_forgotten: bool,
-    /// The session is opened again, whether or not the old one is still known.
+    /// A new session is opened, whether or not the upstream still knows the old one.
     leaves: bool,
-    /// Why the last attempt failed, and how long the server asked to be left alone.
+    /// Why the last attempt failed, and the retry delay that the server asked for.
     reason: Arc<str>,
     asked_for: Option<Duration>,
     silences: u32,
     failures: u32,
 }
 
-/// What an attempt came to.
+/// The outcome of an attempt.
 enum Step {
     Over(Recovered),
-    /// Another attempt may do better.
-    Again,
-    /// The session is opened again in this attempt.
+    /// Another attempt may succeed.
+    Retry,
+    /// A new session is opened in this attempt.
     Reopen,
 }
 
-/// Recovers the session that was met broken on the leg `seen`.
+/// Recovers the session after a failure on the leg `seen`.
 pub(super) async fn fly(
     session: &Arc<Session>,
     seen: &Arc<Leg>,
@@ -63,7 +63,7 @@ pub(super) async fn fly(
         budget: Budget::new(total, left),
         is_forgotten: cause == Cause::Lost,
         leaves: cause != Cause::Unproven,
-        reason: "its budget for recovery is used up".into(),
+        reason: "its recovery budget is used up".into(),
         asked_for: None,
         silences: 0,
         failures: 0,
@@ -94,12 +94,15 @@ impl Flying<'_> {
         Err(RecoveryError::Unavailable(self.reason))
     }
 
-    /// Asks the upstream whether it still knows the session.
+    /// Pings the upstream: does it still know the session?
     async fn ask(&mut self) -> Step {
         let (session, seen) = (self.session, self.seen);
         let limit = self.budget.attempt(self.silences);
         match tokio::time::timeout(limit, ping(seen, self.carried)).await {
             Ok(Pulse::Alive) => return Step::Over(Ok(Arc::clone(seen))),
+            Ok(Pulse::Elsewhere(owner)) => {
+                return Step::Over(Err(RecoveryError::Elsewhere(owner)));
+            }
             Ok(Pulse::Lost) => {
                 seen.lose();
                 (self.is_forgotten, self.failures) = (true, 0);
@@ -111,22 +114,25 @@ impl Flying<'_> {
                 session.upstream.note_silence(&seen.endpoint, &self.reason);
             }
         }
-        // Where it can be had elsewhere, it is not waited for.
+        // If another endpoint is healthy, the recovery does not wait for this one.
         self.leaves = self.is_forgotten
-            || (seen.endpoint.is_ejected() && session.upstream.has_well_endpoint());
+            || (seen.endpoint.is_ejected()
+                && session
+                    .upstream
+                    .has_healthy_endpoint_besides(&seen.endpoint));
         self.failures += u32::from(!self.leaves);
-        // A cookie that leads to nobody keeps a balancer from finding somebody.
-        let is_astray = self.failures > TRUSTED_FAILURES
+        // A cookie of a server that is gone keeps a load balancer from choosing another one.
+        let has_stale_cookies = self.failures > TRUSTED_FAILURES
             && seen.has_cookies()
             && self.server.recovery.on_loss == OnLoss::Recover;
-        if self.leaves || is_astray {
+        if self.leaves || has_stale_cookies {
             return Step::Reopen;
         }
         session.upstream.endpoints.hurry();
-        Step::Again
+        Step::Retry
     }
 
-    /// Opens the next generation, if this gateway is the one to do it.
+    /// Opens the next generation, if this gateway has the claim.
     async fn reopen(&mut self) -> Step {
         let (session, seen, carried) = (self.session, self.seen, self.carried);
         if self.server.recovery.on_loss == OnLoss::Tell && !seen.is_to_be_opened() {
@@ -135,14 +141,14 @@ impl Flying<'_> {
         let claim = match session.claim(seen).await {
             Ok(Claim::Mine(claim)) => claim,
             Ok(Claim::Theirs) => {
-                self.reason = "another gateway has been opening it again".into();
-                return Step::Again;
+                self.reason = "another gateway was recovering it".into();
+                return Step::Retry;
             }
             Ok(Claim::Other(leg)) => return Step::Over(Ok(leg)),
             Ok(Claim::Ended) => return Step::Over(Err(RecoveryError::TellClient)),
             Err(error) => {
                 self.reason = error.to_string().into();
-                return Step::Again;
+                return Step::Retry;
             }
         };
         let restored = restore_within(session, seen, carried, &self.budget, self.failures).await;
@@ -163,12 +169,11 @@ impl Flying<'_> {
             Err(Failed::ForNow(why, after)) => (self.reason, self.asked_for) = (why, after),
         }
         self.failures += 1;
-        Step::Again
+        Step::Retry
     }
 }
 
-/// One attempt to open the next generation. An endpoint that hangs is not waited for where another
-/// could do it.
+/// One attempt to open the next generation. The limit is short if another endpoint is healthy.
 async fn restore_within(
     session: &Session,
     seen: &Leg,
@@ -176,8 +181,8 @@ async fn restore_within(
     budget: &Budget,
     failures: u32,
 ) -> Result<Newborn, Failed> {
-    let endpoint = restore::place(session, seen, failures)?;
-    let limit = if session.upstream.has_well_endpoint_but(&endpoint) {
+    let endpoint = restore::endpoint_for(session, seen, failures)?;
+    let limit = if session.upstream.has_healthy_endpoint_besides(&endpoint) {
         budget.attempt(failures)
     } else {
         budget.patient_attempt()
@@ -191,15 +196,15 @@ async fn restore_within(
     })
 }
 
-/// Nothing of the client's is sent on a generation before it is published; and a session that ended
-/// meanwhile stays ended, and its newborn upstream session goes, too. It is seen through even if
-/// nobody waits any more: a newborn is either everybody's or nobody's.
-async fn publish(session: Arc<Session>, held: Option<ClaimGuard>, newborn: Newborn) -> Recovered {
+/// Publishes the new generation; requests use it only afterwards. If the session has ended, it stays ended,
+/// and the new upstream session is ended, too. Publishing completes even if no request waits any more, so
+/// that a new leg is either published or ended.
+async fn publish(session: Arc<Session>, claim: Option<ClaimGuard>, newborn: Newborn) -> Recovered {
     let tracker = session.upstream.tracker().clone();
     let is_persisted = session.is_persisted();
     let publishing = async move {
         let published = session.publish(newborn.leg()).await;
-        drop(held);
+        drop(claim);
         match published {
             Ok(Published::Done) => Ok(newborn.stays()),
             Ok(Published::Other(theirs)) => Ok(theirs),
@@ -208,7 +213,7 @@ async fn publish(session: Arc<Session>, held: Option<ClaimGuard>, newborn: Newbo
         }
     };
     if !is_persisted {
-        // Nothing is waited for, so nothing can come between.
+        // Nothing here awaits, so the flight cannot be stopped in between.
         return publishing.await;
     }
     let published = tracker.spawn(publishing).await;

@@ -1,5 +1,5 @@
-//! What a client sets at its server is remembered once the server has accepted it, and before the client
-//! hears so: a recovery sets it again. What the server refused is not.
+//! Log level and subscriptions are remembered once the server has accepted them, and before the client gets
+//! the response: a recovery restores them. Requests that the server refused are not remembered.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub(crate) struct Memory {
     carried: Carried,
 }
 
-/// Resolves when something was remembered, or could not be.
+/// Resolves when the request was remembered, or could not be.
 pub(crate) type Remembered = oneshot::Receiver<std::convert::Infallible>;
 
 impl Memory {
-    /// For a request that a recovery would have to repeat; most are none.
+    /// For a request that a recovery would have to repeat. `None` for most requests.
     pub(crate) fn of(message: &Message, carried: &Carried) -> Option<Box<Self>> {
         ClientState::is_restorable(message).then(|| {
             Box::new(Self {
@@ -40,13 +40,13 @@ impl Memory {
         if let Some(newer) = session.remember(&self.message).await
             && newer.generation != leg.generation
         {
-            // Another gateway has opened the session again: what was set is set there, too.
+            // Another gateway has recovered the session, so the request is repeated there.
             let carried = session.carried(&self.carried);
             say_again_on(&newer, &self.message, &carried).await;
         }
     }
 
-    /// The same for whoever must not wait: a stream, which is polled under a lock. `None`: it is done.
+    /// The same for a stream, which is polled under a lock and cannot wait. `None`: it is done.
     pub(crate) fn begin(self, session: &Arc<Session>, leg: &Arc<Leg>) -> Option<Remembered> {
         if !session.is_persisted() {
             session.client_state.note(&self.message);
@@ -62,14 +62,14 @@ impl Memory {
     }
 }
 
-/// Whether a whole answer, alone or among others, is a result.
+/// Whether a complete response, alone or in a batch, is a result.
 pub(crate) fn is_result(body: &Bytes) -> bool {
     let is_it = |message: &Message| message.kind() == Kind::Response && accepts(message);
     let content = Content::of(body.clone());
     content.is_ok_and(|content| content.find(is_it).is_some())
 }
 
-/// Whether an answer says that its request was accepted.
+/// Whether a response says that its request was accepted.
 pub(crate) fn accepts(answer: &Message) -> bool {
     answer.result().is_some()
 }

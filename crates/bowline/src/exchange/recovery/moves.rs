@@ -1,4 +1,4 @@
-//! Moving sessions off endpoints that drain and whose time is over, a few at a time.
+//! Moves sessions off draining endpoints whose `drain_timeout` has passed, a few at a time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::registry::Table;
 use crate::session::Session;
 use crate::upstream::Carried;
 
-/// Begins the moves that are due, as far as there are places for them.
+/// Starts the moves that are due, up to the limit.
 pub(crate) fn move_drained(table: &Table) {
     let due = table.all().into_iter().filter(is_due);
     for session in due {
@@ -33,8 +33,8 @@ pub(crate) fn move_drained(table: &Table) {
     }
 }
 
-/// Whether a session is to move now. One whose server waits for the client's answer is not: the
-/// answer would come too late.
+/// Whether a session should move now. It stays while its server waits for a response of the client, which
+/// would be lost.
 fn is_due(session: &Arc<Session>) -> bool {
     let upstream = &session.upstream;
     let recovery = &upstream.config().recovery;

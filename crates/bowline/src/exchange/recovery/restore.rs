@@ -1,4 +1,4 @@
-//! A new generation of a leg, opened and restored to what the client believes it has.
+//! Opens a new generation of a leg and restores the client's state on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::upstream::budget::errand;
 use crate::upstream::{Carried, Pin, UpstreamError};
 use bowline_egress::{Jar, Sent};
 
-/// After so many failures the old cookies are held to lead nowhere.
+/// After this many failures the old cookies are dropped.
 pub(crate) const TRUSTED_FAILURES: u32 = 2;
 
-/// The ids of Bowline's own requests; a client's have no such name.
+/// The ids of Bowline's own requests. Clients do not use this prefix.
 const INITIALIZE_ID: &str = "\"bowline-initialize\"";
 const RESTORE_ID: &str = "\"bowline-restore\"";
 
 /// Why an attempt failed.
 pub(crate) enum Failed {
-    /// Another attempt may do better, after a time that the server may have asked for.
+    /// A retry may succeed, after the delay that the server may have asked for.
     ForNow(Arc<str>, Option<Duration>),
-    /// No other attempt will.
+    /// A retry would not help.
     ForGood(RecoveryError),
 }
 
@@ -43,9 +43,9 @@ pub(crate) async fn restore(
     let seal = Seal::generate().map_err(|_| Failed::ForGood(RecoveryError::TellClient))?;
     let initialize =
         initialize_of(session, old).ok_or(Failed::ForGood(RecoveryError::TellClient))?;
-    // With the name that the caller has now, for whom it is opened.
+    // Under the caller's current account.
     let account = session.upstream.account(&session.caller);
-    // Cookies of a caller's session do not go along with a configured token, nor the other way round.
+    // Cookies of a signed-in caller are not sent with a configured token, nor the other way round.
     let is_of_one_kind = match &account {
         Some(_) => old.account.is_some(),
         None => old.account.is_none() && old.sign_in == 0,
@@ -59,15 +59,16 @@ pub(crate) async fn restore(
             number: old.generation.number + 1,
             ..old.generation
         },
+        caller: &session.caller,
         account: account.as_ref(),
         message: &initialize,
         carried,
         jar: match keeps_cookies {
-            true => old.conversation.jar().lock().clone(),
+            true => old.jar(),
             false => Jar::default(),
         },
         jar_sign_in: keeps_cookies.then_some(old.sign_in),
-        // Nothing of its answer is shown to anybody.
+        // No client sees the answer.
         seal: &seal,
         sent: Sent::default(),
     };
@@ -81,14 +82,14 @@ pub(crate) async fn restore(
         .map(|result| Capabilities::of(result.capabilities()))
         .unwrap_or_default();
     newborn.missing_lists(session.client_state.capabilities.missing_in(capabilities));
-    // A server that is not what it was is the client's to judge.
+    // If the server has changed, the client must re-initialize.
     let is_as_before = answer.initialized().is_some_and(|result| {
         result.version == old.version() && capabilities.covers(session.client_state.capabilities)
     });
     if !is_as_before {
         return Err(Failed::ForGood(RecoveryError::TellClient));
     }
-    say_again(session, newborn.leg(), carried).await?;
+    restore_state(session, newborn.leg(), carried).await?;
     Ok(newborn)
 }
 
@@ -102,56 +103,57 @@ fn not_opened(why: NotOpened) -> Failed {
     }
 }
 
-/// Where the session goes: where it was while that takes sessions, and elsewhere if it does not, or
-/// if it failed to and there is another.
-pub(crate) fn place(session: &Session, old: &Leg, failures: u32) -> Result<Pin, Failed> {
+/// The endpoint for the new generation: the old one while it accepts sessions, or another one if it does not,
+/// or if it failed and another is healthy.
+pub(crate) fn endpoint_for(session: &Session, old: &Leg, failures: u32) -> Result<Pin, Failed> {
     let upstream = &session.upstream;
-    let elsewhere = failures > 0 && upstream.has_well_endpoint_but(&old.endpoint);
+    let elsewhere = failures > 0 && upstream.has_healthy_endpoint_besides(&old.endpoint);
     if old.endpoint.takes_sessions() && !elsewhere {
         return Ok(old.endpoint.again());
     }
-    upstream.endpoints.pick().map_err(|ailment| {
+    let picked = upstream.endpoints.pick_avoiding(Some(&old.endpoint));
+    picked.map_err(|ailment| {
         upstream.endpoints.hurry();
         Failed::ForNow(ailment.reason, None)
     })
 }
 
-/// The client's `initialize` with the version that was agreed on, under an id of our own.
+/// The client's `initialize` with the agreed version and an id of Bowline's own.
 fn initialize_of(session: &Session, old: &Leg) -> Option<Message> {
     let message = Message::parse(Bytes::copy_from_slice(&session.client_state.initialize)).ok()?;
-    let renamed = Message::parse(message.splice(message.id_span()?, INITIALIZE_ID)).ok()?;
+    let initialize = Message::parse(message.splice(message.id_span()?, INITIALIZE_ID)).ok()?;
     let version = format!("\"{}\"", old.version());
-    match renamed.param("protocolVersion") {
-        Some(span) => Message::parse(renamed.splice(span, &version)).ok(),
-        None => Some(renamed),
+    match initialize.param("protocolVersion") {
+        Some(span) => Message::parse(initialize.splice(span, &version)).ok(),
+        None => Some(initialize),
     }
 }
 
-/// Says again what the client had said: that it is ready, its log level, its subscriptions.
-async fn say_again(session: &Session, leg: &Leg, carried: &Carried) -> Result<(), Failed> {
+/// Restores the client's state: `notifications/initialized`, its log level, its subscriptions.
+async fn restore_state(session: &Session, leg: &Leg, carried: &Carried) -> Result<(), Failed> {
     if session.client_state.is_initialized() {
         let ready = compose::bare_notification("notifications/initialized");
-        say(leg, ready.into(), carried).await?;
+        send(leg, ready.into(), carried).await?;
     }
-    let said = session.client_state.restorable();
-    if let Some(level) = said.level {
-        say(leg, request("logging/setLevel", "level", &level), carried).await?;
+    let state = session.client_state.restorable();
+    if let Some(level) = state.level {
+        send(leg, request("logging/setLevel", "level", &level), carried).await?;
     }
-    for uri in said.subscriptions {
-        say(leg, request("resources/subscribe", "uri", &uri), carried).await?;
+    for uri in state.subscriptions {
+        send(leg, request("resources/subscribe", "uri", &uri), carried).await?;
     }
     Ok(())
 }
 
-/// Says something of the client's again on a newer generation than the one that it was said on.
+/// Repeats a client's request on a newer generation than the one that it was sent to.
 pub(crate) async fn say_again_on(leg: &Leg, message: &Message, carried: &Carried) {
     let Some(span) = message.id_span() else {
         return;
     };
-    let saying = say(leg, message.splice(span, RESTORE_ID), carried);
-    let said = tokio::time::timeout(errand(&leg.upstream.config().recovery), saying).await;
+    let sending = send(leg, message.splice(span, RESTORE_ID), carried);
+    let said = tokio::time::timeout(errand(&leg.upstream.config().recovery), sending).await;
     if !matches!(said, Ok(Ok(()))) {
-        tracing::debug!("what the client set was not set on the newer generation");
+        tracing::debug!("request could not be restored on the newer generation");
     }
 }
 
@@ -160,8 +162,8 @@ fn request(method: &str, name: &str, value: &str) -> Bytes {
     compose::request(RESTORE_ID, method, params).into()
 }
 
-/// Sends something of our own; what the server thinks of it is its own affair, as it was before.
-async fn say(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed> {
+/// Sends one of Bowline's own messages. An error response is ignored: the client got it the first time.
+async fn send(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed> {
     let link = leg.link(carried).safe();
     let said = leg.upstream.say(link, message).await.map_err(for_now)?;
     match said {

@@ -1,5 +1,4 @@
-//! Parting from an upstream session that was left for another: it is ended once nothing of it is
-//! under way any more.
+//! Retires an upstream session that was replaced: it is ended once no exchange uses it.
 
 use std::sync::Arc;
 
@@ -10,16 +9,16 @@ use crate::leg::Leg;
 use crate::session::Session;
 use crate::upstream::Carried;
 
-/// Ends the upstream session of a generation that was left, when its exchanges have ended or its
-/// endpoint's time is over. They hold the leg; this does not. Where other gateways share the session
-/// they may have exchanges on it, too, which nobody here knows of: then only the time counts.
+/// Ends the upstream session of a replaced generation when its exchanges have ended or `drain_timeout` has
+/// passed. The exchanges hold the leg; this does not. If other gateways share the session they may have
+/// exchanges on it, which this gateway does not know; then only the timeout counts.
 pub(crate) fn part(session: &Session, left: &Arc<Leg>, carried: &Arc<Carried>) {
     if !left.has_upstream_session() {
         return;
     }
     let (farewell, last_exchange) = oneshot::channel();
     if left.farewell.set(farewell).is_err() {
-        // It was left before.
+        // It was retired before.
         return;
     }
     let twin = Arc::new(left.twin());
@@ -31,7 +30,7 @@ pub(crate) fn part(session: &Session, left: &Arc<Leg>, carried: &Arc<Carried>) {
         return;
     }
     left.upstream.tracker().clone().spawn(async move {
-        // The channel closes, or the time is over: the same follows.
+        // The channel closes or the timeout passes: either way the session is ended.
         drop(tokio::time::timeout(limit, last_exchange).await);
         twin.discard(carried);
     });

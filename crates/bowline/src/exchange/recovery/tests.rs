@@ -7,7 +7,7 @@ use crate::leg::marks::Seal;
 use crate::session::client_state::ClientState;
 use crate::session::recovery::Spent;
 
-/// A session over a server that nobody dials.
+/// A session at a server that cannot be reached.
 fn session() -> Arc<Session> {
     let id = SessionId::from_random([7; SessionId::BYTES]);
     let client_state = ClientState::new(&[], None, Capabilities::default());
@@ -25,14 +25,14 @@ fn joined(session: &Arc<Session>, cause: Cause) -> Joined {
     join(session, &session.leg(), cause, &Arc::default()).unwrap()
 }
 
-/// Which flight is under way.
+/// The current flight.
 fn flight(session: &Session) -> Option<Arc<Waiters>> {
     let flight = session.recovery.flight.lock();
     flight.as_ref().map(|flight| Arc::clone(&flight.waiters))
 }
 
 #[tokio::test]
-async fn whoever_comes_while_somebody_waits_joins_the_flight() {
+async fn a_second_waiter_joins_the_flight() {
     let session = session();
     let first = joined(&session, Cause::Unproven).waiting;
     let second = joined(&session, Cause::Lost).waiting;
@@ -45,25 +45,25 @@ async fn whoever_comes_while_somebody_waits_joins_the_flight() {
 }
 
 #[tokio::test]
-async fn whoever_comes_as_the_last_one_leaves_has_a_flight_of_its_own() {
+async fn a_waiter_that_comes_as_the_last_one_leaves_starts_a_new_flight() {
     let session = session();
     let first = joined(&session, Cause::Unproven);
     drop(first.waiting);
     let mut outcome = first.outcome;
-    // The first flight has not noticed yet.
+    // The first flight has not stopped yet.
     let second = joined(&session, Cause::Unproven).waiting;
     let stopped = outcome.wait_for(Option::is_some).await.unwrap().clone();
     assert!(matches!(stopped, Some(Err(RecoveryError::Unavailable(_)))));
     let under_way = flight(&session).expect("the second flight");
     assert!(
         Arc::ptr_eq(&under_way, &second.0),
-        "the first one's end is not its end"
+        "the first flight's end does not end the second"
     );
     assert!(!second.0.nobody_left.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_comes_back_second_by_second_while_nothing_is_mended() {
+async fn a_budget_refills_while_no_recovery_runs() {
     let seconds = Duration::from_secs;
     let total = seconds(30);
     let mut spent = Spent::default();
@@ -88,7 +88,7 @@ async fn a_budget_comes_back_second_by_second_while_nothing_is_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
+async fn a_used_up_budget_refills_however_often_it_is_checked() {
     let total = Duration::from_secs(30);
     let mut spent = Spent::default();
     spent.left(total);
@@ -101,7 +101,7 @@ async fn a_budget_that_is_used_up_comes_back_however_often_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_to_nobody_takes_its_budget_and_the_next_has_what_it_left() {
+async fn a_failed_flight_spends_its_budget_and_the_next_gets_the_rest() {
     let session = session();
     let total = session.upstream.config().recovery.budget;
     let flown = async || {

@@ -1,4 +1,4 @@
-//! A request that failed: whether it is sent again, and on which leg.
+//! Decides whether a failed request is retried, and on which leg.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::session::{Call, Session};
 use crate::upstream::budget::{Budget, until};
 use crate::upstream::{Carried, Epoch, Proof, Pulse, Ran, SessionState, UpstreamError};
 
-/// How often a request that may have run goes again at the most, where it may run twice: one that
-/// breaks its server is not the end of all replicas.
+/// The maximum number of retries of a request that may have run and is safe to repeat. The limit keeps a
+/// request that crashes its server from crashing all replicas.
 const MAX_REPEATS: u32 = 4;
 
-/// The leg on which a request that failed may go again; otherwise what to tell the client. What it met
-/// is counted on the call, also over streams of its answer that break.
+/// The leg on which a failed request may be retried, or the error for the client. The call counts its
+/// failures, also across streams of its response that break.
 pub(crate) async fn after(
     request: &Request<'_>,
     leg: &Arc<Leg>,
@@ -39,10 +39,10 @@ pub(crate) async fn after(
         if known == SessionState::Unproven && is_forgotten(session, leg, carried).await {
             known = SessionState::Lost;
         } else if call.may_have_run() && !is_safe(session, message, call.sent_in()).await {
-            // This try did not run, but one before it may have.
+            // This attempt did not run, but an earlier one may have.
             return Err(not_repeated(session, &error));
         } else {
-            // It was meant for the request.
+            // The server declined the request itself; the session is alive.
             return Err(error);
         }
     }
@@ -52,19 +52,20 @@ pub(crate) async fn after(
         SessionState::Unproven => Cause::Unproven,
     };
     let has_left = || call.is_cancelled() || sent.client_left();
-    // It goes again for a loss once: a server that keeps saying so may mean something else.
+    // A request is retried once after a loss. A server that reports a loss again may mean something else.
     if known == SessionState::Lost && call.count_loss() && !has_left() {
-        // The next request asks after the session: a new one for each 404 would be a storm.
+        // The next request checks the session. A new session for each 404 would overload the server.
         return Err(lost_again(session, message, call).await);
     }
-    let may_go = may_be_sent_again(request, ran, known).await;
-    let left = has_left();
-    if !may_go || left {
+    let may_retry = may_retry(request, ran, known).await;
+    let has_left = has_left();
+    if !may_retry || has_left {
         recover_in_background(session, leg, cause, carried);
         return Err(match ran {
             Ran::Unknown => not_repeated(session, &error),
-            // Nobody waits for it. That its session is lost would end that for everybody.
-            Ran::No if left => UpstreamError::Cancelled,
+            // Nobody waits for the response. Returning a lost session here would end the session for all
+            // requests.
+            Ran::No if has_left => UpstreamError::Cancelled,
             Ran::No | Ran::Yes => error,
         });
     }
@@ -76,8 +77,8 @@ pub(crate) async fn after(
     Ok(recovered)
 }
 
-/// Whether a request may be sent again, after the pause that is due.
-async fn may_be_sent_again(request: &Request<'_>, ran: Ran, known: SessionState) -> bool {
+/// Whether a request may be sent again. This waits for the retry delay.
+async fn may_retry(request: &Request<'_>, ran: Ran, known: SessionState) -> bool {
     let call = &request.call;
     match ran {
         Ran::No if known == SessionState::Unproven => wait(request).await,
@@ -91,8 +92,8 @@ async fn may_be_sent_again(request: &Request<'_>, ran: Ran, known: SessionState)
     }
 }
 
-/// Waits for a request's next try, the first at once. `false`: there is no time left for another, or
-/// nobody waits for it.
+/// Waits for the next attempt; the first retry is immediate. `false`: the budget is used up, or nobody waits
+/// for the response.
 async fn wait(request: &Request<'_>) -> bool {
     let upstream = &request.session.upstream;
     let Some(at) = request.call.next_try(|| Budget::of(upstream)) else {
@@ -106,9 +107,9 @@ async fn wait(request: &Request<'_>) -> bool {
     }
 }
 
-/// What to tell of a request that has met a loss twice.
+/// The error for a request that was lost with its session twice.
 async fn lost_again(session: &Session, request: &Message, call: &Call) -> UpstreamError {
-    let why = "the server said again that it lost the session";
+    let why = "the server reported a lost session again after the recovery";
     match is_safe(session, request, call.sent_in()).await {
         true => UpstreamError::NotRecovered(why.into()),
         false => not_repeated(session, &why),
@@ -123,7 +124,7 @@ fn not_repeated(session: &Session, why: &dyn std::fmt::Display) -> UpstreamError
     UpstreamError::OutcomeUnknown(why.to_string().into())
 }
 
-/// Whether the session is what a refusal was meant for: a ping on it is refused, too.
+/// Whether a refusal means that the session is lost: then a ping is refused, too.
 pub(crate) async fn is_forgotten(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
@@ -137,7 +138,7 @@ pub(crate) async fn is_forgotten(
     matches!(pinged, Ok(Pulse::Lost))
 }
 
-/// The leg on which a request can go, unless its client cancels it or leaves meanwhile.
+/// Recovers the session and returns the leg for the request, unless the client cancels it or leaves.
 pub(crate) async fn recovered(
     request: &Request<'_>,
     leg: &Arc<Leg>,
@@ -151,7 +152,7 @@ pub(crate) async fn recovered(
     }
 }
 
-/// Whether a request that was sent then may run twice.
+/// Whether a request that was sent in this epoch is safe to repeat.
 pub(crate) async fn is_safe(session: &Session, request: &Message, sent: Epoch) -> bool {
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::ReplayEverything) {

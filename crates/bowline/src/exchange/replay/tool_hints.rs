@@ -1,4 +1,4 @@
-//! What answers teach of a server's tools: which of them may run twice, or that they are others now.
+//! Learns from responses which tools of a server are safe to repeat, and notices when the tools change.
 
 use bowline_wire::batch;
 use bowline_wire::message::Message;
@@ -10,19 +10,19 @@ use crate::session::Session;
 use crate::upstream::Epoch;
 use crate::upstream::MAX_BATCH;
 
-/// What the answer to a request teaches.
+/// What the response to a request says about tools.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ToolLesson {
-    /// Nothing: no listing was asked for.
+    /// Nothing: the request was not `tools/list`.
     Nothing,
-    /// It is a listing, asked for in this epoch; `None` if it can only take back what is known.
+    /// It is a tools list, requested in this epoch. `None`: it can only invalidate known hints.
     Listing(Option<Epoch>),
-    /// What was asked is not known here: the client resumes a stream.
+    /// The request is not known here, because the client resumes a stream.
     Unknown,
 }
 
 impl ToolLesson {
-    /// What the answer to a request will teach that is about to be sent on this leg.
+    /// The lesson of a request that is about to be sent on this leg.
     pub(crate) async fn of(session: &Session, leg: &Leg, request: &Message) -> Self {
         match request.method() {
             Some("tools/list") => Self::Listing(Box::pin(session.before_listing(leg)).await),
@@ -34,7 +34,7 @@ impl ToolLesson {
         matches!(self, Self::Listing(_))
     }
 
-    /// Takes the answer.
+    /// Learns from the response.
     pub(crate) fn take(self, session: &Session, answer: &Message) {
         match (self, answer.result()) {
             (Self::Nothing, _) | (_, None) => {}
@@ -47,14 +47,14 @@ impl ToolLesson {
         }
     }
 
-    /// The answer is too large to look into: what it takes back is not known.
+    /// The response is too large to parse, so known hints may be outdated and are dropped.
     pub(crate) fn miss(self, session: &Session) {
         if self.is_listing() {
             session.forget_tools();
         }
     }
 
-    /// Takes a body that is held whole: the answer, or an array with the answer in it.
+    /// Learns from a complete body: the response, or an array that contains it.
     pub(crate) fn take_whole(
         self,
         session: &Session,
@@ -81,14 +81,14 @@ impl ToolLesson {
     }
 }
 
-/// Takes what a server says by itself.
+/// Learns from a message that the server sent on its own.
 pub(crate) fn note(session: &Session, message: &Message) {
     if is_change(message) {
         session.forget_tools();
     }
 }
 
-/// Whether a message says that the server's tools are others now.
+/// Whether a message says that the server's tools have changed.
 pub(crate) fn is_change(message: &Message) -> bool {
     message.method() == Some("notifications/tools/list_changed")
 }

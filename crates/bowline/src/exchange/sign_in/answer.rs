@@ -1,5 +1,4 @@
-//! A client's answer to a question of ours, by whichever way it came: what it says, and what that does
-//! to the flow that asked.
+//! A client's response to a sign-in prompt, by whichever route it came, and its effect on the flow.
 
 use serde::Deserialize;
 
@@ -9,7 +8,7 @@ use crate::oauth::{
 };
 use crate::session::Session;
 
-/// What a client answered to `elicitation/create`.
+/// A client's response to `elicitation/create`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Elicited {
     action: Action,
@@ -25,7 +24,7 @@ enum Action {
     Cancel,
 }
 
-/// Whatever any of our questions asks for.
+/// The fields of all of Bowline's prompts.
 #[derive(Debug, Default, Deserialize)]
 struct Content {
     code: Option<Secret>,
@@ -39,16 +38,16 @@ struct Content {
     scope: Option<String>,
 }
 
-/// What an answer did to the flow that asked.
+/// What a response did to its flow.
 #[derive(Debug)]
 pub(crate) enum Effect {
     Ended(FlowOutcome),
-    /// It goes on: what it waits for comes by another way, or is asked for next.
+    /// The flow continues: its input arrives by another route, or the next prompt asks for it.
     GoesOn,
 }
 
 impl Elicited {
-    /// Takes the answer to the question of the flow with this id.
+    /// Handles the response to the prompt of the flow with this id.
     pub(crate) async fn take(
         self,
         session: &Session,
@@ -56,20 +55,20 @@ impl Elicited {
         id: &FlowId,
     ) -> Result<Effect, DeliveryError> {
         let flows = &account.flows;
-        // Noted first: whoever waits for the flow may wake before this is through, and must not take
-        // back a question that was answered.
+        // Noted first: a request that waits for the flow may wake before this is done, and must not withdraw
+        // a prompt that was answered.
         flows.prompt_answered(session.hash, id, true);
-        let taken = self.taken(account, id).await;
+        let effect = self.apply(account, id).await;
         if matches!(
-            taken,
+            effect,
             Err(DeliveryError::UnknownFlow | DeliveryError::IssuerMismatch)
         ) {
             flows.prompt_answered(session.hash, id, false);
         }
-        taken
+        effect
     }
 
-    async fn taken(self, account: &Account, id: &FlowId) -> Result<Effect, DeliveryError> {
+    async fn apply(self, account: &Account, id: &FlowId) -> Result<Effect, DeliveryError> {
         let flows = &account.flows;
         let flow = flows.flow_of(account, id).await?;
         if self.action != Action::Accept {
@@ -86,20 +85,20 @@ impl Elicited {
             AwaitedInput::Tokens { .. } => match content.into_tokens() {
                 Some(tokens) => flows.take_tokens(&flow, tokens).await?,
                 None if code.is_some() => {
-                    let why = "the client handed over a code, and this server's flow is client-driven: it has to exchange the code itself, or `redirect_uri` be configured";
+                    let why = "the client returned a code, but this server's flow is client-driven: the client must exchange the code itself, or `redirect_uri` must be configured";
                     flows.fail(&flow, why).await?
                 }
                 None => {
-                    let why = "the client accepted and handed over no access token";
+                    let why = "the client accepted but returned no access token";
                     flows.fail(&flow, why).await?
                 }
             },
-            // The link was opened; its answer comes to our own page.
+            // The user opened the link; the authorization response comes to Bowline's own callback.
             AwaitedInput::Authorization(_) if flow.is_managed() => return Ok(Effect::GoesOn),
             AwaitedInput::Authorization(_) => match (content.into_tokens(), code, state) {
                 (Some(tokens), _, _) => flows.take_tokens(&flow, tokens).await?,
                 (None, Some(code), Some(state)) => {
-                    // The state that came is what counts, and it has to be this flow's.
+                    // The state in the response decides, and it must be this flow's.
                     if FlowId::of(state.expose()) != *id {
                         return Err(DeliveryError::UnknownFlow);
                     }

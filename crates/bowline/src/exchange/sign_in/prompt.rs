@@ -1,6 +1,7 @@
-//! The question that asks for a sign-in: an `elicitation/create` of our own.
+//! The sign-in prompt: an `elicitation/create` that Bowline sends.
 
 use bowline_wire::compose;
+use bowline_wire::message::{RawId, RawIdBuf};
 use serde_json::{Map, Value, json};
 
 use crate::config::shown_url;
@@ -9,15 +10,15 @@ use crate::leg::Generation;
 use crate::oauth::{AwaitedInput, Flow, Flows};
 use crate::session::Session;
 
-/// The id (JSON text) of the question of a flow on the stream of this request (JSON text). It is used
-/// once in a session, because the request's is.
-pub(crate) fn mark(session: &Session, flow: &Flow, request: &str) -> Option<String> {
+/// The id of a flow's prompt on the stream of this request. It is unique in a
+/// session, because the request's id is.
+pub(crate) fn mark(session: &Session, flow: &Flow, request: RawId<'_>) -> Option<RawIdBuf> {
     let id = format!("{}{request}", flow.id.as_str());
-    session.seal.request(Generation::OWN, &id)
+    session.seal.request(Generation::OWN, RawId::new(&id))
 }
 
-/// The question with this id (JSON text).
-pub(crate) fn question(flows: &Flows, flow: &Flow, means: Means, mark: &str) -> String {
+/// The prompt with this id.
+pub(crate) fn question(flows: &Flows, flow: &Flow, means: Means, mark: RawId<'_>) -> String {
     let message = match &flow.awaited {
         AwaitedInput::Client { .. } => format!(
             "To sign in to use \"{}\", a client id at {} is needed.",
@@ -36,7 +37,7 @@ pub(crate) fn question(flows: &Flows, flow: &Flow, means: Means, mark: &str) -> 
             "message": message,
             "_meta": meta,
         }),
-        // The answer to that comes to a page of ours, so there is nothing to fill in.
+        // The authorization response comes to Bowline's own callback, so the form has no fields.
         (Means::Form, Some(link)) if flow.is_managed() => json!({
             "message": format!("{message} Please open this link: {link}"),
             "requestedSchema": {"type": "object", "properties": {}},
@@ -47,8 +48,8 @@ pub(crate) fn question(flows: &Flows, flow: &Flow, means: Means, mark: &str) -> 
     compose::request(mark, "elicitation/create", params)
 }
 
-/// What takes a question back whose answer nobody waits for any more.
-pub(crate) fn withdrawn(mark: &str) -> String {
+/// The cancel of a prompt that needs no answer any more.
+pub(crate) fn withdrawn(mark: RawId<'_>) -> String {
     compose::cancelled(mark, "the sign-in is over")
 }
 
@@ -84,8 +85,8 @@ fn schema(flow: &Flow) -> Value {
     schema
 }
 
-/// What a host that knows these keys needs to do its part, and no more: the state goes only to one that
-/// may bring it back.
+/// The metadata for hosts that handle the sign-in themselves, and no more: a host gets the state only if it
+/// may return it.
 fn meta(flows: &Flows, flow: &Flow) -> Value {
     let mut meta = Map::new();
     let prefix = &flows.settings().meta_prefix;

@@ -1,29 +1,28 @@
-//! What a client hears of a sign-in that it cannot be prompted for, or that nobody has finished: a tool
-//! `sign_in` whose result is the link, and errors that have it.
+//! Texts for a client that cannot be prompted, or whose user has not signed in in time: a tool `sign_in`
+//! whose result is the link, and errors that contain the link.
 
-use bowline_wire::compose;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId};
+use bowline_wire::{codes, compose};
 use serde_json::json;
 
 use super::Means;
 use crate::exchange::reply::Reply;
-use crate::fault::codes;
 use crate::leg::Generation;
 use crate::oauth::{AwaitedInput, Flow};
 use crate::session::Session;
 
-/// The tool of a server whose caller cannot be asked otherwise.
+/// The tool that clients without elicitation see until the caller has signed in.
 const TOOL: &str = "sign_in";
 
-/// The error that a client gets which may come back when the sign-in is done (2025-11-25).
+/// The error for clients that can retry when the sign-in is done (2025-11-25).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Why a request is not served that is not held.
+/// Why a request fails that needs a sign-in and is not held.
 pub(super) fn why(flow: &Flow) -> &'static str {
     match &flow.awaited {
         AwaitedInput::Authorization(_) => "the user has to sign in",
         AwaitedInput::Tokens { .. } => {
-            "the client has to sign in by itself and hand over the tokens, for which it must be able to answer elicitations"
+            "the client has to run the sign-in itself and return the tokens, so it must support elicitation"
         }
         AwaitedInput::Client { .. } => {
             "the authorization server registers no clients; configure a client id for this server"
@@ -31,9 +30,9 @@ pub(super) fn why(flow: &Flow) -> &'static str {
     }
 }
 
-/// The answer for a client that cannot be asked.
+/// The reply to a client that cannot be prompted.
 pub(super) fn told(session: &Session, message: &Message, link: Option<&str>, why: &str) -> Reply {
-    let id = message.id().unwrap_or("null");
+    let id = message.id().unwrap_or(RawId::NULL);
     let is_own_tool = is_own_tool(message);
     let result = match (message.method(), link) {
         (Some("tools/list"), _) if session.leg().generation == Generation::UNOPENED => {
@@ -58,7 +57,7 @@ pub(super) fn told(session: &Session, message: &Message, link: Option<&str>, why
     Reply::own(compose::result(id, result))
 }
 
-pub(super) fn error(id: &str, code: i64, why: &str, link: Option<&str>) -> String {
+pub(super) fn error(id: RawId<'_>, code: i64, why: &str, link: Option<&str>) -> String {
     let message = match link {
         Some(link) => format!("{why}: {link}"),
         None => why.to_owned(),
@@ -71,8 +70,8 @@ pub(super) fn error(id: &str, code: i64, why: &str, link: Option<&str>) -> Strin
     compose::error(id, error)
 }
 
-/// What `sign_in` returns once somebody has.
-pub(super) fn signed_in(id: &str, session: &Session) -> String {
+/// The result of `sign_in` after the sign-in.
+pub(super) fn signed_in(id: RawId<'_>, session: &Session) -> String {
     let text = format!("Signed in at \"{}\".", session.upstream.name);
     let result = json!({"content": [{"type": "text", "text": text}]});
     compose::result(id, result)
@@ -85,11 +84,11 @@ pub(super) fn is_own_tool(message: &Message) -> bool {
         })
 }
 
-/// Nobody has signed in within the time that a request is held.
-pub(super) fn come_back(id: &str, flow: &Flow, means: Means) -> String {
+/// The error for a request that was held until its time limit without a sign-in.
+pub(super) fn come_back(id: RawId<'_>, flow: &Flow, means: Means) -> String {
     let link = flow.link();
     if means != Means::Link {
-        let why = "nobody has signed in yet";
+        let why = "the user has not signed in yet";
         return error(id, codes::SIGN_IN_NEEDED, why, link.as_deref());
     }
     let elicitation = json!({
@@ -98,10 +97,10 @@ pub(super) fn come_back(id: &str, flow: &Flow, means: Means) -> String {
         "url": link,
         "message": format!("Sign in to use \"{}\".", flow.server),
     });
-    let told = json!({
+    let error = json!({
         "code": URL_ELICITATION_REQUIRED,
-        "message": "nobody has signed in yet; try again afterwards",
+        "message": "the user has not signed in yet; retry after the sign-in",
         "data": {"elicitations": [elicitation]},
     });
-    compose::error(id, told)
+    compose::error(id, error)
 }

@@ -1,4 +1,5 @@
-//! A server's stream of events on its way to the client: each is looked at, marked and passed on.
+//! A server's event stream on its way to the client: each event is inspected, its ids are sealed, and it is
+//! passed on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -6,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawId};
 use bowline_wire::sse::Decoder;
 use bytes::Bytes;
 
@@ -16,68 +17,67 @@ use crate::exchange::recovery::memory::{Memory, Remembered};
 use crate::exchange::replay::tool_hints::ToolLesson;
 use crate::exchange::stream::rescue::Broken;
 use crate::leg::Leg;
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::{Content, Rewrite};
 use crate::session::Session;
-use crate::upstream::{MAX_HELD_ANSWER, StreamError, may_lie, poll_data};
-use bowline_egress::{UpstreamBody, WireError};
+use crate::upstream::{EventSource, MAX_HELD_ANSWER, StreamError, may_lie};
 
-/// The largest event that is passed on. An event is held whole, for the rewrite.
+/// The largest event that is passed on. An event must be complete to be rewritten.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 
-/// The most of a stream that is passed on as one body, if it has ended already.
+/// A stream that has already ended is passed on as one body up to this size.
 const AT_ONCE: usize = 64 * 1024;
 
 /// A stream of events.
 #[derive(Debug)]
 pub(crate) struct EventRelay {
-    pub(super) body: UpstreamBody,
+    pub(super) source: EventSource,
     pub(super) decoder: Decoder,
     pub(super) rewrite: Rewrite,
-    /// Events that were read while waiting for one of them.
+    /// Events that were read ahead.
     pub(super) ready: VecDeque<Bytes>,
     pub(super) saw_event_id: bool,
-    /// Something was passed on.
+    /// Whether an event was passed on.
     pub(super) has_told: bool,
     pub(super) timeout: Option<CallTimeout>,
-    /// Whose stream it is; weak, because the session holds its streams.
+    /// The stream's session; weak, because the session holds its streams.
     pub(super) session: Weak<Session>,
-    /// Held while its exchange is under way.
+    /// Held while the exchange is in progress.
     pub(super) leg: Option<Arc<Leg>>,
-    /// What the answer teaches of the server's tools.
+    /// What the response says about the server's tools.
     pub(super) lesson: ToolLesson,
-    /// What is remembered if the answer is a result, and the answer while that is done.
+    /// The request to remember if the response is a result, and the response while that is stored.
     pub(super) memory: Option<Box<Memory>>,
     pub(super) remembering: Option<Box<(Vec<Remembered>, Shown)>>,
-    /// What was said of the server's tools is being written: the client hears it afterwards.
+    /// Changed tool hints are being stored; the client gets the event afterwards.
     pub(super) teaching: Option<Remembered>,
-    /// A request waits for its answer, so an end without one is a cut.
+    /// A request waits for its response, so an end without one is an error.
     pub(super) must_answer: bool,
     pub(super) answered: bool,
     /// The server's last event id.
     pub(super) last_event_id: Option<Bytes>,
-    /// An event with this id has been passed on already.
+    /// The id of an event that was passed on already.
     pub(super) skip: Option<Bytes>,
-    /// How far the request said it has got, and how far the client knows that it has.
+    /// The last progress of the request, and the last progress that the client has seen.
     pub(super) progress: Option<f64>,
     pub(super) told_progress: Option<f64>,
-    /// Nothing more is read: the request was given up.
+    /// The request has timed out, so nothing more is read.
     pub(super) is_over: bool,
-    /// How it broke off while it was looked at, until that is told.
+    /// An error met while reading ahead, until it is returned.
     pub(super) broke: Option<StreamError>,
-    /// Whose operator says that a good status may mean a lost session.
+    /// Set if the operator configured fingerprints of lost sessions that have a success status.
     pub(super) suspect: Option<Arc<Server>>,
 }
 
-/// An event as the client sees it, and what is in it as it came.
+/// An event as the client gets it, and its original content.
 pub(super) type Shown = (Bytes, Content);
 
 // === impl EventRelay ===
 
 impl EventRelay {
-    pub(crate) fn new(body: UpstreamBody, rewrite: Rewrite) -> Self {
+    pub(crate) fn new(source: EventSource, rewrite: Rewrite) -> Self {
         Self {
-            body,
+            source,
             decoder: Decoder::new(MAX_EVENT),
             rewrite,
             ready: VecDeque::new(),
@@ -102,60 +102,61 @@ impl EventRelay {
         }
     }
 
-    /// Ends the stream with an error for its request if that waits for too long.
+    /// Ends the stream with an error for its request when that times out.
     pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// This is a stream of that session, read from this leg.
+    /// Sets the session and the leg that the stream belongs to.
     pub(crate) fn of(mut self, session: &Arc<Session>, leg: &Arc<Leg>) -> Self {
         self.session = Arc::downgrade(session);
         self.leg = Some(Arc::clone(leg));
         self
     }
 
-    /// The stream answers a request, and the answer teaches this.
+    /// The stream answers a request, and the response teaches this.
     pub(crate) fn answering(mut self, lesson: ToolLesson) -> Self {
         self.must_answer = true;
         self.lesson = lesson;
         self
     }
 
-    /// The request is to be remembered if the answer is a result.
+    /// Remembers the request if the response is a result.
     pub(crate) fn remembers(&mut self, memory: Box<Memory>) {
         self.memory = Some(memory);
     }
 
-    /// An answer may be the operator's fingerprint of a lost session, although the status is good.
+    /// Checks the response against the operator's fingerprints of lost sessions, if any can have a success
+    /// status.
     pub(crate) fn suspecting(mut self, server: Arc<Server>) -> Self {
         let is_suspect = may_lie(&server.recovery.fingerprints);
         self.suspect = is_suspect.then_some(server);
         self
     }
 
-    /// The stream is resumed after the event of this id. Until there is another one, it is the place from
-    /// which it can be gone on with.
+    /// The stream was resumed after the event with this id. Until there is a newer one, it can be resumed
+    /// there again.
     pub(crate) fn after(mut self, last: Option<Bytes>) -> Self {
         self.saw_event_id = last.is_some();
         self.last_event_id = last;
         self
     }
 
-    /// The server may begin with the event after which it was resumed, which the client has.
+    /// Skips the event after which the stream was resumed, if the server repeats it.
     pub(crate) fn without_repeat(mut self) -> Self {
         self.skip = self.last_event_id.clone();
         self
     }
 
-    /// Progress up to this was told when the request went for the first time.
+    /// Skips progress up to this value, which the client saw on the first attempt.
     pub(crate) fn beyond(mut self, told: Option<f64>) -> Self {
         self.told_progress = told;
         self.progress = told;
         self
     }
 
-    /// Where the stream broke, and what goes on with it.
+    /// Where the stream broke, and what is needed to resume it.
     pub(crate) fn broken(&mut self) -> Broken {
         Broken {
             generation: self.rewrite.leg(),
@@ -166,19 +167,19 @@ impl EventRelay {
         }
     }
 
-    /// Whether leaving this unread would lose what a running request has to say: it belongs to a
-    /// request, and the upstream gave no event id to resume from.
+    /// Whether dropping this would lose the response of a running request: it belongs to a request, and the
+    /// upstream gave no event id to resume from.
     pub(crate) fn must_be_read_out(&self) -> bool {
-        matches!(self.rewrite.born(), Born::Request(_)) && !self.saw_event_id
+        matches!(self.rewrite.origin(), StreamOrigin::Request(_)) && !self.saw_event_id
     }
 
-    /// Whether the request of the stream has its answer.
+    /// Whether the stream's request has its response.
     pub(crate) fn has_answered(&self) -> bool {
         self.answered
     }
 
-    /// Reads up to the answer to the request with this id; everything read is still passed on.
-    pub(crate) async fn until_answer(&mut self, id: &str) -> Result<Message, StreamError> {
+    /// Reads up to the response to the request with this id. Everything read is still passed on.
+    pub(crate) async fn until_answer(&mut self, id: RawId<'_>) -> Result<Message, StreamError> {
         let mut held = 0;
         loop {
             let (shown, content) = poll_fn(|cx| self.poll_event(cx))
@@ -196,7 +197,7 @@ impl EventRelay {
         }
     }
 
-    /// All of the stream, if it has ended already: then there is nothing to hold open.
+    /// The whole stream, if it has already ended.
     pub(crate) async fn at_once(&mut self) -> Option<Bytes> {
         let mut held = 0;
         let has_ended = poll_fn(|cx| {
@@ -219,7 +220,7 @@ impl EventRelay {
         has_ended.await.then(|| self.take_ready())
     }
 
-    /// What was read and not passed on yet.
+    /// The events that were read and not passed on yet.
     pub(crate) fn take_ready(&mut self) -> Bytes {
         match self.ready.len() {
             1 => self.ready.pop_front().unwrap_or_default(),
@@ -241,12 +242,12 @@ impl EventRelay {
         Poll::Ready(next.map(|event| event.map(|(shown, _)| shown)))
     }
 
-    /// The next event as the client sees it, and what is in it.
+    /// The next event as the client gets it, and its content.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         loop {
             if let Some(remembering) = &mut self.remembering {
                 while let Some(waited_for) = remembering.0.last_mut() {
-                    // Done or not possible: the answer is the answer.
+                    // Stored or not, the client gets the response.
                     _ = ready!(Pin::new(waited_for).poll(cx));
                     remembering.0.pop();
                 }
@@ -273,7 +274,7 @@ impl EventRelay {
             }
             match self.poll_data(cx) {
                 Poll::Ready(Some(data)) => self.decoder.push(data?),
-                // With an event id the end is the server's choice: the client may come back for more.
+                // With an event id, the server chose to end the stream: the client may resume it.
                 Poll::Ready(None)
                     if self.must_answer
                         && !self.answered
@@ -286,20 +287,20 @@ impl EventRelay {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(None) => return Poll::Ready(Some(Err(StreamError::Cut))),
-                Poll::Pending => return self.poll_overtime(cx),
+                Poll::Pending => return self.poll_timeout(cx),
             }
         }
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, WireError>>> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
         if self.is_over {
             return Poll::Ready(None);
         }
-        poll_data(&mut self.body, cx)
+        self.source.poll_data(cx)
     }
 
-    /// When patience is over the client gets an error for its request, and the stream ends.
-    fn poll_overtime(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
+    /// On timeout the client gets an error for its request, and the stream ends.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
         let Some(timeout) = &mut self.timeout else {
             return Poll::Pending;
         };

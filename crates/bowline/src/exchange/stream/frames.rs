@@ -1,4 +1,4 @@
-//! A large JSON answer on its way to the client, frame by frame as it comes.
+//! A large JSON response, passed on to the client frame by frame.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,15 +12,15 @@ use crate::leg::Leg;
 use crate::telemetry::SessionHash;
 use crate::upstream::{Frames, Passing, StreamError, UpstreamError, poll_data};
 
-/// A body that is not events.
+/// A body that is not an event stream.
 #[derive(Debug)]
 pub(crate) struct FrameRelay {
-    /// What was read already, and what is looked for in the rest.
+    /// The part that was read already, and the scanner for the rest.
     passing: Passing,
     body: UpstreamBody,
     timeout: Option<CallTimeout>,
     session: SessionHash,
-    /// Held while its exchange is under way.
+    /// Held while the exchange is in progress.
     leg: Arc<Leg>,
 }
 
@@ -37,7 +37,7 @@ impl FrameRelay {
         }
     }
 
-    /// Cuts the answer off if it does not go on for too long.
+    /// Cuts the response off if no data arrives before the timeout.
     pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
         self.timeout = timeout;
         self
@@ -69,14 +69,14 @@ impl FrameRelay {
                 (Poll::Pending, None) => return Poll::Pending,
             };
             if let Err(error) = passed {
-                self.tell_cut(&error);
+                self.report_cut(&error);
                 return Poll::Ready(Some(Err(error)));
             }
         }
     }
 
-    /// The client sees a cut, and no status or error tells why: it is counted and logged here.
-    fn tell_cut(&self, error: &StreamError) {
+    /// The client sees only a cut, without a status or an error, so it is counted and logged here.
+    fn report_cut(&self, error: &StreamError) {
         let server = &self.leg.upstream;
         let (session, name) = (self.session, &server.name);
         let unknown = UpstreamError::OutcomeUnknown(error.to_string().into());
@@ -85,10 +85,10 @@ impl FrameRelay {
         server.metrics.refused(reason);
         match error {
             StreamError::AnotherId => {
-                tracing::warn!(reason, %session, server = %name, "answer under another id, cut off");
+                tracing::warn!(reason, %session, server = %name, "response with another id cut off");
             }
             error => {
-                tracing::warn!(reason, %session, server = %name, %error, "an answer was cut off")
+                tracing::warn!(reason, %session, server = %name, %error, "response cut off")
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A live stream as its client reads it. Dropping it is the client's disconnect: what belongs to a request
-//! that runs, and could not be resumed, is read to its end all the same.
+//! A live stream as its client reads it. Dropping it is the client's disconnect. If the stream belongs to a
+//! running request and cannot be resumed, it is still read to its end.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,14 +19,14 @@ pub(crate) struct Outlet {
     stream: Arc<LiveStream>,
     in_use: InUse,
     abandoned: Abandoned,
-    /// The place among the streams that this one takes, also while it is read out.
+    /// The stream's permit, held also while the stream is read out.
     place: Option<Permit>,
     pub(crate) sent_as: SentAs,
-    /// Whether its pieces are events; otherwise they are parts of one body.
+    /// Whether its pieces are whole events; otherwise they are parts of one body.
     pub(crate) is_events: bool,
 }
 
-/// A stream whose client left, until it ends or gives way: then nothing of it is left.
+/// A stream whose client left. It is read until it ends or its time is over; then it is detached.
 struct ReadOut {
     stream: Arc<LiveStream>,
     in_use: InUse,

@@ -1,4 +1,4 @@
-//! An upstream's answer on its way to the client, read only as fast as the client reads.
+//! An upstream's response on its way to the client, read only as fast as the client reads.
 
 use std::task::{Context, Poll};
 
@@ -31,8 +31,8 @@ impl Relay {
         }
     }
 
-    /// Whether leaving this unread would lose what a running request has to say: it belongs to a
-    /// request, and the upstream gave no event id to resume from.
+    /// Whether dropping this would lose the response of a running request: it belongs to a request, and the
+    /// upstream gave no event id to resume from.
     pub(crate) fn must_be_read_out(&self) -> bool {
         match self {
             Self::Events(events) => events.must_be_read_out(),
@@ -40,7 +40,7 @@ impl Relay {
         }
     }
 
-    /// Ends the answer if its call waits for too long.
+    /// Ends the response when its call times out.
     pub(crate) fn with_timeout(self, timeout: Option<CallTimeout>) -> Self {
         match self {
             Self::Events(events) => Self::Events(Box::new(events.with_timeout(timeout))),

@@ -1,14 +1,14 @@
-//! Streams that break: gone on with where they broke, or told honestly.
+//! Resumes streams that break, or ends them with an honest error.
 //!
-//! Each stream has a budget of its own, as long as that of a recovery and with the same delays, which is
-//! whole again whenever the server has said something new. What cannot get better is not tried again.
+//! Each stream has its own budget, as long as a recovery's and with the same delays. It is full again
+//! whenever the server has sent something new. Permanent errors are not retried.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 
 use bowline_egress::Sent;
 use bowline_wire::batch::is_batch;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, RawIdBuf};
 use bowline_wire::sse::{EventTooLarge, event_of};
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
@@ -20,22 +20,22 @@ use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::{Request, request_again};
 use crate::exchange::stream::Source;
 use crate::exchange::stream::relay::{MAX_EVENT, Relay};
-use crate::leg::marks::Born;
+use crate::leg::marks::StreamOrigin;
 use crate::leg::{Generation, Leg};
 use crate::session::{Call, Session};
 use crate::upstream::budget::{Budget, until};
 use crate::upstream::{Carried, StreamError, UpstreamError};
 
-const AGAIN_AND_AGAIN: &str = "the server's stream broke off again and again";
+const BROKE_REPEATEDLY: &str = "the server's stream broke repeatedly";
 
-/// How to go on with a stream.
+/// How to resume a stream.
 #[derive(Debug)]
 pub(crate) struct Rescue {
     /// Weak: the stream belongs to the session.
     session: Weak<Session>,
     carried: Carried,
     stream: Stream,
-    /// What is left for it, once it has broken.
+    /// The rest of the budget, once the stream has broken.
     budget: Option<Budget>,
 }
 
@@ -45,7 +45,7 @@ enum Stream {
     Request {
         message: Message,
         leg: Arc<Leg>,
-        /// A cancel is known here also while the answer streams.
+        /// It receives a cancel, also while the response streams.
         call: Arc<Call>,
     },
 }
@@ -57,23 +57,23 @@ pub(crate) struct Broken {
     pub(crate) generation: Generation,
     /// The server's last event id.
     pub(crate) last: Option<Bytes>,
-    /// How far its request said it had got.
+    /// The progress of its request, as last reported.
     pub(crate) progress: Option<f64>,
-    /// Whether the client heard anything on it.
+    /// Whether any event was passed on to the client.
     pub(crate) has_told: bool,
-    /// What is left of its call's patience.
+    /// The rest of its call's timeout.
     pub(crate) timeout: Option<CallTimeout>,
 }
 
-/// A request whose answer broke off, on its way to another one.
-struct GoingOn {
+/// A request whose response broke, while it is resumed.
+struct Resumption {
     session: Arc<Session>,
     leg: Arc<Leg>,
     message: Message,
     call: Arc<Call>,
     carried: Carried,
     sent: Sent,
-    /// The event after which the server may be asked for the rest.
+    /// The event after which the server can be asked for the rest.
     last: Option<Bytes>,
     progress: Option<f64>,
     timeout: Option<CallTimeout>,
@@ -105,7 +105,7 @@ impl Rescue {
         }
     }
 
-    /// What Bowline itself has to tell the client, on the stream that is for it.
+    /// Bowline's own events for the client, which go to the standalone stream.
     pub(crate) fn news(&self) -> Option<Bytes> {
         match self.stream {
             Stream::Standalone => {
@@ -117,7 +117,7 @@ impl Rescue {
         }
     }
 
-    /// The stream of a GET, read anew; `None` for any other, or if its session is gone.
+    /// Restarts the stream of a GET; `None` for any other, or if its session is gone.
     pub(crate) fn restart(&mut self) -> Option<Source> {
         match self.stream {
             Stream::Standalone => {
@@ -125,7 +125,7 @@ impl Rescue {
                 let budget = self
                     .budget
                     .get_or_insert_with(|| Budget::of(&session.upstream));
-                // A server that denies every new session must not be asked for them without a pause.
+                // A delay is needed if a server denies every new session.
                 budget.over(budget.has_lasted());
                 Some(self.listen_later(session, None))
             }
@@ -133,8 +133,12 @@ impl Rescue {
         }
     }
 
-    /// What to read instead of a stream that broke; `None` if its session is gone.
+    /// The next source after a break; `None` if the session is gone.
     pub(crate) fn go_on(&mut self, broken: Broken, error: &StreamError) -> Option<Source> {
+        if matches!(error, StreamError::Cancelled) {
+            // Nobody waits for the answer.
+            return Some(Source::Ended);
+        }
         let session = self.session.upgrade()?;
         if error.is_for_good() {
             return Some(self.give_up(&session, &error.to_string()));
@@ -144,7 +148,7 @@ impl Rescue {
             .get_or_insert_with(|| Budget::of(&session.upstream));
         budget.over(broken.has_told);
         let current = session.leg();
-        // An event id means something to the generation that issued it, and to no other.
+        // An event id is valid only in the generation that issued it.
         let last = broken
             .last
             .filter(|_| current.generation == broken.generation);
@@ -152,10 +156,10 @@ impl Rescue {
             Stream::Standalone => self.listen_later(session, last),
             Stream::Request { message, leg, call } => {
                 let Some(at) = budget.next_at(None) else {
-                    return Some(self.give_up(&session, AGAIN_AND_AGAIN));
+                    return Some(self.give_up(&session, BROKE_REPEATEDLY));
                 };
                 let sent = Sent::default();
-                let going_on = GoingOn {
+                let resumption = Resumption {
                     session,
                     leg: match current.generation == broken.generation {
                         true => current,
@@ -170,18 +174,18 @@ impl Rescue {
                     timeout: broken.timeout,
                     budget: *budget,
                 };
-                Source::sending(going_on.at(at), sent)
+                Source::sending(resumption.at(at), sent)
             }
         })
     }
 
-    /// The stream of a GET, opened again when it is time to.
+    /// Opens the stream of a GET again, after the delay.
     fn listen_later(&mut self, session: Arc<Session>, last: Option<Bytes>) -> Source {
         let budget = self
             .budget
             .get_or_insert_with(|| Budget::of(&session.upstream));
         let Some(at) = budget.next_at(None) else {
-            return self.give_up(&session, AGAIN_AND_AGAIN);
+            return self.give_up(&session, BROKE_REPEATEDLY);
         };
         let (budget, carried) = (*budget, self.carried.clone());
         Source::opening(async move {
@@ -190,12 +194,12 @@ impl Rescue {
         })
     }
 
-    /// The end of a stream that cannot be gone on with.
+    /// Ends a stream that cannot be resumed.
     fn give_up(&self, session: &Session, why: &str) -> Source {
         match &self.stream {
             Stream::Standalone => {
                 let (hash, server) = (session.hash, &session.upstream.name);
-                tracing::info!(session = %hash, %server, why, "the stream of a GET was given up");
+                tracing::info!(session = %hash, %server, why, "GET stream ended; it could not be resumed");
                 Source::Ended
             }
             Stream::Request { message, .. } => {
@@ -207,7 +211,7 @@ impl Rescue {
     }
 }
 
-/// The stream of a GET, opened again. If that cannot be it ends, and its client may ask for another.
+/// Opens the stream of a GET again. If that fails the stream ends, and the client may open another.
 async fn listen_again(
     session: Arc<Session>,
     last: Option<Bytes>,
@@ -215,26 +219,26 @@ async fn listen_again(
     budget: Budget,
 ) -> Result<Source, UpstreamError> {
     let hash = session.hash;
-    let listening = listen_within(session, Born::Standalone, last, carried, budget).await;
+    let listening = listen_within(session, StreamOrigin::Standalone, last, carried, budget).await;
     let source = listening.unwrap_or_else(|error| {
-        tracing::info!(session = %hash, %error, "the stream of a GET was given up");
+        tracing::info!(session = %hash, %error, "GET stream ended; it could not be resumed");
         Source::Ended
     });
     Ok(source.without_repeat())
 }
 
-// === impl GoingOn ===
+// === impl Resumption ===
 
-impl GoingOn {
-    /// Goes on when it is time to. Whatever becomes of it is told.
+impl Resumption {
+    /// Resumes at this time. A failure becomes the final error for the client.
     async fn at(self, at: Instant) -> Result<Source, UpstreamError> {
         let (session, id) = (Arc::clone(&self.session), self.id());
-        let gone_on = self.go_on(at).await;
-        Ok(gone_on.unwrap_or_else(|error| Source::Last(last_word(&session, &id, error))))
+        let resumed = self.go_on(at).await;
+        Ok(resumed.unwrap_or_else(|error| Source::Last(last_word(&session, id.as_id(), error))))
     }
 
-    /// Asks for the rest of the answer; if that cannot be had, the request goes again if it may, and
-    /// otherwise nobody knows.
+    /// Asks for the rest of the response. If the server does not have it, the request is retried if that is
+    /// safe; otherwise its outcome is unknown.
     async fn go_on(mut self, at: Instant) -> Result<Source, UpstreamError> {
         let mut timeout = self.timeout.take();
         let resuming = async { Ok(self.rest(at).await) };
@@ -252,19 +256,19 @@ impl GoingOn {
         let after = retry::after(&request, leg, StreamError::Cut.into());
         let recovered = CallTimeout::within_recovery(&mut timeout, &request, leg, after).await?;
         let reply = request_again(request, leg, recovered, timeout).await?;
-        Ok(shown(reply).await?.beyond(self.progress))
+        Ok(source_of(reply).await?.beyond(self.progress))
     }
 
-    /// The rest of the answer, where the server kept it. What may not go again is asked for until there
-    /// is no time left; anything else goes again sooner than a server comes back.
+    /// The rest of the response, if the server kept it. For a request that is not safe to repeat, this asks
+    /// until the budget is used up. Any other request is retried sooner.
     async fn rest(&mut self, mut at: Instant) -> Option<Source> {
         loop {
             tokio::select! {
                 () = until(at) => {}
                 () = self.call.cancelled() => {}
             }
-            let (last, born) = (self.last.as_ref()?, Born::Request(self.id()));
-            match open(&self.session, &self.leg, &born, Some(last), &self.carried).await {
+            let (last, origin) = (self.last.as_ref()?, StreamOrigin::Request(self.id()));
+            match open(&self.session, &self.leg, &origin, Some(last), &self.carried).await {
                 Ok(rest @ Source::Relay(_)) => return Some(rest.without_repeat()),
                 Err(error) if error.may_pass() => {}
                 _ => return None,
@@ -278,13 +282,13 @@ impl GoingOn {
         }
     }
 
-    fn id(&self) -> Box<str> {
-        self.message.id().unwrap_or_default().into()
+    fn id(&self) -> RawIdBuf {
+        self.message.id().unwrap_or_default().to_buf()
     }
 }
 
-/// What answers a request on a stream that has begun.
-async fn shown(reply: Reply<Arriving>) -> Result<Source, UpstreamError> {
+/// The source for a reply on a stream that has begun.
+async fn source_of(reply: Reply<Arriving>) -> Result<Source, UpstreamError> {
     let body = match reply {
         Reply::Stream(Arriving {
             relay: relay @ Relay::Events(_),
@@ -302,7 +306,7 @@ async fn shown(reply: Reply<Arriving>) -> Result<Source, UpstreamError> {
     }
 }
 
-/// A body that arrives in pieces, once it is there.
+/// Reads a body that arrives in pieces.
 pub(crate) async fn whole(mut relay: Relay) -> Result<Bytes, StreamError> {
     let mut body = BytesMut::new();
     while let Some(piece) = poll_fn(|cx| relay.poll_next(cx)).await {

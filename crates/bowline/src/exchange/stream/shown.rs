@@ -1,4 +1,4 @@
-//! What of a server's event the client sees, and what the gateway notes of it.
+//! What the client sees of a server's event, and what the gateway learns from it.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::session::ServerRequest;
 use crate::upstream::{StreamError, is_lie};
 
 impl EventRelay {
-    /// An event as the client sees it, and what is in it; `None` if the client knows it already.
+    /// An event as the client gets it, and its content; `None` if it must not be passed on.
     pub(super) fn show(&mut self, event: &Event) -> Result<Option<Shown>, StreamError> {
         if let Some(id) = event.id().filter(|id| !id.is_empty()) {
             self.saw_event_id = true;
@@ -24,13 +24,13 @@ impl EventRelay {
         let data = event.data().filter(|data| !data.is_empty());
         let has_data = data.is_some();
         let content = match data {
-            // A slice of the event's own bytes unless the data spans lines.
+            // A slice of the event's own bytes, unless the data spans several lines.
             Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
             Some(Cow::Owned(joined)) => Content::of(joined.into())?,
             None => Content::Other(Bytes::new()),
         };
         let Some(mut content) = self.rewrite.admitted(event, content) else {
-            tracing::warn!("a server's message says what only Bowline may say: not passed on");
+            tracing::warn!("server message with reserved keys dropped");
             return Ok(None);
         };
         if content.is_progress() {
@@ -43,7 +43,7 @@ impl EventRelay {
         }
         match &mut content {
             Content::Message(message) if self.is_fingerprint(message) => {
-                // There is nothing to resume.
+                // A lost session has nothing to resume.
                 self.last_event_id = None;
                 return Err(StreamError::Fingerprint);
             }
@@ -68,7 +68,7 @@ impl EventRelay {
         Ok(Some((shown, content)))
     }
 
-    /// Remembers the request whose answer has come; `None`: there is nothing to wait for.
+    /// Remembers the request once it is answered. `None`: there is nothing to wait for.
     pub(super) fn remember(&mut self) -> Option<Remembered> {
         if !self.answered {
             return None;
@@ -77,19 +77,19 @@ impl EventRelay {
         memory.begin(&session, self.leg.as_ref()?)
     }
 
-    /// Whether a message is an answer that nobody waits for on this stream.
+    /// Whether a message is a response that no request waits for on this stream.
     pub(super) fn is_stray(&self, message: &Message) -> bool {
         if self.answered && self.rewrite.is_answer(message) {
             return true;
         }
         let is_anothers = self.rewrite.is_anothers(message);
         if is_anothers {
-            tracing::warn!("answer under another id, not passed on");
+            tracing::warn!("response with another id dropped");
         }
         is_anothers
     }
 
-    /// Whether the answer to the stream's request says that the session is lost.
+    /// Whether the response to the stream's request says that the session is lost.
     pub(super) fn is_fingerprint(&self, message: &Message) -> bool {
         self.suspect.as_ref().is_some_and(|server| {
             let prints = &server.recovery.fingerprints;
@@ -97,7 +97,7 @@ impl EventRelay {
         })
     }
 
-    /// What a message means for later.
+    /// Learns from a message.
     pub(super) fn note(&mut self, message: &Message) {
         if self.rewrite.is_answer(message) {
             self.answered = true;
@@ -125,15 +125,15 @@ impl EventRelay {
         }
         match (mark, message.kind()) {
             (Some(mark), Kind::Request) => session.server_requests.asked(ServerRequest {
-                mark: mark.into(),
-                shown_on: self.rewrite.born().clone(),
+                mark,
+                shown_on: self.rewrite.origin().clone(),
             }),
-            (Some(mark), _) => session.server_requests.settled(&mark),
+            (Some(mark), _) => session.server_requests.settled(mark.as_id()),
             (None, _) => {}
         }
     }
 
-    /// Some servers begin a resumed stream with the very event after which it was to begin.
+    /// Some servers begin a resumed stream with the event after which it should begin.
     pub(super) fn is_repeated(&mut self, event: &Event) -> bool {
         let skip = self.skip.take();
         skip.is_some_and(|skip| event.id() == Some(&skip[..]))

@@ -22,7 +22,7 @@ fn session() -> Arc<Session> {
     ))
 }
 
-/// A stream that, while it is polled, does this to itself.
+/// A stream whose source calls `act` on the stream while it is polled.
 fn opening(
     session: &Arc<Session>,
     act: impl FnOnce(&LiveStream) + Send + 'static,
@@ -45,11 +45,11 @@ async fn next(stream: &LiveStream) -> Option<Result<Bytes, StreamError>> {
 const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
 
 #[tokio::test(start_paused = true)]
-async fn what_is_polled_may_speak_on_its_own_stream() {
+async fn a_source_may_send_an_event_on_its_own_stream() {
     let session = session();
     let stream = opening(&session, |stream| assert!(stream.say(&EVENT)));
     assert_eq!(next(&stream).await.unwrap().unwrap(), EVENT);
-    // Also while only its opening is waited for.
+    // Also while only its opening is awaited.
     let stream = opening(&session, |stream| assert!(stream.say(&EVENT)));
     let opened = tokio::time::timeout(std::time::Duration::from_secs(1), stream.opened()).await;
     assert!(opened.is_err());
@@ -57,7 +57,7 @@ async fn what_is_polled_may_speak_on_its_own_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_polled_may_end_its_own_stream() {
+async fn a_source_may_end_its_own_stream() {
     let session = session();
     let stream = opening(&session, LiveStream::end);
     assert!(next(&stream).await.is_none());
@@ -68,7 +68,7 @@ async fn what_is_polled_may_end_its_own_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ended_while_it_was_polled_is_not_read_anew() {
+async fn a_stream_that_ended_while_it_was_polled_does_not_restart() {
     let session = session();
     let stream = opening(&session, |stream| {
         stream.end();

@@ -3,10 +3,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::super::connections::ConnectionLimits;
 use super::*;
 use crate::config::Limits;
+use crate::net::Peer;
 
 fn timeout(welcome: bool) -> HeadTimeout {
     let limits = ConnectionLimits::of_clients(&Limits::default());
-    let connection = limits.admit([127, 0, 0, 1].into()).unwrap();
+    let connection = limits.admit(Peer::User(0)).unwrap();
     if welcome {
         connection.assign_to(&crate::caller::Caller::Local).unwrap();
     }
@@ -29,7 +30,7 @@ async fn a_late_head_is_noticed_and_a_long_answer_is_not_one() {
     let requests = async {
         let wait = timeout.sleep(IDLE_TIMEOUT);
         tokio::time::sleep(IDLE_TIMEOUT / 2).await;
-        // The head came; its answer takes ten times as long as a rest may.
+        // The head arrived; the response takes ten times as long as a connection may be idle.
         drop(wait);
         tokio::time::sleep(IDLE_TIMEOUT * 10).await;
         (
@@ -50,7 +51,7 @@ async fn an_anonymous_connection_is_waited_for_less() {
     is_about(started.elapsed(), ANONYMOUS_IDLE_TIMEOUT);
 }
 
-/// However slowly it goes on.
+/// A head that arrives slowly does not get more time.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_has_begun_has_only_so_much_time() {
     let timeout = timeout(true);

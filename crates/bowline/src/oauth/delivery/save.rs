@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::oauth::flow::Flow;
 use crate::oauth::flows::{Flows, SignInError};
 use crate::oauth::grant::{ClientIdentity, Credentials, Grant, Tokens};
+use crate::oauth::sign_out::revoke;
 use bowline_system::clock;
 
 /// A few retries of an operation that may be unavailable for a moment.
@@ -69,7 +70,8 @@ impl Flows {
     /// Revokes tokens whose caller signed out or was removed.
     async fn give_back(&self, flow: &Flow, credentials: Credentials) {
         let grant = Grant::new(&flow.caller, credentials, 0, clock::unix_seconds());
-        if let Err(error) = self.revoke(&flow.server_url, &grant).await {
+        let auth_server = self.auth_servers.of(&flow.server_url);
+        if let Err(error) = revoke(auth_server, &grant).await {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(error, server = %flow.server, "token revocation failed");
         }

@@ -1,4 +1,4 @@
-//! Who may open a session again: one gateway at a time.
+//! The claim to recover a session: one gateway at a time holds it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,28 @@ use crate::session::Session;
 use crate::session::persistence::Persistence;
 use crate::session_store::PersistenceError;
 
-/// For how long nobody may open a session again whose gateway died while it did. Gateways that live
-/// renew it so many times as often.
+/// How long a claim lasts when its gateway died. A gateway that is alive renews it several times as
+/// often.
 const CLAIM: Duration = Duration::from_secs(3);
 const RENEWALS: u32 = 3;
 /// Whether this gateway may open the next generation.
 #[derive(Debug)]
 pub(crate) enum Claim {
     Mine(Option<ClaimGuard>),
-    /// Another gateway is about to.
+    /// Another gateway holds the claim.
     Theirs,
-    /// Another gateway has.
+    /// Another gateway has already opened it.
     Other(Arc<Leg>),
     Ended,
 }
 
-/// The turn to open the next generation, where it has to be held against other gateways: until this
-/// is dropped, or this gateway dies.
+/// The claim to open the next generation, if other gateways share the session. It lasts until this is
+/// dropped or this gateway dies.
 #[derive(Debug)]
 pub(crate) struct ClaimGuard(#[expect(dead_code, reason = "ends it when dropped")] DropGuard);
 
 impl Persistence {
-    /// Whether this gateway may open the next generation after `seen`; if so, nobody else does while
-    /// the turn is held.
+    /// Claims the next generation after `seen`. No other gateway opens it while the claim is held.
     pub(crate) async fn claim(
         &self,
         session: &Arc<Session>,
@@ -46,7 +45,7 @@ impl Persistence {
             return Ok(Claim::Theirs);
         }
         let held = self.hold(claim);
-        // With the claim: whoever had it before may have published meanwhile.
+        // Checked under the claim, because its previous holder may have published a generation.
         let knew = self.known();
         let loading = store.load(&self.key);
         match self.session_store.ask(Operation::Load, loading).await? {
@@ -61,7 +60,7 @@ impl Persistence {
         Ok(Claim::Mine(Some(held)))
     }
 
-    /// Renews a claim until the turn is dropped, however that comes about.
+    /// Renews a claim until the guard is dropped.
     pub(crate) fn hold(&self, claim: String) -> ClaimGuard {
         let session_store = Arc::clone(&self.session_store);
         let over = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! A session's cookies in the store: written behind the answers, apart from the record.
+//! A session's cookies in the store. They are written in the background, separately from the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::session::persistence::{Persistence, Tag};
 use crate::session_store::PersistenceError;
 use crate::session_store::record_error::BadRecord;
 
-/// How often a jar is written, unless a cookie comes or goes.
+/// How often a jar is written at most, unless a cookie is added or removed.
 const JAR_EVERY: Duration = Duration::from_secs(1);
 
 impl Persistence {
-    /// Takes over the cookies that another gateway got since this one looked.
+    /// Takes over the cookies that another gateway has stored since the last check.
     pub(crate) fn adopt_jar(&self, leg: &Leg, live: &Live) -> Result<(), PersistenceError> {
         let tag = tag(&live.jar);
         let is_news = {
@@ -40,7 +40,7 @@ impl Persistence {
         Ok(Jar::from_bytes(&bytes).map_err(BadRecord::from)?)
     }
 
-    /// The jar as it is written; what changed in it so far is dealt with.
+    /// The sealed jar. This also clears the leg's mark that the jar has changed.
     pub(crate) fn sealed_jar(
         &self,
         leg: &Leg,
@@ -53,9 +53,9 @@ impl Persistence {
         }
     }
 
-    /// Writes the jar if it has changed; if that failed before, again.
+    /// Writes the jar if it has changed or an earlier write failed.
     pub(crate) fn keep_jar(&self, session: &Arc<Session>) {
-        // While the store is known to be away, nothing piles up that waits for it.
+        // While the store is known to be unavailable, no tasks pile up that wait for it.
         if !self.session_store.is_reachable() {
             return;
         }
@@ -69,18 +69,18 @@ impl Persistence {
                 let putting = session_store.store.put_jar(&key, since, &jar);
                 match session_store.ask(Operation::PutJar, putting).await {
                     Ok(true) => {}
-                    // The record was written meanwhile; the next use knows for which version.
+                    // The record was written meanwhile; the next use writes the jar for its version.
                     Ok(false) => leg.put_back_jar_change(),
                     Err(error) => {
                         leg.put_back_jar_change();
-                        tracing::debug!(%error, "a session's cookies were not written");
+                        tracing::debug!(%error, "could not persist cookies");
                     }
                 }
             });
         }
     }
 
-    /// The version whose jar is to be written, if it is time to.
+    /// The version whose jar must be written now, if any.
     pub(crate) fn jar_due(&self, leg: &Leg) -> Option<Version> {
         if !leg.take_jar_change() {
             return None;
@@ -97,7 +97,7 @@ impl Persistence {
     }
 }
 
-/// What tells one sealed jar, or record, from another; `None` for no jar.
+/// Distinguishes sealed jars, or records, from each other; `None` for no jar.
 pub(crate) fn tag(sealed: &[u8]) -> Option<Tag> {
     sealed.last_chunk().copied()
 }

@@ -1,4 +1,4 @@
-//! Sealing with the newest key what an older one sealed.
+//! Resealing records with the newest key.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,20 +11,20 @@ use crate::session_store::PersistenceError;
 use crate::session_store::announcement::Announcement;
 
 impl Persistence {
-    /// Seals what an older key sealed with the newest one, so that the old key can be taken out once
-    /// every session was used or has expired.
+    /// Reseals a record of an older key in the background. The old key can be removed once every session
+    /// was used or has expired.
     pub(crate) fn seal_anew(&self, session: &Arc<Session>) {
         let session = Arc::clone(session);
         self.session_store.tracker.spawn(async move {
             if let Some(persistence) = &session.persistence
                 && let Err(error) = persistence.reseal(&session).await
             {
-                tracing::debug!(%error, "a session was not sealed anew");
+                tracing::debug!(%error, "could not reseal session record");
             }
         });
     }
 
-    /// If somebody else writes meanwhile, the next time is soon enough.
+    /// Reseals the record. If another gateway writes at the same time, a later use tries again.
     pub(crate) async fn reseal(&self, session: &Arc<Session>) -> Result<(), PersistenceError> {
         let (store, knew) = (&self.session_store.store, self.known());
         let KeyState::Live(live) = self
@@ -35,7 +35,7 @@ impl Persistence {
             return Ok(());
         };
         self.adopt(session, &live, knew).await?;
-        // An older record that somebody put back is not made good.
+        // An older record that was restored must not be resealed as current.
         let is_current = {
             let place = self.place.lock();
             place.version == live.version && !place.is_behind

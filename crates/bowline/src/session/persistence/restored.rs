@@ -1,4 +1,4 @@
-//! A store that was put back to an older state: what this gateway knows is written on top of it.
+//! Repairs a store that was restored to an older state: this gateway writes what it knows over it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,12 +13,13 @@ use crate::session_store::PersistenceError;
 use crate::session_store::record_error::BadRecord;
 
 impl Persistence {
-    /// Writes a session anew that a shared store has lost, as one does that was restored from before it
-    /// was opened. `false`: it may as well have ended, or expired.
+    /// Writes a session that a shared store has lost, for example because the store was restored from a
+    /// backup made before the session was opened. `false`: the session may just as well have ended or
+    /// expired.
     ///
-    /// Had another gateway ended it since it was last known to be there, that would be remembered in the
-    /// store; and for another to let it go, nobody may have used it for long. What the store forgot of
-    /// ends, nobody can know: a client that ended its session does not ask for it.
+    /// If another gateway had ended the session since it was last seen, the store would remember that;
+    /// and another gateway removes it only after a long idle time. Ends that the store itself has lost
+    /// cannot be known, but a client does not use a session that it has ended.
     pub(crate) async fn put_back(&self, session: &Arc<Session>) -> Result<bool, PersistenceError> {
         let session_store = &self.session_store;
         let touched = self.touched.load(Ordering::Relaxed);
@@ -38,7 +39,7 @@ impl Persistence {
             .store
             .create(&self.key, &record, &jar, session_store.ttl);
         if session_store.ask(Operation::Create, creating).await? {
-            tracing::info!(session = %session.hash, "a session that the store had lost was written anew");
+            tracing::info!(session = %session.hash, "session written again after the store lost it");
             session_store.note_opened();
             let mut place = self.place.lock();
             (place.version, place.jar_since) = (Version::FIRST, Version::FIRST);
@@ -48,7 +49,7 @@ impl Persistence {
             self.was_seen(session_store.now());
             return Ok(true);
         }
-        // Another gateway was faster, or it has ended.
+        // Another gateway wrote it first, or it has ended.
         let knew = self.known();
         let loading = session_store.store.load(&self.key);
         match session_store.ask(Operation::Load, loading).await? {
@@ -57,15 +58,16 @@ impl Persistence {
         }
     }
 
-    /// Whether the store has another record of the version that is known here.
+    /// Whether the store has a different record at the version that this gateway knows.
     pub(crate) fn is_another(&self, live: &Live) -> bool {
         let place = self.place.lock();
         let is_known = place.record_tag.is_none() || place.record_tag == tag(&live.record);
         live.version == place.version && !is_known
     }
 
-    /// The store has less than was known, or another thing. From here on what is known is written on top of what is there;
-    /// but if another gateway has opened the session anew since, that is its generation.
+    /// Handles a store whose version is older than the known one, or whose record is a different one.
+    /// From now on this gateway's state is written over it, unless another gateway has opened a new
+    /// generation since: then that one is used.
     pub(crate) async fn fall_back(
         &self,
         session: &Arc<Session>,
@@ -79,7 +81,7 @@ impl Persistence {
             if place.version != knew {
                 return Ok(());
             }
-            tracing::info!(session = %session.hash, "the store was put back to another state of a session");
+            tracing::info!(session = %session.hash, "store was restored to another state of a session");
             (place.version, place.jar_since) = (live.version, live.jar_since);
             (place.record_tag, place.jar_tag) = (tag(&live.record), None);
             place.is_behind = true;
@@ -91,7 +93,7 @@ impl Persistence {
         Ok(())
     }
 
-    /// The leg that a record speaks of, if it is not the session's and no older one.
+    /// The leg that a record describes, if it is not the session's current leg and not older.
     pub(crate) async fn newer_leg(
         &self,
         session: &Session,

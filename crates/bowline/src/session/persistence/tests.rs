@@ -12,7 +12,7 @@ use crate::session::client_state::ClientState;
 use crate::session_store::SessionTimes;
 use crate::telemetry::Metrics;
 
-/// A session that is kept in a store of this process, over a server that nobody dials.
+/// A session in an in-process store. Its server is never contacted.
 async fn kept() -> Arc<Session> {
     let store = Arc::new(Store::Memory(Memory::new()));
     let keys = SealKeys::parse(&"A".repeat(43)).unwrap();
@@ -40,13 +40,13 @@ fn generation(number: u32) -> Arc<Leg> {
     Arc::new(leg)
 }
 
-/// Whoever writes takes the version and the leg under one lock: at no time is there a version without
-/// the generation that was published with it.
+/// A writer takes the version and the leg under one lock: no version is ever visible without the
+/// generation that was published with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_generation_and_its_version_become_visible_together() {
     let session = kept().await;
     let (looking, over) = (Arc::clone(&session), CancellationToken::new());
-    // Also if this test fails.
+    // Stops the task also if this test fails.
     let (watched, _over) = (over.clone(), over.clone().drop_guard());
     let watching = tokio::task::spawn_blocking(move || {
         let persistence = looking.persistence.as_ref().unwrap();
@@ -66,19 +66,18 @@ async fn a_generation_and_its_version_become_visible_together() {
     watching.await.unwrap();
 }
 
-/// Writers race with publishers; what is in the store never falls behind a generation that was
-/// published.
+/// Writers race with publishers. The store never falls behind a generation that was published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_saves_writes_no_older_generation_over_a_newer() {
     let session = kept().await;
     let persistence = session.persistence.as_ref().unwrap();
     let saving = Arc::clone(&session);
     let over = CancellationToken::new();
-    // Also if this test fails.
+    // Stops the task also if this test fails.
     let (ended, _over) = (over.clone(), over.clone().drop_guard());
     let saves = TaskTracker::new().spawn(async move {
         while !ended.is_cancelled() {
-            // Whoever meets another writer again and again gives up for now.
+            // A writer that meets too many conflicts gives up for now.
             match saving
                 .persistence
                 .as_ref()
@@ -126,7 +125,7 @@ async fn a_store_that_was_put_back_is_written_on_top_of() {
     let second = Generation::FIRST.number + 1;
     session.publish(&generation(second)).await.unwrap();
     persistence.save(&session, || {}).await.unwrap();
-    // As it was at the start.
+    // Restores the state from the start.
     let put_back = async || {
         store.end(key, Duration::ZERO).await.unwrap();
         let created = store.create(key, &old.record, &old.jar, Duration::from_secs(600));
@@ -142,7 +141,7 @@ async fn a_store_that_was_put_back_is_written_on_top_of() {
     put_back().await;
     session.publish(&generation(second + 1)).await.unwrap();
     assert_eq!(generation_there().await, second + 1);
-    // Whoever looks again writes what it knows.
+    // The next refresh writes this gateway's state.
     put_back().await;
     assert!(persistence.refresh(&session).await.unwrap());
     assert_eq!(generation_there().await, second + 1);

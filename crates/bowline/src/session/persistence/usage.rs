@@ -1,4 +1,4 @@
-//! Uses of a session: they renew its time in the store, and number its streams.
+//! Uses of a session restart its time in the store and number its streams.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,15 +8,15 @@ use crate::session::Session;
 use bowline_store::{Operation, StoreError};
 
 impl Persistence {
-    /// Does after a use what need not be waited for: begins the session's time anew, and writes the
-    /// jar if it has changed.
+    /// The work after a use that nothing waits for: restarts the session's time in the store, and writes
+    /// the jar if it has changed.
     pub(crate) fn after_use(&self, session: &Arc<Session>) {
         self.touch(session);
         self.keep_jar(session);
     }
 
-    /// A number that is higher than any before, for whichever gateway; `None` if nobody else can be told
-    /// of it.
+    /// A stream number that is higher than any before at any gateway; `None` if the store is unavailable
+    /// or not shared.
     pub(crate) async fn next_number(&self) -> Option<u64> {
         if !self.session_store.is_shared() || !self.session_store.is_reachable() {
             return None;
@@ -29,13 +29,13 @@ impl Persistence {
         number.ok().flatten()
     }
 
-    /// The last of these numbers; `None` if it has ended.
+    /// The last such number; `None` if the session has ended.
     pub(crate) async fn last_number(&self) -> Result<Option<u64>, StoreError> {
         let asking = self.session_store.store.last_number(&self.key);
         self.session_store.ask(Operation::LastNumber, asking).await
     }
 
-    /// Begins the session's time anew, if some of it is over.
+    /// Restarts the session's time in the store if part of it has passed.
     pub(crate) fn touch(&self, session: &Arc<Session>) {
         let now = self.session_store.now();
         let touched = self.touched.load(Ordering::Relaxed);
@@ -49,12 +49,10 @@ impl Persistence {
         if self.has_old_seal.load(Ordering::Relaxed) {
             self.seal_anew(session);
         }
-        // From now on it is this key's, whoever is given the name.
+        // Binds the session to the caller's key, in case the caller's name is given to another key
+        // later.
         if self.lacks_key.swap(false, Ordering::Relaxed) {
-            self.write_down(
-                session,
-                "a session's record does not say whose key is its own",
-            );
+            self.write_down(session, "could not persist the caller's key fingerprint");
         }
         let session = Arc::clone(session);
         self.session_store.tracker.spawn(async move {
@@ -72,7 +70,7 @@ impl Persistence {
             {
                 // The next use tries again.
                 persistence.touched.store(touched, Ordering::Relaxed);
-                tracing::debug!(%error, "a session's time was not begun anew");
+                tracing::debug!(%error, "could not extend session in the store");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Writing a session: before its client hears of it, when its generation or what the client set changes, and
+//! Writes a session: before its client receives the id, when its generation or a setting changes, and
 //! when it ends.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::session_store::announcement::Announcement;
 use bowline_store::{Live, MAX_CONFLICTS, Operation, Part, UpdateOutcome, Version};
 
 impl Persistence {
-    /// Writes a new session, before anybody hears of it.
+    /// Writes a new session, before its client receives the id.
     pub(crate) async fn create(&self, session: &Session) -> Result<(), PersistenceError> {
         let leg = session.leg();
         let record = self.written(session, &leg)?.to_bytes()?;
@@ -30,12 +30,12 @@ impl Persistence {
                 self.session_store.note_opened();
                 Ok(())
             }
-            // Ids are random: this is not one of ours by chance.
+            // Ids are random, so a collision with a session of ours is not possible by chance.
             false => Err(PersistenceError::Contended),
         }
     }
 
-    /// Makes `leg` the session's generation, for every gateway, unless another has made one.
+    /// Makes `leg` the session's generation for every gateway, unless another gateway has published one.
     pub(crate) async fn publish(
         &self,
         session: &Arc<Session>,
@@ -43,8 +43,8 @@ impl Persistence {
     ) -> Result<Published, PersistenceError> {
         for _ in 0..MAX_CONFLICTS {
             let (version, written) = {
-                // What is client_state belongs to the version, see `adopt`; and so does the leg: where
-                // the version is known, a generation that was published with it is.
+                // The settings and the leg belong to the version (see `adopt`), so all three are read
+                // under one lock.
                 let place = self.place.lock();
                 let current = session.leg();
                 if current.generation.number >= leg.generation.number {
@@ -59,7 +59,8 @@ impl Persistence {
             match self.session_store.ask(Operation::Update, updating).await? {
                 UpdateOutcome::Done(version) => {
                     let put = {
-                        // In one step for whoever writes next: under this version, this generation.
+                        // One step for other writers: they see the new version and the new generation
+                        // together.
                         let mut place = self.place.lock();
                         if version > place.version {
                             (place.version, place.jar_since) = (version, version);
@@ -78,7 +79,7 @@ impl Persistence {
                         Put::New | Put::Known => Published::Done,
                     });
                 }
-                // Lost by a store that was emptied meanwhile is not ended.
+                // A session that is missing because the store was emptied has not ended.
                 UpdateOutcome::Gone if Box::pin(self.put_back(session)).await? => {}
                 UpdateOutcome::Gone => return Ok(Published::Ended),
                 UpdateOutcome::Conflict(live) => self.adopt(session, &live, version).await?,
@@ -87,8 +88,8 @@ impl Persistence {
         Err(PersistenceError::Contended)
     }
 
-    /// Writes what the client has said; `said` says it after whatever another gateway wrote. The leg
-    /// that is then the session's may be a newer one.
+    /// Writes the client's settings. `said` applies them again after another gateway's write was taken
+    /// over. Returns the session's current leg, which may be a newer one.
     pub(crate) async fn save(
         &self,
         session: &Arc<Session>,
@@ -96,7 +97,7 @@ impl Persistence {
     ) -> Result<Arc<Leg>, PersistenceError> {
         for _ in 0..MAX_CONFLICTS {
             let (version, leg, written, is_behind) = {
-                // What is client_state belongs to the version, see `adopt`.
+                // The settings belong to the version, see `adopt`.
                 let place = self.place.lock();
                 said();
                 let leg = session.leg();
@@ -128,7 +129,7 @@ impl Persistence {
                         .announce(Announcement::Changed(session.id));
                     return Ok(leg);
                 }
-                // Its end is found by whoever asks next.
+                // The next lookup notices that the session has ended.
                 UpdateOutcome::Gone => return Ok(leg),
                 UpdateOutcome::Conflict(live) => self.adopt(session, &live, version).await?,
             }
@@ -136,8 +137,8 @@ impl Persistence {
         Err(PersistenceError::Contended)
     }
 
-    /// Ends the session in the store. `None`: it had ended before. Otherwise this caller, and no
-    /// other, ends it upstream: on this leg.
+    /// Ends the session in the store. `None`: it had already ended. Otherwise the caller of this
+    /// function, and no other, must end the returned leg upstream.
     pub(crate) async fn end(
         &self,
         session: &Arc<Session>,
@@ -152,8 +153,9 @@ impl Persistence {
         self.last_leg(session, replaced).await
     }
 
-    /// Lets the session go from the store if no gateway has used it for as long as it is persistence. `None`:
-    /// one has, or it is gone. Otherwise this caller, and no other, ends it upstream: on this leg.
+    /// Removes the session from the store if no gateway has used it for the idle time. `None`: one has,
+    /// or it is gone. Otherwise the caller of this function, and no other, must end the returned leg
+    /// upstream.
     pub(crate) async fn expire(
         &self,
         session: &Arc<Session>,
@@ -171,7 +173,7 @@ impl Persistence {
         self.last_leg(session, replaced).await
     }
 
-    /// The leg that a session had which was ended here.
+    /// The last leg of a session that was ended here.
     async fn last_leg(
         &self,
         session: &Arc<Session>,
@@ -181,7 +183,7 @@ impl Persistence {
             return Ok(None);
         };
         if let Err(error) = self.adopt(session, &live, Version(0)).await {
-            tracing::debug!(%error, "the newest generation of an ended session is not known here");
+            tracing::debug!(%error, "could not read the last generation of an ended session");
         }
         Ok(Some(session.leg()))
     }

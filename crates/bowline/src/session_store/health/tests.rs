@@ -40,7 +40,7 @@ async fn the_grace_runs_from_the_last_answer() {
     after(100).await;
     health.answers();
     after(10).await;
-    // It is noticed late; that gains nothing.
+    // Noticing the outage late does not extend the grace period.
     away(&health);
     assert_eq!(left(&health), Some(Duration::from_secs(20)));
     after(19).await;
@@ -48,7 +48,7 @@ async fn the_grace_runs_from_the_last_answer() {
     after(1).await;
     assert_eq!(left(&health), Some(Duration::ZERO));
     assert!(!health.condition().serves());
-    // Asking in vain does not begin it anew.
+    // Failed requests do not restart it.
     away(&health);
     assert!(!health.condition().serves());
 }
@@ -75,7 +75,7 @@ async fn what_changes_may_have_been_missed_of_is_believed_from_when_it_was_seen(
     health.hears_again();
     after(1).await;
     let seen = health.now();
-    // Nobody hears any more, and yet the store answers.
+    // Announcements are missed although the store answers.
     health.hears_no_more();
     after(29).await;
     health.answers();
@@ -83,7 +83,7 @@ async fn what_changes_may_have_been_missed_of_is_believed_from_when_it_was_seen(
     assert!(health.is_within_grace(seen));
     after(1).await;
     assert!(!health.is_within_grace(seen));
-    // Nor does it help to hear again: what was said in between was missed.
+    // Receiving them again does not help: those in between were missed.
     health.hears_again();
     health.answers();
     assert!(!health.is_within_grace(seen));
@@ -121,7 +121,7 @@ async fn one_that_refuses_writes_is_not_away() {
     assert_eq!(health.condition(), full);
     after(100).await;
     assert!(health.condition().serves());
-    // What needs no room shows nothing.
+    // Operations that need no memory prove nothing.
     for harmless in [Operation::Load, Operation::Touch, Operation::End] {
         health.note(harmless, None);
         assert_eq!(health.condition(), full, "{harmless:?}");

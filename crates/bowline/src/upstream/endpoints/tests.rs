@@ -30,7 +30,9 @@ fn set(endpoints: &Endpoints, urls: &[&str]) {
 #[tokio::test]
 async fn sessions_are_spread_evenly() {
     let endpoints = endpoints(&["http://a/", "http://b/", "http://c/"]);
-    let pins: Vec<Pin> = (0..300).map(|_| endpoints.pick().unwrap()).collect();
+    let pins: Vec<Pin> = (0..300)
+        .map(|_| endpoints.pick_avoiding(None).unwrap())
+        .collect();
     let mut counts: BTreeMap<Box<str>, usize> = BTreeMap::new();
     for pin in &pins {
         *counts.entry(pin.id.clone()).or_default() += 1;
@@ -52,7 +54,7 @@ async fn sessions_are_spread_evenly() {
 #[tokio::test]
 async fn the_ill_and_the_draining_take_no_sessions() {
     let endpoints = endpoints(&["http://a/", "http://b/", "http://c/"]);
-    let held = endpoints.pick().unwrap();
+    let held = endpoints.pick_avoiding(None).unwrap();
     endpoints
         .all()
         .iter()
@@ -62,19 +64,19 @@ async fn the_ill_and_the_draining_take_no_sessions() {
         .unreachable("refused");
     set(&endpoints, &["http://a/", "http://b/"]);
     for _ in 0..50 {
-        assert_eq!(&*endpoints.pick().unwrap().id, "http://b/");
+        assert_eq!(&*endpoints.pick_avoiding(None).unwrap().id, "http://b/");
     }
     endpoints.all().iter().for_each(|endpoint| {
         assert!(endpoint.health.unreachable("no route") || endpoint.health.ailment().is_some())
     });
-    assert!(endpoints.pick().is_err());
+    assert!(endpoints.pick_avoiding(None).is_err());
     drop(held);
 }
 
 #[tokio::test]
 async fn a_draining_endpoint_stays_while_it_has_sessions() {
     let endpoints = endpoints(&["http://a/"]);
-    let held = endpoints.pick().unwrap();
+    let held = endpoints.pick_avoiding(None).unwrap();
     set(&endpoints, &["http://b/"]);
     assert_eq!(endpoints.all().len(), 2);
     assert!(held.is_draining());
@@ -88,7 +90,9 @@ async fn a_draining_endpoint_stays_while_it_has_sessions() {
 #[tokio::test]
 async fn one_that_comes_back_is_the_same_one() {
     let endpoints = endpoints(&["http://a/", "http://b/"]);
-    let held: Vec<Pin> = (0..4).map(|_| endpoints.pick().unwrap()).collect();
+    let held: Vec<Pin> = (0..4)
+        .map(|_| endpoints.pick_avoiding(None).unwrap())
+        .collect();
     set(&endpoints, &["http://b/"]);
     set(&endpoints, &["http://a/", "http://b/"]);
     assert_eq!(endpoints.all().len(), 2);
@@ -106,7 +110,7 @@ async fn one_that_comes_back_is_the_same_one() {
 #[tokio::test(start_paused = true)]
 async fn draining_is_timed_from_its_beginning_and_forgotten_with_it() {
     let endpoints = endpoints(&["http://a/"]);
-    let held = endpoints.pick().unwrap();
+    let held = endpoints.pick_avoiding(None).unwrap();
     let minute = Duration::from_secs(60);
     set(&endpoints, &["http://b/"]);
     tokio::time::advance(minute / 2).await;

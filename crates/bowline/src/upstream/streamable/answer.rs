@@ -1,4 +1,4 @@
-//! An answer's head, and its body still to be read.
+//! An HTTP answer: its head, and its body still unread.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,17 +13,17 @@ use http_body::Body as _;
 use crate::upstream::SentAs;
 use bowline_egress::{UpstreamBody, WireError, read_limited};
 
-/// How much of a body that nobody wants is read, and for how long.
+/// How much of an unneeded body is read, and for how long.
 pub(super) const MAX_READ_OUT: usize = 64 * 1024;
 const READ_OUT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An answer's head, and its body still to be read.
+/// The head of an answer, and its body still unread.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: UpstreamBody,
-    /// Whether the request named a session, so that 404 means that the session is unknown.
+    /// Whether the request named a session, so that a 404 means that the session is unknown.
     pub(super) named_session: bool,
 }
 
@@ -39,7 +39,7 @@ impl Answer {
         self.headers.get(CONTENT_TYPE)
     }
 
-    /// Reads a small body out, so that the connection can be used again.
+    /// Reads the rest of a small body, so that the connection can be reused.
     pub(crate) async fn read_out(self) {
         if !self.body.is_end_stream() {
             let rest = read_limited(self.body, MAX_READ_OUT);
@@ -47,7 +47,7 @@ impl Answer {
         }
     }
 
-    /// How it was sent.
+    /// How it was sent over HTTP.
     pub(crate) fn sent_as(&self) -> SentAs {
         SentAs {
             status: self.status,
@@ -71,7 +71,7 @@ impl Answer {
     }
 }
 
-/// The next bytes of a body; trailers mean nothing here.
+/// The next bytes of a body. Trailers are ignored.
 pub(crate) fn poll_data(
     body: &mut UpstreamBody,
     cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! Requests as they are written: built from nothing but the configuration, the leg's own id, version and
-//! cookies, the protocol's headers, and what [`Carried`](crate::upstream::Carried) picked of a client's.
+//! Builds requests from the configuration, the leg's own id, version and cookies, the protocol's
+//! headers, and what [`Carried`](crate::upstream::Carried) selected from the client's request.
 
 use bowline_wire::header_policy::{Passage, passes};
 use bowline_wire::version::wants_header;
@@ -13,13 +13,13 @@ use http::{HeaderValue, Method};
 
 use crate::config::Server;
 use crate::oauth::Bearer;
-use crate::upstream::Link;
+use crate::upstream::link::HttpLink;
 use bowline_egress::{Head, Place, Request, Sent};
 
-/// How Bowline introduces itself, unless the configuration says otherwise.
+/// The default `User-Agent`.
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
 
-/// What is asked, wherever a redirect may lead it.
+/// A request before its target is known: redirects may change that.
 pub(super) struct Asking<'a> {
     pub(super) method: Method,
     pub(super) accept: Option<HeaderValue>,
@@ -32,14 +32,14 @@ pub(super) struct Asking<'a> {
 impl Asking<'_> {
     pub(super) fn request(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         server: &Server,
         target: &PathAndQuery,
         place: Place<'_>,
         bearer: Option<&Bearer>,
     ) -> Request {
         let mut head = Head::new(&self.method, target);
-        head.add(&HOST, &link.endpoint.address.url().host);
+        head.add(&HOST, &link.url.host);
         let configured = server.headers.iter();
         for (name, value) in configured.filter(|(name, _)| passes(name, Passage::Configured)) {
             head.add(name, value);
@@ -51,12 +51,12 @@ impl Asking<'_> {
         if let Some(bearer) = bearer {
             head.add(&AUTHORIZATION, bearer.header());
         }
-        // Bodies are looked into, and some are rewritten: none may come compressed.
+        // Bodies are inspected, and some are rewritten: none may be compressed.
         head.add(&ACCEPT_ENCODING, &HeaderValue::from_static("identity"));
         if let Some(accept) = &self.accept {
             head.add(&ACCEPT, accept);
         }
-        if let Some(id) = link.conversation.session_id() {
+        if let Some(id) = &link.http.session_id {
             head.add_session(id);
         }
         if let Some(negotiated) = link.version
@@ -67,7 +67,7 @@ impl Asking<'_> {
         if let Some(id) = self.last_event_id {
             head.add(&header::LAST_EVENT_ID, id);
         }
-        if let Some(cookies) = link.conversation.as_http().jar.lock().header(place) {
+        if let Some(cookies) = link.http.jar.lock().header(place) {
             head.add(&COOKIE, &cookies);
         }
         match &self.message {

@@ -1,5 +1,5 @@
-//! Answers by which a server says in its own way that it lost a session, as the operator described
-//! them.
+//! Fingerprints: answers that the operator configured as signs of a lost session, for servers that
+//! do not report it by the protocol.
 
 use bowline_wire::message::Message;
 use bytes::Bytes;
@@ -7,22 +7,22 @@ use http::StatusCode;
 
 use crate::config::Fingerprint;
 
-/// Whether an answer with this status may be one of them: its body decides.
+/// Whether an answer with this status may be a fingerprint. Its body decides.
 pub(crate) fn is_suspect(fingerprints: &[Fingerprint], status: StatusCode) -> bool {
     fingerprints.iter().any(|print| print.status == status)
 }
 
-/// Whether an answer with a good status may be one of them.
+/// Whether an answer with status 200 may be a fingerprint.
 pub(crate) fn may_lie(fingerprints: &[Fingerprint]) -> bool {
     is_suspect(fingerprints, StatusCode::OK)
 }
 
-/// Whether an answer with a good status is one of them.
+/// Whether an answer with status 200 is a fingerprint.
 pub(crate) fn is_lie(fingerprints: &[Fingerprint], body: &Bytes) -> bool {
     is_fingerprint(fingerprints, StatusCode::OK, body)
 }
 
-/// Whether an answer is one of them.
+/// Whether an answer is a fingerprint.
 pub(crate) fn is_fingerprint(
     fingerprints: &[Fingerprint],
     status: StatusCode,
@@ -44,7 +44,8 @@ pub(crate) fn is_fingerprint(
     })
 }
 
-/// A result that is no error may contain any text and means none of it.
+/// Whether the message is a successful result. Its text may contain anything, so it is never a
+/// fingerprint.
 fn is_good_news(message: &Message) -> bool {
     let is_error = message
         .result_member("isError")

@@ -1,12 +1,13 @@
-//! A JSON answer as it arrives: small ones are held whole before the client sees any of it, so that they
-//! can be looked at, and asked for again where they break. Larger ones are held up to where it is known
-//! whose answer it is, and passed on while they arrive.
+//! Buffers a JSON answer. A small one is buffered whole before the client sees any of it, so that
+//! it can be inspected, and requested again if the connection breaks. A larger one is buffered
+//! until it is known which request it answers, and then passed on while it arrives.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 
 use bowline_egress::{ReadError, UpstreamBody, read_limited};
 use bowline_wire::batch;
+use bowline_wire::message::RawId;
 use bytes::Bytes;
 use http_body::Body as _;
 
@@ -17,21 +18,22 @@ use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 /// What has arrived of an answer.
 pub(crate) enum Held {
     Whole(Bytes),
-    /// There is more of it than is held.
+    /// It is larger than the buffer.
     Begun(Passing),
 }
 
-/// How an answer is held.
+/// How an answer is buffered.
 pub(crate) struct Holding<'a> {
-    /// How much of it, unless it is an array: those are looked into.
+    /// How many bytes, unless it is an array: arrays are always buffered, because they are
+    /// inspected.
     pub(crate) limit: usize,
-    /// The id (JSON text) that its request was sent under, and the client's own if that is another.
-    pub(crate) asked: &'a str,
-    pub(crate) own: Option<&'a str>,
+    /// The id that its request was sent under, and the client's own if that is another.
+    pub(crate) asked: RawId<'a>,
+    pub(crate) own: Option<RawId<'a>>,
 }
 
 impl Holding<'_> {
-    /// Reads an answer, all of it or as much as is held.
+    /// Reads an answer, up to its end or up to the limit.
     pub(crate) async fn hold(&self, body: &mut UpstreamBody) -> Result<Held, UpstreamError> {
         let length = body.size_hint();
         if length
@@ -43,7 +45,7 @@ impl Holding<'_> {
         Box::pin(self.hold_any(body, length.lower() > self.limit as u64)).await
     }
 
-    /// The same for one of unknown length, or that is too large.
+    /// The same for an answer of unknown length or over the limit.
     async fn hold_any(
         &self,
         body: &mut UpstreamBody,
@@ -81,7 +83,7 @@ impl Holding<'_> {
     }
 }
 
-/// What has arrived and was not looked at.
+/// Bytes that have arrived and were not inspected.
 #[derive(Default)]
 struct Parts {
     list: VecDeque<Bytes>,
@@ -94,7 +96,7 @@ impl Parts {
         self.list.push_back(data);
     }
 
-    /// The first that is not white space.
+    /// The first byte that is not white space.
     fn first_byte(&self) -> Option<u8> {
         let parts = self.list.iter().map(|part| part.trim_ascii_start());
         parts.flatten().next().copied()

@@ -1,8 +1,8 @@
-//! `initialize` at an upstream, and what came of it.
+//! Sends `initialize` to an upstream and reads the outcome.
 
 use std::time::Duration;
 
-use bowline_egress::{Sent, UpstreamBody, read_limited};
+use bowline_egress::{Sent, read_limited};
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media};
 use bytes::Bytes;
@@ -10,27 +10,32 @@ use http::{HeaderMap, StatusCode};
 
 use super::Answer;
 use super::messages::retry_after;
-use crate::upstream::{Link, MAX_HELD_ANSWER, Upstream, UpstreamError, Whole};
+use crate::upstream::conversation::Issued;
+use crate::upstream::event_source::EventSource;
+use crate::upstream::link::HttpLink;
+use crate::upstream::{MAX_HELD_ANSWER, Upstream, UpstreamError, Whole};
 
-/// What came of `initialize`.
+/// The outcome of `initialize`.
 #[derive(Debug)]
 pub(crate) enum Initialized {
     Answered {
-        /// The id that the server issued, if it did.
-        issued: Result<Option<UpstreamSessionId>, UpstreamError>,
+        /// The session id that the server issued, if any.
+        issued: Result<Issued, UpstreamError>,
         answer: InitializeAnswer,
     },
     Declined(Declination),
 }
 
-/// The answer, still to be read.
+/// The answer, still unread.
 #[derive(Debug)]
 pub(crate) enum InitializeAnswer {
-    Events(UpstreamBody),
+    Events(EventSource),
+    /// One message that was read already.
+    Held(Whole),
     Message(Answer),
 }
 
-/// Any other answer than a good one: the server's own, for the client, or that of somebody on the way.
+/// An answer that is not 200: the server's own, for the client, or that of an intermediary.
 #[derive(Debug)]
 pub(crate) struct Declination(Answer);
 
@@ -38,7 +43,7 @@ impl Upstream {
     /// Sends an `initialize`.
     pub(in crate::upstream) async fn http_initialize(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
@@ -46,16 +51,17 @@ impl Upstream {
         if answer.status != StatusCode::OK {
             return Ok(Initialized::Declined(Declination(answer)));
         }
-        let issued = issued_id(&answer.headers);
+        let issued = issued_id(&answer.headers).map(Issued::SessionId);
         let answer = match answer.is_events() {
-            true => InitializeAnswer::Events(answer.body),
+            true => InitializeAnswer::Events(EventSource::Http(answer.body)),
             false => InitializeAnswer::Message(answer),
         };
         Ok(Initialized::Answered { issued, answer })
     }
 }
 
-/// The id that the server issued, if it did; two of them would be two servers' word for one thing.
+/// The session id that the server issued, if any. Two ids are an error: there is no telling which
+/// counts.
 fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>, UpstreamError> {
     let mut ids = headers.get_all(header::SESSION_ID).iter();
     match (ids.next(), ids.next()) {
@@ -82,17 +88,17 @@ impl Answer {
 // === impl Declination ===
 
 impl Declination {
-    /// What the client hears if nothing better can be said.
+    /// The error for the client if the server's own answer cannot be passed on.
     pub(crate) fn error(&self) -> UpstreamError {
         UpstreamError::NotOpened(self.0.status)
     }
 
-    /// How long the server asks to be left alone.
+    /// How long the server asks clients to wait (`Retry-After`).
     pub(crate) fn asked_for(&self) -> Option<Duration> {
         retry_after(&self.0.headers)
     }
 
-    /// Whether it says that the server was not reached.
+    /// Whether the status says that the server was not reached.
     pub(crate) fn is_about_the_way(&self) -> bool {
         matches!(
             self.0.status,
@@ -100,7 +106,7 @@ impl Declination {
         )
     }
 
-    /// What the server said, if a client can read it.
+    /// The server's answer, if it is JSON.
     pub(crate) async fn read(self) -> Option<Whole> {
         match self.0.is(media::JSON) {
             true => self.0.whole().await.ok(),

@@ -1,17 +1,19 @@
-//! The stream of a GET, opened at an upstream: what came of asking for it.
+//! Opens a GET stream at an upstream and reads the outcome.
 
-use bowline_egress::UpstreamBody;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::is_suspect;
-use crate::upstream::{Link, Upstream, UpstreamError};
+use crate::upstream::event_source::EventSource;
+use crate::upstream::link::HttpLink;
+use crate::upstream::{Upstream, UpstreamError};
 
-/// What came of asking for a stream.
+/// The outcome of a GET.
 #[derive(Debug)]
 pub(crate) enum Listening {
-    Events(UpstreamBody),
-    /// It is not opened. A session that is lost would be told like this, too, if `may_deny_session`.
+    Events(EventSource),
+    /// It was not opened. If `may_deny_session`, the session may be lost: servers also answer like
+    /// this then.
     Refused {
         why: NotListened,
         may_deny_session: bool,
@@ -23,17 +25,17 @@ pub(crate) enum Listening {
 pub(crate) struct NotListened(pub(crate) StatusCode);
 
 impl Upstream {
-    /// Asks for the stream of a GET, after the event `last`.
+    /// Opens a GET stream, after the event `last`.
     pub(in crate::upstream) async fn http_listen(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         last: Option<&Bytes>,
     ) -> Result<Listening, UpstreamError> {
-        // An id that is no header's value was never sent as one.
+        // An id that is not a valid header value cannot have come from this server's stream.
         let last = last.and_then(|last| HeaderValue::from_maybe_shared(last.clone()).ok());
         let answer = self.get(link, last.as_ref()).await?;
         if answer.is_events() {
-            return Ok(Listening::Events(answer.body));
+            return Ok(Listening::Events(EventSource::Http(answer.body)));
         }
         let why = NotListened(answer.status);
         let prints = &self.config().recovery.fingerprints;
@@ -49,7 +51,7 @@ impl Upstream {
 }
 
 impl NotListened {
-    /// Whether the last stream has not ended, as far as the server knows.
+    /// Whether the server believes that the previous stream is still open.
     pub(crate) fn is_conflict(self) -> bool {
         self.0 == StatusCode::CONFLICT
     }
@@ -59,15 +61,15 @@ impl NotListened {
         self.0.is_server_error()
     }
 
-    /// Whether a GET that was refused with this may be let in later.
+    /// Whether a GET that was refused with this status may succeed later.
     pub(crate) fn may_pass(self) -> bool {
         self.0.is_client_error() && !self.is_conflict()
     }
 
-    /// Whether the server says, or seems to say, that it has no such streams; `opens_streams`: it has opened one
-    /// before, so that it has a route for them.
+    /// Whether the server says, or seems to say, that it has no such streams. `opens_streams`: it
+    /// has opened one before, so it has a route for GET.
     pub(crate) fn has_none(self, opens_streams: bool) -> bool {
-        // A server without a route for GET says 404 as one does that lost the session.
+        // A server without a route for GET answers 404, like one that lost the session.
         let is_refused = self.0.is_success() || self.may_pass();
         self.0 == StatusCode::METHOD_NOT_ALLOWED || is_refused && !opens_streams
     }

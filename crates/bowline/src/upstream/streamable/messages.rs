@@ -1,8 +1,9 @@
-//! Messages over streamable HTTP: what a status, a media type and a body mean ends here.
+//! Messages over Streamable HTTP. Statuses, media types and bodies are interpreted here and go no
+//! further.
 
 use std::time::Duration;
 
-use bowline_wire::message::{Message, is_answer_to};
+use bowline_wire::message::{Message, RawId, is_answer_to};
 use bowline_wire::{batch, media};
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
@@ -13,17 +14,19 @@ use super::held::{Held, Holding};
 use super::refusal::{self, is_readable};
 #[cfg(feature = "planted")]
 use crate::planted;
+use crate::upstream::event_source::EventSource;
+use crate::upstream::link::HttpLink;
 use crate::upstream::outcome::{Frames, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, Whole};
-use crate::upstream::{Link, SessionState, StreamError, Upstream, UpstreamError};
+use crate::upstream::{SessionState, StreamError, Upstream, UpstreamError};
 use bowline_egress::Sent;
 
 // === impl Upstream ===
 
 impl Upstream {
-    /// Sends a request and reads its answer as far as it is held.
+    /// Sends a request and reads its answer as far as it is buffered.
     pub(in crate::upstream) async fn http_request(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         message: &Message,
         reading: Reading<'_>,
         sent: Sent,
@@ -40,13 +43,15 @@ impl Upstream {
         }
         let status = answer.status;
         if status == StatusCode::ACCEPTED {
-            let why = "the server answered 202, which is no answer to a request";
+            let why = "the server answered 202, which does not answer a request";
             return Err(UpstreamError::OutcomeUnknown(why.into()));
         }
-        if answer.is_events() {
-            return Ok(Outcome::Events(answer.body));
+        // One lookup of the header for all uses.
+        let sent_as = answer.sent_as();
+        if sent_as.is(media::EVENT_STREAM) && status == StatusCode::OK {
+            return Ok(Outcome::Events(EventSource::Http(answer.body)));
         }
-        if !answer.is(media::JSON) {
+        if !sent_as.is(media::JSON) {
             return Err(UpstreamError::NotMcp(status));
         }
         let asked = message.id().unwrap_or_default();
@@ -58,7 +63,7 @@ impl Upstream {
             Held::Begun(passing) => {
                 return Ok(Outcome::Frames(Frames {
                     passing,
-                    sent_as: answer.sent_as(),
+                    sent_as,
                     body: answer.body,
                 }));
             }
@@ -71,15 +76,15 @@ impl Upstream {
         check_whole(&body, asked, ends_with_connection)?;
         Ok(Outcome::Message(Whole {
             body,
-            sent_as: answer.sent_as(),
+            sent_as,
             may_deny_session: false,
         }))
     }
 
-    /// Sends what nobody answers. `Some`: the server's own error, for the client.
+    /// Sends a message that gets no answer. `Some` is the server's own error, for the client.
     pub(in crate::upstream) async fn http_notify(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         message: Bytes,
         sent: Sent,
     ) -> Result<Option<Whole>, UpstreamError> {
@@ -93,8 +98,8 @@ impl Upstream {
         Ok(None)
     }
 
-    /// Asks whether the session is still known. The answer goes to nobody.
-    pub(in crate::upstream) async fn http_ping(&self, link: Link<'_>, ping: &Message) -> Pulse {
+    /// Pings the upstream to find out whether it still knows the session. The answer is discarded.
+    pub(in crate::upstream) async fn http_ping(&self, link: HttpLink<'_>, ping: &Message) -> Pulse {
         let server = self.config();
         let posted = self
             .post(link.safe(), &server, ping.raw().clone(), Sent::default())
@@ -127,10 +132,10 @@ impl Upstream {
         }
     }
 
-    /// Sends something of our own whose answer goes to nobody.
+    /// Sends a message of Bowline's own, whose answer is discarded.
     pub(in crate::upstream) async fn http_say(
         &self,
-        link: Link<'_>,
+        link: HttpLink<'_>,
         message: Bytes,
     ) -> Result<Result<(), NotSaid>, UpstreamError> {
         let server = self.config();
@@ -147,10 +152,15 @@ impl Upstream {
     }
 }
 
-/// Whether an answer that is held whole is one to the request with this id. An array is looked into later.
-fn check_whole(body: &Bytes, id: &str, ends_with_connection: bool) -> Result<(), UpstreamError> {
+/// Checks that a buffered answer is the answer to the request with this id. Arrays are checked
+/// later.
+fn check_whole(
+    body: &Bytes,
+    id: RawId<'_>,
+    ends_with_connection: bool,
+) -> Result<(), UpstreamError> {
     #[cfg(feature = "planted")]
-    if planted::lacks_text(body, Some(id)) {
+    if planted::lacks_text(body, id) {
         return Err(UpstreamError::AnotherId);
     }
     if batch::is_batch(body) {
@@ -165,7 +175,7 @@ fn check_whole(body: &Bytes, id: &str, ends_with_connection: bool) -> Result<(),
     }
 }
 
-/// The seconds that a server asks to be left alone.
+/// The delay that a server asks for, in seconds.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))

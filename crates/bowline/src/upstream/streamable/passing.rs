@@ -1,50 +1,54 @@
-//! A JSON answer that is passed on while it arrives: looked at in passing, to see whose answer it is.
+//! Passes a JSON answer on while it arrives, and checks which request it answers.
 //!
-//! What came before the id has been passed on when that is read, so an answer to another request is cut
-//! off: its client must not take it for its own, nor for whole.
+//! What comes before the id has been passed on before the id is read. So an answer to another
+//! request is cut off: the client must not accept it as its own, nor as complete.
 
 use std::collections::VecDeque;
 
-use bowline_wire::message::answers_id;
+use bowline_wire::message::{RawId, RawIdBuf};
 use bowline_wire::scan::{IdScan, Stop};
 use bytes::{Bytes, BytesMut};
 
 use crate::upstream::StreamError;
 
-/// Parts of an answer, on their way from the server to the client.
+/// The parts of an answer, on their way from the server to the client.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// What may be passed on.
+    /// Parts that may be passed on.
     ready: VecDeque<Bytes>,
-    /// What is looked for, until the answer has ended.
+    /// The check of the id, until the answer has ended.
     looking: Option<Box<Looking>>,
 }
 
 #[derive(Debug)]
 struct Looking {
     scan: IdScan,
-    /// The id (JSON text) that the request was sent under, and the client's own if that is another.
-    asked: Box<str>,
-    own: Option<Box<str>>,
-    /// The answer's id, as far as it has come.
+    /// The id that the request was sent under, and the client's own if that is another.
+    asked: RawIdBuf,
+    own: Option<RawIdBuf>,
+    /// The answer's id, as far as it has arrived.
     id: Option<BytesMut>,
     is_found: bool,
-    /// Nothing but its own end tells that the answer is whole.
+    /// The length is unknown: only the end of the JSON shows that the answer is complete.
     ends_with_connection: bool,
 }
 
 // === impl Passing ===
 
 impl Passing {
-    /// The parts of an answer to the request that was sent under the id `asked` (JSON text), which the
+    /// The parts of an answer to the request that was sent under the id `asked`, which the
     /// client knows under its `own`.
-    pub(crate) fn new(asked: &str, own: Option<&str>, ends_with_connection: bool) -> Self {
+    pub(crate) fn new(
+        asked: RawId<'_>,
+        own: Option<RawId<'_>>,
+        ends_with_connection: bool,
+    ) -> Self {
         Self {
             ready: VecDeque::new(),
             looking: Some(Box::new(Looking {
                 scan: IdScan::default(),
-                asked: asked.into(),
-                own: own.map(Into::into),
+                asked: asked.to_buf(),
+                own: own.map(RawId::to_buf),
                 id: None,
                 is_found: false,
                 ends_with_connection,
@@ -52,14 +56,14 @@ impl Passing {
         }
     }
 
-    /// Whether it is known that this is the answer to the request.
+    /// Whether it is confirmed that this is the answer to the request.
     pub(crate) fn is_found(&self) -> bool {
         self.looking
             .as_ref()
             .is_none_or(|looking| looking.is_seen())
     }
 
-    /// Takes more from the server.
+    /// Adds bytes from the server.
     pub(crate) fn push(&mut self, data: Bytes) -> Result<(), StreamError> {
         let Some(looking) = &mut self.looking else {
             self.ready.push_back(data);
@@ -76,7 +80,7 @@ impl Passing {
         self.ready.pop_front()
     }
 
-    /// The server said all that it has to say.
+    /// Checks that the answer may end here.
     pub(crate) fn end(&self) -> Result<(), StreamError> {
         match &self.looking {
             Some(looking) if looking.ends_with_connection || !looking.is_seen() => {
@@ -90,8 +94,8 @@ impl Passing {
 // === impl Looking ===
 
 impl Looking {
-    /// Looks at more of the answer, up to its end: a method, or another id, may come behind all that an
-    /// answer has. `true`: it has ended.
+    /// Scans more of the answer, up to its end, because a method or a second id may follow the
+    /// result. `true` if it has ended.
     fn take(&mut self, mut data: Bytes, ready: &mut VecDeque<Bytes>) -> Result<bool, StreamError> {
         let (whole, passed) = (data.clone(), ready.len());
         let (mut is_split, mut is_ended) = (self.id.is_some(), false);
@@ -99,7 +103,7 @@ impl Looking {
             let (read, stop) = self.scan.read(&data);
             let part = data.split_to(read);
             match &mut self.id {
-                Some(id) if id.len() + part.len() > max_length(&self.asked) => {
+                Some(id) if id.len() + part.len() > max_length(self.asked.as_id()) => {
                     return Err(StreamError::AnotherId);
                 }
                 Some(id) => id.extend_from_slice(&part),
@@ -140,43 +144,43 @@ impl Looking {
         Ok(is_ended)
     }
 
-    /// Whether it is known that this is the answer to the request.
+    /// Whether it is confirmed that this is the answer to the request.
     fn is_seen(&self) -> bool {
         self.is_found && self.scan.has_answer()
     }
 
-    /// The id as the client may see it.
+    /// Checks the id, and returns it as the client knows it.
     fn checked(&mut self, id: Bytes) -> Result<Bytes, StreamError> {
         if id == "null" {
-            // It may be an error of nobody's in particular, which its end will tell.
+            // It may be an error without an id, which only its end shows.
             return Ok(id);
         }
         let text = std::str::from_utf8(&id).map_err(|_| StreamError::AnotherId)?;
-        if !answers_id(text, &self.asked) {
+        if !RawId::new(text).answers(self.asked.as_id()) {
             return Err(StreamError::AnotherId);
         }
         self.is_found = true;
         Ok(match &self.own {
-            Some(own) => Bytes::copy_from_slice(own.as_bytes()),
+            Some(own) => Bytes::copy_from_slice(own.as_str().as_bytes()),
             None => id,
         })
     }
 }
 
-/// The longest way to write an id.
-fn max_length(id: &str) -> usize {
+/// The longest possible notation of an id.
+fn max_length(id: RawId<'_>) -> usize {
     const ESCAPED: usize = r"\u0000".len();
     const SPACE: usize = 64;
-    ESCAPED * id.len() + SPACE
+    ESCAPED * id.as_str().len() + SPACE
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What passes of an answer that comes in pieces of this length.
+    /// What is passed on of an answer that arrives in pieces of this length.
     fn passed(text: &str, asked: &str, own: Option<&str>, piece: usize) -> (String, bool) {
-        let mut passing = Passing::new(asked, own, false);
+        let mut passing = Passing::new(RawId::new(asked), own.map(RawId::new), false);
         let mut shown = Vec::new();
         let mut is_good = true;
         for part in text.as_bytes().chunks(piece) {
@@ -267,7 +271,7 @@ mod tests {
             (r#"{"id":7,"result":{"a":1}}"#, true),
             (r#"{"id":7,"result":{"a":1}"#, false),
         ] {
-            let mut passing = Passing::new("7", None, true);
+            let mut passing = Passing::new(RawId::new("7"), None, true);
             passing.push(Bytes::from_static(text.as_bytes())).unwrap();
             assert!(passing.is_found());
             assert_eq!(passing.end().is_ok(), is_whole, "{text}");

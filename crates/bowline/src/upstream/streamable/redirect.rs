@@ -1,16 +1,15 @@
-//! Redirects: where one leads, if it may be followed, and what is remembered of those that are for
-//! good.
+//! Redirects: the target, if it may be followed, and what is remembered of permanent ones.
 //!
-//! 307 and 308 say that the request is to be sent elsewhere as it is: it was not processed. 301, 302
-//! and 303 are what a server says to a POST that it has processed, too (post-redirect-get).
+//! 307 and 308 mean that the request was not processed and is to be sent unchanged to the target.
+//! Servers also answer 301, 302 and 303 to a POST that they have processed (post-redirect-get).
 
 use bowline_egress::Origin;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode, Uri, header};
 
-use crate::upstream::Endpoint;
+use crate::upstream::address::UrlAddress;
 
-/// The longest target that is remembered.
+/// The longest redirect target that is remembered.
 const MAX_REMEMBERED: usize = 2 * 1024;
 
 /// Whether a redirect says that the request was not processed.
@@ -21,14 +20,14 @@ pub(super) fn says_not_processed(status: StatusCode) -> bool {
     )
 }
 
-/// What of a redirect for good holds for every request to the endpoint: its target without what was
-/// the caller's own.
+/// The part of a permanent redirect that holds for every request to the endpoint: the target
+/// without the caller's own query.
 pub(super) fn for_good(
     status: StatusCode,
     from: &PathAndQuery,
     to: &PathAndQuery,
-    endpoint: &Endpoint,
-    is_anybodys: bool,
+    url: &UrlAddress,
+    is_anonymous: bool,
 ) -> Option<PathAndQuery> {
     let is_permanent = matches!(
         status,
@@ -37,15 +36,11 @@ pub(super) fn for_good(
     if !is_permanent || to.as_str().len() > MAX_REMEMBERED {
         return None;
     }
-    // Where a caller's query or credentials went along, the target may be that caller's alone;
-    // another spelling of the same path is not.
+    // If the request carried a caller's query or credentials, the target may be for that caller
+    // only. A target that differs only in a trailing slash is not.
     let is_spelling = from.query() == to.query()
         && from.path().trim_end_matches('/') == to.path().trim_end_matches('/');
-    match (
-        is_anybodys,
-        is_spelling,
-        endpoint.address.url().target.query(),
-    ) {
+    match (is_anonymous, is_spelling, url.target.query()) {
         (true, _, _) => Some(to.clone()),
         (false, true, None) => to.path().parse().ok(),
         (false, true, Some(query)) => format!("{}?{query}", to.path()).parse().ok(),
@@ -53,13 +48,13 @@ pub(super) fn for_good(
     }
 }
 
-/// The target of a redirect that stays within the endpoint's own origin (scheme, host and port).
-/// Everything else is the operator's to configure: following it would send cookies and configured
-/// credentials where nobody meant them to go.
+/// The target of a redirect within the endpoint's own origin (scheme, host and port). Redirects to
+/// other origins are for the operator to configure: following them would send cookies and
+/// configured credentials to an unintended server.
 pub(super) fn target(
     status: StatusCode,
     headers: &HeaderMap,
-    endpoint: &Endpoint,
+    url: &UrlAddress,
     current: &PathAndQuery,
 ) -> Option<PathAndQuery> {
     let leads_on = matches!(
@@ -76,21 +71,14 @@ pub(super) fn target(
         return None;
     }
     if let Some(rest) = location.strip_prefix("//") {
-        let scheme = if endpoint.address.url().origin.https {
-            "https"
-        } else {
-            "http"
-        };
-        return absolute(
-            &format!("{scheme}://{rest}"),
-            &endpoint.address.url().origin,
-        );
+        let scheme = if url.origin.https { "https" } else { "http" };
+        return absolute(&format!("{scheme}://{rest}"), &url.origin);
     }
     if location.starts_with('/') {
         return location.parse().ok();
     }
     if location.contains("://") {
-        return absolute(location, &endpoint.address.url().origin);
+        return absolute(location, &url.origin);
     }
     relative(location, current.path())
 }
@@ -106,7 +94,7 @@ fn absolute(location: &str, origin: &Origin) -> Option<PathAndQuery> {
     url.path_and_query().cloned()
 }
 
-/// A location beside the current path. Dots are left to the server, as it was the one to write them.
+/// A location relative to the current path. Dot segments are left to the server, which wrote them.
 fn relative(location: &str, current: &str) -> Option<PathAndQuery> {
     let directory = current.rfind('/').map_or("/", |last| &current[..=last]);
     format!("{directory}{location}").parse().ok()
@@ -128,7 +116,7 @@ mod tests {
         target(
             StatusCode::from_u16(status).unwrap(),
             &headers,
-            &leg.endpoint,
+            leg.endpoint.address.url().unwrap(),
             &current,
         )
         .map(|target| target.to_string())
@@ -168,10 +156,17 @@ mod tests {
     async fn what_is_for_good_is_remembered_without_what_was_the_callers() {
         // An endpoint at http://127.0.0.1:9/
         let leg = Leg::idle();
-        let remembered = |status: u16, from: &str, to: &str, is_anybodys| {
+        let remembered = |status: u16, from: &str, to: &str, is_anonymous| {
             let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
             let status = StatusCode::from_u16(status).unwrap();
-            for_good(status, &from, &to, &leg.endpoint, is_anybodys).map(|to| to.to_string())
+            for_good(
+                status,
+                &from,
+                &to,
+                leg.endpoint.address.url().unwrap(),
+                is_anonymous,
+            )
+            .map(|to| to.to_string())
         };
         for status in [301, 308] {
             let found = remembered(status, "/", "/b?y=2", true);

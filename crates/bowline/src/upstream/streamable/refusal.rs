@@ -1,10 +1,11 @@
-//! Answers whose status says that something is wrong: whether they are the server's own answer to
-//! the request, or speak of the session or of the way there.
+//! Answers with an error status: decides whether one is the server's own answer to the request, or
+//! is about the session or comes from an intermediary.
 
 use std::time::Duration;
 
 use bowline_egress::read_limited;
-use bowline_wire::message::{Kind, Message, echoes_id};
+use bowline_wire::codes::SESSION_NOT_FOUND;
+use bowline_wire::message::{Kind, Message, RawId, echoes_id};
 use bowline_wire::sse::Decoder;
 use bowline_wire::{batch, media};
 use bytes::Bytes;
@@ -19,18 +20,15 @@ use crate::planted::{self, Bug};
 use crate::upstream::budget::errand;
 use crate::upstream::{Declined, MAX_HELD_ANSWER, SentAs, StreamError, UpstreamError, Whole};
 
-/// The code of an answer by which a server says that a session is unknown.
-const SESSION_NOT_FOUND: i64 = -32001;
-
-/// The most messages of one batch of a server's.
+/// The largest number of messages in a server's batch.
 pub(crate) const MAX_BATCH: usize = 10_000;
 
-/// The longest answer that can be an operator's fingerprint, and how long it may take to arrive
-/// where nobody waits for it.
+/// The largest answer that can be a fingerprint, and how long it may take to arrive when no client
+/// waits for it.
 const MAX_FINGERPRINT: usize = 64 * 1024;
 const FINGERPRINT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether an answer's body decides what it is.
+/// Whether an answer must be judged by its body.
 pub(crate) fn wants_judging(answer: &Answer, recovery: &Recovery) -> bool {
     !answer.status.is_success()
         || (answer.status != StatusCode::OK && is_suspect(&recovery.fingerprints, answer.status))
@@ -43,8 +41,8 @@ fn is_about_the_way(status: StatusCode) -> bool {
     )
 }
 
-/// Reads an answer and says what it is: the server's own, for the client, or a failure. What cannot be
-/// read whole proves nothing.
+/// Reads an answer and decides whether it is the server's own, for the client, or a failure. An
+/// answer that cannot be read completely proves nothing.
 pub(crate) async fn judge(
     answer: Answer,
     request: &Message,
@@ -81,9 +79,9 @@ pub(crate) async fn judge(
 }
 
 impl Whole {
-    /// A server's own answer, whose status says that something is wrong. A 404 may be the application's own,
-    /// or that of a server that has lost the session and says it badly. A client would take the status for
-    /// a lost session.
+    /// A server's own answer with an error status. A 404 may be the application's, or that of a
+    /// server that lost the session and does not report it by the protocol. It is passed on as 200,
+    /// because a client would take a 404 for a lost session.
     fn refusal(status: StatusCode, body: Bytes) -> Self {
         let may_deny_session = status == StatusCode::NOT_FOUND;
         let own = SentAs::own();
@@ -98,10 +96,10 @@ impl Whole {
     }
 }
 
-/// An answer that by its status is none, read whole.
+/// An answer with an error status, read completely.
 struct Refusal {
     status: StatusCode,
-    /// It is the one by which the protocol says that the session is gone.
+    /// By the protocol, its status says that the session is lost.
     denies_session: bool,
     named_session: bool,
     is_json: bool,
@@ -133,15 +131,15 @@ impl Refusal {
             true => joined_events(body),
             false => Some(body).filter(is_readable),
         };
-        // It may be half of an answer, or one that others can read.
+        // It may be incomplete, or in a format that only the client can read.
         refusal.body = readable
             .filter(|_| is_whole)
             .ok_or(UpstreamError::NotMcp(status))?;
         Ok(refusal)
     }
 
-    /// Whether the answer to the request with this id is in it.
-    fn echoes(&self, id: &str) -> bool {
+    /// Whether it contains the answer to the request with this id.
+    fn echoes(&self, id: RawId<'_>) -> bool {
         if !batch::is_batch(&self.body) {
             return echoes_id(&self.body, id);
         }
@@ -149,9 +147,9 @@ impl Refusal {
         members.iter().any(|member| echoes_id(member, id))
     }
 
-    /// What the client gets of it: of several messages the answer alone, as a request among them would
-    /// be without its mark.
-    fn into_answer(self, id: &str) -> Bytes {
+    /// What the client gets: of several messages only the answer, because a server's request among
+    /// them would lack its mark.
+    fn into_answer(self, id: RawId<'_>) -> Bytes {
         let members = match batch::is_batch(&self.body) {
             true => batch::split(&self.body, MAX_BATCH).unwrap_or_default(),
             false => Vec::new(),
@@ -173,7 +171,7 @@ impl Refusal {
         self.message().is_some()
     }
 
-    /// What it is where it is not the answer.
+    /// The error, if it is not the answer to the request.
     fn into_error(self) -> UpstreamError {
         if !self.status.is_client_error() {
             return UpstreamError::NotMcp(self.status);
@@ -188,17 +186,19 @@ impl Refusal {
     }
 }
 
-/// Whether a body is JSON that can be read, or none at all: half of an answer is neither.
+/// Whether a body can be a complete answer: valid JSON, or not JSON at all. A truncated JSON body
+/// is neither.
 pub(crate) fn is_readable(body: &Bytes) -> bool {
     let text = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
     match text.trim_ascii_start().first() {
         Some(b'{' | b'[') => serde_json::from_slice::<IgnoredAny>(text).is_ok(),
-        // Text in UTF-16 has them.
+        // NUL bytes are a sign of UTF-16.
         _ => !body.contains(&0),
     }
 }
 
-/// What events say: one message, or an array of all. `None` if they break off, or cannot be read.
+/// The messages of a stream of events: one message, or an array of all. `None` if the stream is
+/// truncated or cannot be parsed.
 fn joined_events(body: Bytes) -> Option<Bytes> {
     let mut events = Decoder::new(MAX_HELD_ANSWER);
     events.push(body);
@@ -216,7 +216,7 @@ fn joined_events(body: Bytes) -> Option<Bytes> {
     })
 }
 
-/// Whether a well-looking answer that nobody waits for is the operator's fingerprint.
+/// Whether an answer with a success status, which no client waits for, is a fingerprint.
 pub(crate) async fn says_lost(answer: Answer, recovery: &Recovery) -> bool {
     let status = answer.status;
     if !is_suspect(&recovery.fingerprints, status) {
@@ -243,7 +243,7 @@ pub(crate) async fn says_lost(answer: Answer, recovery: &Recovery) -> bool {
     false
 }
 
-/// Judges what has no id that an answer could echo.
+/// Judges the answer to a message without an id, which no answer could echo.
 pub(crate) async fn judge_notification(
     answer: Answer,
     recovery: &Recovery,

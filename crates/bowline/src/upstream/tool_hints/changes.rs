@@ -1,11 +1,11 @@
-//! What listings changed, until a store has it.
+//! Changes to the hints that are not stored yet.
 
 use std::collections::HashMap;
 
 use super::MAX_UNSHARED;
 use super::stored::{Harmless, Stored};
 
-/// Why nothing counts any more.
+/// Why hints are cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forgetting {
     /// The server's tools changed.
@@ -14,14 +14,14 @@ pub(crate) enum Forgetting {
     Generation,
 }
 
-/// What listings changed.
+/// Changes to the hints.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Nothing of what was known before counts any more.
+    /// All earlier hints are cleared.
     pub(super) forget: Option<Forgetting>,
-    /// How often that was so.
+    /// How often they were cleared.
     pub(super) forgotten: u64,
-    /// Whether a tool may run twice.
+    /// Tools, and whether each is safe to repeat.
     pub(super) tools: HashMap<Box<str>, bool>,
 }
 
@@ -51,10 +51,10 @@ impl Changes {
         self.tools.insert(tool, is_harmless);
     }
 
-    /// Makes these changes in what a store has.
+    /// Applies these changes to the stored value.
     pub(super) fn apply(&self, stored: &mut Stored) {
-        // Others are told by the count, where there was anything to forget: many sessions of one
-        // caller may be recovered at the same time.
+        // The count tells other gateways that hints were cleared. It changes only if there were
+        // any, because many sessions of one caller may be recovered at the same time.
         if let Some(why) = self.forget
             && !stored.harmless.names.is_empty()
         {
@@ -73,7 +73,7 @@ impl Changes {
         }
     }
 
-    /// These are done; those that were added since are not.
+    /// Removes the changes that are now stored, and keeps those that were added since.
     pub(super) fn are_done(&mut self, done: &Self) {
         if self.forgotten != done.forgotten {
             return;

@@ -1,9 +1,10 @@
-//! What one answer to `tools/list` says: which tools may run twice.
+//! Reads from one answer to `tools/list` which tools are safe to repeat.
 //!
-//! Each tool is read on its own, so one odd entry says nothing about the others. A tool may run twice
-//! if it says so plainly: `readOnlyHint` or `idempotentHint` is `true`. `destructiveHint` does not count:
-//! by the protocol it means nothing beside `readOnlyHint`, and what is destructive may be idempotent. A
-//! tool with a hint that is neither true nor false, or that is said twice, may not run twice.
+//! Each tool is parsed on its own, so that one invalid entry does not affect the others. A tool is
+//! safe to repeat if `readOnlyHint` or `idempotentHint` is `true`. `destructiveHint` does not
+//! count: by the protocol it has no meaning beside `readOnlyHint`, and a destructive tool may be
+//! idempotent. A tool with a hint that is not a boolean, or that appears twice, is not safe to
+//! repeat.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,11 +14,11 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The tools of a listing by name, and whether each may run twice.
+/// The tools of a listing by name, and whether each is safe to repeat.
 #[derive(Debug)]
 pub(super) struct Listing(HashMap<Box<str>, bool>);
 
-/// Values that stand in an object under two names, each as often as it stands there.
+/// The values of two members of an object. Each may appear several times.
 type Two<'a> = [Vec<&'a RawValue>; 2];
 
 impl Listing {
@@ -41,7 +42,7 @@ impl Listing {
             .iter()
             .filter_map(|name| serde_json::from_str::<Box<str>>(name.get()).ok());
         for name in names {
-            // A name that is listed twice is what its worse entry says.
+            // If a name is listed twice, both entries must say that it is safe to repeat.
             *self.0.entry(name).or_insert(true) &= is_harmless;
         }
     }

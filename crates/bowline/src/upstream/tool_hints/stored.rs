@@ -1,4 +1,4 @@
-//! Tool hints as a store has them, for one caller.
+//! The hints of one caller in the format of the store.
 
 use std::collections::BTreeSet;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{MAX_NAMES, MAX_TOOLS};
 
-/// What a store has for one caller.
+/// The stored hints of one caller.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stored {
-    /// Which server it is about, whatever is configured under its name now.
+    /// The identity of the server, because another may be configured under its name now.
     pub(super) server: Box<str>,
     pub(super) counts: Counts,
     pub(super) harmless: Harmless,
 }
 
-/// How often all was forgotten, and how often because the tools changed.
+/// How often the hints were cleared, and how often because the tools changed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(super) forgotten: u64,
     pub(super) changed: u64,
 }
 
-/// The names of tools that may run twice.
+/// The names of tools that are safe to repeat.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeSet<Box<str>>", into = "BTreeSet<Box<str>>")]
 pub(crate) struct Harmless {
@@ -33,7 +33,7 @@ pub(crate) struct Harmless {
 // === impl Stored ===
 
 impl Stored {
-    /// The same as far as it is about this server.
+    /// The same value for this server: without the hints if they are about another one.
     pub(crate) fn about(&self, server: &str) -> Self {
         let is_it = *self.server == *server;
         Self {
@@ -50,7 +50,7 @@ impl Stored {
 // === impl Harmless ===
 
 impl Harmless {
-    /// Whether that was new.
+    /// Returns whether this changed anything.
     pub(super) fn set(&mut self, name: &str, is_harmless: bool) -> bool {
         if !is_harmless {
             let was_known = self.names.remove(name);

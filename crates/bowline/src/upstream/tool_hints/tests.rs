@@ -4,7 +4,7 @@ const FOUR: &str = r#"{"tools":[{"name":"r","annotations":{"readOnlyHint":true}}
 const NOT_R: &str = r#"{"tools":[{"name":"r"}]}"#;
 const SERVER: &str = "the server";
 
-/// Whoever is there.
+/// The only caller of most tests.
 fn own() -> Audience {
     shown_to(Caller::Local, "")
 }
@@ -23,7 +23,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A listing that is asked for and answered now.
+    /// A listing that is requested and answered now.
     fn learn(&self, listing: &str, sharing: Sharing) -> bool {
         let asked = Some(self.tools.epoch(&own()));
         self.tools.learn(&own(), listing, asked, sharing)
@@ -33,7 +33,7 @@ impl Stage {
         self.was_harmless(tool, self.tools.now())
     }
 
-    /// The same for a call that was sent then.
+    /// The same for a call that was sent in this epoch.
     fn was_harmless(&self, tool: &str, called: Epoch) -> bool {
         self.tools.is_harmless(&own(), tool, called)
     }
@@ -47,7 +47,7 @@ impl Stage {
         merged.unwrap()
     }
 
-    /// The store takes what was merged; whether there is more by now.
+    /// Stores the merged value. Returns whether there is more to store.
     fn put(&mut self, merged: &Merged) -> bool {
         self.version += 1;
         self.stored = merged.stored.clone();
@@ -133,7 +133,7 @@ fn a_call_that_was_sent_before_a_loss_is_judged_by_what_was_known_then() {
     let early = stage.tools.now();
     stage.learn(FOUR, Sharing::Alone);
     let sent = stage.tools.now();
-    // The gateway that recovers forgets, and goes on with the new generation.
+    // The gateway that recovers clears the hints, and continues with the new generation.
     stage
         .tools
         .forget(caller, Forgetting::Generation, Sharing::Alone);
@@ -145,12 +145,12 @@ fn a_call_that_was_sent_before_a_loss_is_judged_by_what_was_known_then() {
     assert!(!stage.was_harmless("r", sent) && stage.was_harmless("i", sent));
     stage.learn(FOUR, Sharing::Alone);
     assert!(stage.was_harmless("r", later) && !stage.was_harmless("r", sent));
-    // ToolHints that change may have changed before it ran.
+    // The tools may have changed before the call ran.
     stage
         .tools
         .forget(caller, Forgetting::Changed, Sharing::Alone);
     assert!(!stage.was_harmless("i", sent) && !stage.was_harmless("r", later));
-    // Whoever hears of it from the store.
+    // The same for a gateway that learns of it from the store.
     let (mut one, other) = (Stage::default(), Stage::default());
     for why in [Forgetting::Generation, Forgetting::Changed] {
         one.learn(FOUR, Sharing::All);
@@ -191,7 +191,7 @@ fn what_is_learnt_while_the_store_is_told_counts() {
     assert!(!stage.is_harmless("r"), "the store is behind");
     assert!(!stage.share());
     assert_eq!(stage.names(), ["i"]);
-    // And the same for what is forgotten.
+    // The same for cleared hints.
     assert!(stage.learn(FOUR, Sharing::OnlyNew));
     let merged = stage.merge();
     assert!(
@@ -203,7 +203,7 @@ fn what_is_learnt_while_the_store_is_told_counts() {
     assert!(!stage.is_harmless("i"));
     assert!(!stage.share());
     assert_eq!(stage.names(), [""; 0]);
-    // Also if the store is told of something that was forgotten before.
+    // Also if older changes are stored after that.
     assert!(
         stage
             .tools
@@ -218,7 +218,7 @@ fn what_is_learnt_while_the_store_is_told_counts() {
     assert!(!stage.is_harmless("i"));
     assert!(!stage.share());
     assert_eq!(stage.names(), [""; 0]);
-    // What was read before somebody wrote, and is told after.
+    // A value that was read before another one was written, and arrives after it.
     let mut old = Stored::default().about(SERVER);
     old.harmless.set("r", true);
     stage.look(&old, 1);
@@ -232,7 +232,8 @@ fn what_another_gateway_forgot_does_not_come_back() {
     one.share();
     other.look(&one.stored, one.version);
     assert!(other.is_harmless("r"));
-    // What it has not shared yet, and what it asked for before it knew.
+    // Hints that are not stored yet, and a listing that was requested before the other gateway
+    // cleared.
     other.learn(FOUR, Sharing::All);
     let asked = Some(other.tools.epoch(&own()));
     one.tools
@@ -247,7 +248,7 @@ fn what_another_gateway_forgot_does_not_come_back() {
     other.learn(FOUR, Sharing::All);
     assert!(!other.share());
     assert_eq!(other.names(), ["i", "r"]);
-    // What was read before it was forgotten here, and is told after.
+    // A value that was read before hints were cleared here, and arrives after that.
     let read = other.tools.epoch(&own());
     other.tools.lose(&own());
     let (stored, version) = (other.stored.about(SERVER), Some(Version(other.version)));

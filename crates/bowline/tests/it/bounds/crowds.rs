@@ -1,10 +1,9 @@
 //! How many connections there may be, and how many of strangers from one address.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline::Gateway;
-use bowline::config::Limits;
+use bowline::config::{Limits, ListenAddress};
 use bowline_testbed::scripted::{PATIENCE, Scripted};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,9 +21,9 @@ async fn gateway(server: &Scripted, change: impl FnOnce(&mut Limits)) -> Gateway
 }
 
 /// A connection whose request does not come to its end.
-async fn unfinished(address: SocketAddr) -> TcpStream {
+async fn unfinished(address: &ListenAddress) -> TcpStream {
     #[expect(clippy::disallowed_methods, reason = "a client's own")]
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut stream = TcpStream::connect(address.tcp().unwrap()).await.unwrap();
     let head = b"POST /mcp/s HTTP/1.1\r\nhost: localhost\r\nx-slow: ";
     stream.write_all(head).await.unwrap();
     stream
@@ -166,7 +165,9 @@ async fn all_who_come_at_once_and_find_no_room_are_told() {
     let mut crowd = Vec::new();
     for _ in 0..50 {
         #[expect(clippy::disallowed_methods, reason = "a client's own")]
-        let mut stream = TcpStream::connect(gateway.listen()).await.unwrap();
+        let mut stream = TcpStream::connect(gateway.listen().tcp().unwrap())
+            .await
+            .unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         crowd.push(stream);
     }

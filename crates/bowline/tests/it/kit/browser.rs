@@ -34,22 +34,26 @@ impl Browser {
     }
 
     pub(crate) async fn get(&self, url: &str) -> Answer {
-        let cookies = self.cookies.iter();
-        let cookies: Vec<_> = cookies
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let request = self.http.get(url).header("cookie", cookies.join("; "));
-        sent(request).await
+        sent(self.http.get(url).header("cookie", self.cookie())).await
     }
 
-    /// Goes on from a start page.
-    pub(crate) async fn set_out(&self, link: &str) -> Answer {
+    /// Presses the button of the page at this address: its form is sent there.
+    pub(crate) async fn submit(&self, url: &str) -> Answer {
+        sent(self.http.post(url).header("cookie", self.cookie())).await
+    }
+
+    /// The same from a page of this origin.
+    pub(crate) async fn submit_from(&self, origin: &str, url: &str) -> Answer {
+        let request = self.http.post(url).header("cookie", self.cookie());
+        sent(request.header("origin", origin)).await
+    }
+
+    fn cookie(&self) -> String {
         let cookies = self.cookies.iter();
         let cookies: Vec<_> = cookies
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let request = self.http.post(link).header("cookie", cookies.join("; "));
-        sent(request).await
+        cookies.join("; ")
     }
 
     /// Opens a start page and goes on from it; its cookies are kept.
@@ -57,7 +61,7 @@ impl Browser {
         let page = self.get(link).await;
         assert_eq!(page.status, 200, "{}", page.text);
         assert!(!page.headers.contains_key("set-cookie"));
-        let page = self.set_out(link).await;
+        let page = self.submit(link).await;
         assert_eq!(page.status, 303, "{}", page.text);
         for cookie in page.headers.get_all("set-cookie") {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
@@ -118,11 +122,11 @@ pub(crate) async fn set_out(link: &str) -> Result<(String, String), u16> {
     Ok((query(location, "state"), cookie))
 }
 
-/// Comes back from the authorization server with this cookie; the status.
+/// Comes back from the authorization server with this cookie, and presses the button; the status.
 pub(crate) async fn come_back(gateway: &Gateway, state: &str, cookie: &str) -> u16 {
     let at = gateway.listen();
     let back = format!("http://{at}/oauth/callback?state={state}&code=the-code");
-    let request = reqwest::Client::new().get(back).header("cookie", cookie);
+    let request = reqwest::Client::new().post(back).header("cookie", cookie);
     request.send().await.unwrap().status().as_u16()
 }
 

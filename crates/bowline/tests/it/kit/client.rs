@@ -1,5 +1,6 @@
 //! The one client of these tests: it says exactly what the test wants said.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bowline::Gateway;
@@ -95,10 +96,16 @@ impl Client {
     }
 
     pub(crate) fn at(url: String) -> Self {
-        let http = reqwest::Client::builder()
-            .timeout(Duration::from_secs(60))
-            .build()
-            .unwrap();
+        Self::made_by(reqwest::Client::builder(), url)
+    }
+
+    /// One that connects to this Unix socket, whatever the URL says.
+    pub(crate) fn by_socket(path: &Path, url: &str) -> Self {
+        Self::made_by(reqwest::Client::builder().unix_socket(path), url.to_owned())
+    }
+
+    fn made_by(http: reqwest::ClientBuilder, url: String) -> Self {
+        let http = http.timeout(Duration::from_secs(60)).build().unwrap();
         Self {
             http,
             url,

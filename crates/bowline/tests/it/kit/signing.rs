@@ -105,11 +105,20 @@ impl OAuthStage {
         self.callback(browser, &query).await
     }
 
-    /// A browser comes to the callback with this query.
+    /// A browser comes to the callback with this query, and sends the form that it finds there, if any.
     pub(crate) async fn callback(&self, browser: &Browser, query: &[(&str, &str)]) -> Answer {
+        let url = self.callback_url(query);
+        let page = browser.get(&url).await;
+        match page.text.contains("id=\"finish\"") {
+            true => browser.submit(&url).await,
+            false => page,
+        }
+    }
+
+    /// Where the authorization server sends a browser.
+    pub(crate) fn callback_url(&self, query: &[(&str, &str)]) -> String {
         let url = format!("http://{}/oauth/callback", self.gateway.listen());
-        let url = Url::parse_with_params(&url, query).unwrap();
-        browser.get(url.as_str()).await
+        Url::parse_with_params(&url, query).unwrap().into()
     }
 
     /// That no token went along with a session or with cookies of another's.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use bowline::Gateway;
 use bowline::config::{Caller, CallerName, Config, Flow, KeyHash, Server, ServerOAuth, StoreKind};
-use bowline::login::GrantManager;
+use bowline::login::{GrantManager, SignOutOutcome};
 use bowline_testbed::scripted::initialize_result;
-use http::HeaderValue;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -219,6 +218,30 @@ async fn a_sign_out_counts_wherever_the_server_was() {
     }
 }
 
+/// On the command line nobody remembers how the server was reached at its old URL.
+#[tokio::test]
+async fn tokens_of_an_old_url_are_revoked_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let stage = OAuthStage::set().await;
+    log_in(&stage, directory.path(), "ann").await;
+    let mut config = crate::kit::gateway::config(&[]);
+    over(&mut config, directory.path());
+    let there = format!("{}/mcp", stage.words.lock().stranger);
+    let mut moved = Server::from_url(&there).unwrap();
+    moved
+        .headers
+        .insert("x-secret", http::HeaderValue::from_static("of-the-new-url"));
+    let desk = GrantManager::open(&config).await.unwrap();
+    let out = desk.sign_out(None, "s", &moved).await.unwrap();
+    assert!(matches!(out, SignOutOutcome::Revoked), "{out:?}");
+    let out = desk.sign_out(None, "s", &moved).await.unwrap();
+    assert!(matches!(out, SignOutOutcome::NotSignedIn), "{out:?}");
+    let revoked = stage.authority().seen_at("/revoke");
+    assert_eq!(revoked.len(), 1, "{revoked:?}");
+    assert!(revoked[0].header("x-secret").is_empty());
+    assert_eq!(stage.stranger.seen().len(), 0);
+}
+
 #[tokio::test]
 async fn what_a_server_said_to_somebody_who_signed_out_is_forgotten() {
     let stage = OAuthStage::set_with(
@@ -240,39 +263,6 @@ async fn what_a_server_said_to_somebody_who_signed_out_is_forgotten() {
     // Bowline's own words.
     assert_eq!(told["result"]["serverInfo"]["name"], "s", "{told}");
     assert_ne!(told["result"], initialize_result(), "{told}");
-}
-
-/// The same server, with a token that the operator configured, or with those of its callers.
-#[tokio::test]
-async fn a_session_is_the_operators_or_a_callers_and_stays_that() {
-    let configured = |url: &str, is_callers: bool| {
-        let mut config = crate::kit::gateway::config(&[("s", url)]);
-        let server = config.servers.values_mut().next().unwrap();
-        match is_callers {
-            true => server.oauth = Some(ServerOAuth::default()),
-            false => {
-                let token = HeaderValue::from_static("Bearer operator");
-                server.headers.insert("authorization", token);
-            }
-        }
-        config
-    };
-    let stage = OAuthStage::set().await;
-    let url = stage.url();
-    let client = stage.client(None).await;
-    stage.sign_in(&client, "ann").await;
-    assert_eq!(token_of(&client).await, "token-ann");
-    stage.gateway.reload(configured(&url, false)).unwrap();
-    assert_eq!(token_of(&client).await, "operator");
-    stage.accounts_are_apart();
-    let before = stage.server.seen_at("/mcp").len();
-    stage.gateway.reload(configured(&url, true)).unwrap();
-    assert_eq!(token_of(&client).await, "token-ann");
-    stage.accounts_are_apart();
-    for seen in &stage.server.seen_at("/mcp")[before..] {
-        assert_ne!(seen.header("mcp-session-id"), "of-operator", "{seen}");
-        assert!(!seen.header("cookie").contains("operator"), "{seen}");
-    }
 }
 
 #[tokio::test]

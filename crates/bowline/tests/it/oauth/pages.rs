@@ -83,14 +83,15 @@ async fn behind_a_proxy(public: &str, host: Option<&'static str>) {
     let back = url::Url::parse_with_params(&query("redirect_uri"), back).unwrap();
     let shown = cookie.split(';').next().unwrap();
     let (_, value) = shown.split_once("__Host-").unwrap();
-    let planted = proxy
-        .send(Method::GET, back.as_str(), &[("cookie", value)])
-        .await;
-    assert_eq!(planted.status(), 404, "a name that siblings can set");
-    let page = proxy
-        .send(Method::GET, back.as_str(), &[("cookie", shown)])
-        .await;
-    assert_eq!(page.status(), 200, "{public} {host:?}");
+    for method in [Method::GET, Method::POST] {
+        let planted = proxy
+            .send(method.clone(), back.as_str(), &[("cookie", value)])
+            .await;
+        assert_eq!(planted.status(), 404, "a name that siblings can set");
+        let own = [("cookie", shown), ("origin", PUBLIC)];
+        let page = proxy.send(method, back.as_str(), &own).await;
+        assert_eq!(page.status(), 200, "{public} {host:?}");
+    }
     assert_eq!(token_of(&client).await, "token-code");
 }
 
@@ -118,7 +119,7 @@ async fn by_http_the_cookie_goes_where_the_proxy_has_the_pages() {
     let link = stage.link(&client).await;
     let own = link.strip_prefix("http://localhost:81/bowline").unwrap();
     let own = format!("http://{}{own}", stage.gateway.listen());
-    let set_out = Browser::new().set_out(&own).await;
+    let set_out = Browser::new().submit(&own).await;
     let cookie = set_out.headers["set-cookie"].to_str().unwrap();
     assert!(cookie.contains("; Path=/bowline/oauth;"), "{cookie}");
     assert!(!cookie.contains("Secure"), "{cookie}");
@@ -156,7 +157,7 @@ async fn a_page_of_another_port_does_not_press_the_button() {
 }
 
 #[tokio::test]
-async fn pages_are_taken_for_what_they_are_and_only_the_first_has_a_form() {
+async fn pages_are_taken_for_what_they_are_and_the_last_ones_have_no_form() {
     let stage = OAuthStage::set().await;
     let client = stage.client(None).await;
     let link = stage.link(&client).await;

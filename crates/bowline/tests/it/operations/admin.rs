@@ -121,7 +121,7 @@ async fn a_rebound_name_reads_nothing_of_an_operators_listener_that_others_reach
         config.api_token = token;
         config.hosts = vec!["gw.internal".to_owned()];
         let gateway = Gateway::start(config).await.unwrap();
-        let port = gateway.admin().unwrap().port();
+        let port = gateway.admin().unwrap().tcp().unwrap().port();
         for path in ["/health", "/ready", "/metrics", "/api/sessions"] {
             let client = Client::at(format!("http://127.0.0.1:{port}{path}"));
             let status = async |host: &str| {
@@ -301,7 +301,7 @@ async fn a_stopping_gateway_says_so() {
         .await
         .unwrap();
     let client = Client::open(&gateway, &mut server, "u").await;
-    let admin = gateway.admin().unwrap();
+    let admin = gateway.admin().unwrap().clone();
     let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(1))).await;
     // A connection that is open already goes on being served until it is closed.
     let stopping = JoinSet::from_iter([gateway.stop()]);

@@ -265,7 +265,7 @@ async fn raw(gateway: &Gateway, request: &str) -> String {
         clippy::disallowed_methods,
         reason = "a client that no library would be"
     )]
-    let mut stream = tokio::net::TcpStream::connect(gateway.listen())
+    let mut stream = tokio::net::TcpStream::connect(gateway.listen().tcp().unwrap())
         .await
         .unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

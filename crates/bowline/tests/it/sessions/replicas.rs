@@ -228,6 +228,48 @@ async fn a_replica_that_only_answers_503_loses_its_sessions_to_the_others() {
     }
 }
 
+/// The endpoint that failed is avoided although it has fewer sessions than the other.
+#[tokio::test]
+async fn a_recovery_that_fails_at_one_replica_goes_to_the_other() {
+    let (mut one, mut two) = (Scripted::start().await, Scripted::start().await);
+    let config = replicated(&[one.url(), two.url()]);
+    let gateway = Gateway::start(config).await.unwrap();
+    let (mut at_one, mut at_two) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let mut client = Client::new(&gateway);
+        let (opened, is_one) = tokio::join!(client.initialize(), async {
+            tokio::select! {
+                asked = one.next() => { asked.initialized(Some("u")); true }
+                asked = two.next() => { asked.initialized(Some("u")); false }
+            }
+        });
+        assert_eq!(opened.status, 200);
+        if is_one { &mut at_one } else { &mut at_two }.push(client);
+    }
+    let (client, ill, well) = match at_one.len() < at_two.len() {
+        true => (&at_one[0], &mut one, &mut two),
+        false => (&at_two[0], &mut two, &mut one),
+    };
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let recovered = async {
+        ill.next().await.reply(404, &[], "no such session");
+        let asked = ill.next().await;
+        assert_eq!(asked.rpc_method(), "initialize");
+        asked.reply(503, &[], "");
+        let asked = tokio::select! {
+            asked = well.next() => asked,
+            _ = ill.next() => panic!("the replica that failed is asked again"),
+        };
+        assert_eq!(asked.rpc_method(), "initialize");
+        asked.initialized(Some("v"));
+        let asked = well.next().await;
+        assert_eq!(asked.header("mcp-session-id"), "v");
+        asked.result(&json!({"tools": []}));
+    };
+    let (answer, ()) = tokio::join!(client.send(&message), recovered);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
 #[tokio::test]
 async fn a_server_that_hangs_hurts_nobody_else() {
     let mut well = Scripted::start().await;

@@ -28,7 +28,7 @@ pub(super) async fn until_ready_is(gateway: &Gateway, status: u16) {
 }
 
 /// Waits until the gateway knows that its store is away.
-async fn until_away(gateway: &Gateway) {
+pub(super) async fn until_away(gateway: &Gateway) {
     let waiting = async {
         while health(gateway).await["store"]["status"] != "unavailable" {
             tokio::time::sleep(Duration::from_millis(20)).await;

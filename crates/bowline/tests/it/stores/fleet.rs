@@ -107,7 +107,7 @@ async fn one_that_cannot_be_read_hides_no_other() {
         until_others(gateway, &json!([])).await;
         assert_eq!(health(gateway).await["store"]["unreadable_others"], 1);
     }
-    assert!(log.contains("cannot be read"));
+    assert!(log.contains("cannot read the presence of other gateways"));
 }
 
 #[tokio::test]

@@ -1,15 +1,20 @@
 //! What a caller was shown of a server's tools holds at every gateway: one that carried no listing
 //! repeats what may run twice, and none repeats what a later listing took back.
 
+use std::time::Duration;
+
 use bowline::Gateway;
-use bowline_testbed::scripted::Asked;
+use bowline_testbed::scripted::{Asked, PATIENCE};
 use serde_json::json;
 
-use crate::kit::across::Across;
+use super::away::until_away;
+use crate::kit::across::{Across, with_grace};
 use crate::kit::client::{Answer, Client};
+use crate::kit::gateway::{admin, health};
 use crate::kit::messages::{call, list};
 use crate::kit::opened::{self, tools};
-use crate::kit::stores::{in_file, keys, raw};
+use crate::kit::stores::{command, in_file, in_redis, keys, raw};
+use crate::kit::wait::until_so;
 
 /// Lists the tools at a gateway.
 async fn listed(across: &mut Across, client: &Client, gateway: usize, read_only: bool) {
@@ -59,7 +64,7 @@ async fn a_gateway_without_a_listing_repeats_what_another_has_shown() {
     // Also in another session of this caller's, and at a gateway that comes late.
     let other = Client::open(&across.gateways[1], &mut across.server, "u1").await;
     until_repeats(&mut across, &other, 0, true).await;
-    let config = across.config(crate::kit::stores::in_redis(&across.redis));
+    let config = across.config(in_redis(&across.redis));
     across.gateways.push(Gateway::start(config).await.unwrap());
     let (answer, is_repeated) = broken_call(&mut across, &client, 2).await;
     assert_eq!((answer.status.as_u16(), is_repeated), (200, true));
@@ -86,6 +91,62 @@ async fn what_a_later_listing_takes_back_is_repeated_nowhere() {
 }
 
 #[tokio::test]
+async fn what_is_taken_back_while_redis_hangs_is_repeated_nowhere_once_it_is_back() {
+    let mut across = Across::start_with(2, with_grace).await;
+    let client = across.open().await;
+    listed(&mut across, &client, 0, true).await;
+    until_repeats(&mut across, &client, 1, true).await;
+    let mut connection = raw(&across.redis).await;
+    let before = hints_version(&mut connection).await;
+    across.redis.pause().await.unwrap();
+    until_away(&across.gateways[0]).await;
+    let has_given_up = async |gateway: &Gateway| {
+        let timeout = r#"bowline_store_operations_total{operation="load",outcome="timeout"}"#;
+        admin(gateway, "/metrics").await.text.contains(timeout)
+    };
+    assert!(!has_given_up(&across.gateways[0]).await);
+    listed(&mut across, &client, 0, false).await;
+    // The attempt to write that follows a listing has failed, before it sent anything but a read.
+    until_so("the attempt to write fails", async || {
+        has_given_up(&across.gateways[0]).await
+    })
+    .await;
+    let (answer, is_repeated) = broken_call(&mut across, &client, 0).await;
+    assert_eq!((answer.code(), is_repeated), (-31001, false));
+    across.redis.resume().await.unwrap();
+    // Nobody lists again: the gateway itself writes what it owes.
+    let writing = async {
+        while hints_version(&mut connection).await == before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let written = tokio::time::timeout(PATIENCE, writing).await;
+    assert!(written.is_ok(), "the hint was never taken back in Redis");
+    // While a gateway cannot read Redis, what it saw itself counts.
+    until_so("the second gateway reads Redis again", async || {
+        health(&across.gateways[1]).await["store"]["status"] == "ok"
+    })
+    .await;
+    let config = across.config(in_redis(&across.redis));
+    across.gateways.push(Gateway::start(config).await.unwrap());
+    for gateway in [1, 2] {
+        let (answer, is_repeated) = broken_call(&mut across, &client, gateway).await;
+        assert_eq!((answer.code(), is_repeated), (-31001, false), "{gateway}");
+    }
+}
+
+/// The version of the one entry of tool hints in Redis.
+async fn hints_version(connection: &mut redis::aio::MultiplexedConnection) -> u64 {
+    let all = keys(connection).await;
+    let hints: Vec<_> = all.iter().filter(|key| key.contains("tools")).collect();
+    let [hints] = hints[..] else {
+        panic!("not one entry: {all:?}");
+    };
+    let version = command(&["HGET", hints, "v"]);
+    version.query_async(connection).await.unwrap()
+}
+
+#[tokio::test]
 async fn listings_that_teach_nothing_write_nothing_and_no_caller_learns_from_another() {
     let mut across = Across::start_with(2, |config| {
         for key in ["one", "two"] {
@@ -106,18 +167,12 @@ async fn listings_that_teach_nothing_write_nothing_and_no_caller_learns_from_ano
     let (answer, is_repeated) = broken_call(&mut across, &clients[1], 1).await;
     assert_eq!((answer.code(), is_repeated), (-31001, false));
     let mut connection = raw(&across.redis).await;
-    let all = keys(&mut connection).await;
-    let shown: Vec<_> = all.iter().filter(|key| key.contains("tools")).collect();
-    assert_eq!(shown.len(), 1, "{all:?}");
+    assert_eq!(hints_version(&mut connection).await, 1);
     for gateway in [0, 1] {
         listed(&mut across, &clients[0], gateway, true).await;
     }
     until_repeats(&mut across, &clients[0], 1, true).await;
-    let version: u64 = crate::kit::stores::command(&["HGET", shown[0], "v"])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(version, 1);
+    assert_eq!(hints_version(&mut connection).await, 1);
 }
 
 fn key_of(caller: &str) -> &'static str {

@@ -261,7 +261,10 @@ async fn a_slow_reader_is_backpressure() {
 
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
-    let mut reader = socket.connect(gateway.listen()).await.unwrap();
+    let mut reader = socket
+        .connect(gateway.listen().tcp().unwrap())
+        .await
+        .unwrap();
     let id = client.session.as_ref().unwrap().to_str().unwrap();
     let get = format!(
         "GET /mcp/s HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nmcp-session-id: {id}\r\nconnection: close\r\n\r\n"

@@ -21,16 +21,16 @@ use super::{failure, text};
 use crate::everything::handler::Everything;
 use crate::everything::sessions::AnswerStream;
 
-/// Between two messages, so that a proxy which gathers them up is found out.
+/// The pause between two messages, which reveals a proxy that buffers them.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How soon a client shall come back to a stream that was closed.
+/// How soon a client should resume a stream that was closed.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// How long `test_reconnection` waits for that.
 const RECONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The least level of log messages a session wants; all of them until it says so.
+/// The minimum level of log messages for a session; all messages until one is set.
 #[derive(Debug, Default)]
 pub(in crate::everything) struct LogFilter(AtomicU8);
 
@@ -103,7 +103,7 @@ impl Everything {
     async fn reconnection(&self, Extension(stream): Extension<AnswerStream>) -> CallToolResult {
         sleep(PAUSE).await;
         let interrupted = self.shared.sessions.interrupt(&stream, RECONNECT_AFTER);
-        // rmcp forgets an answer that has nobody to go to, so the answer waits for the client.
+        // rmcp drops a response without a stream, so the tool waits for the client.
         match timeout(RECONNECT_PATIENCE, interrupted).await {
             Ok(Ok(())) => text("The stream was closed and resumed."),
             Ok(Err(error)) => failure(format!("The stream could not be closed: {error}")),

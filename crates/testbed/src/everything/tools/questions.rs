@@ -132,7 +132,7 @@ impl Everything {
     }
 }
 
-/// Puts a form to the user and reports what came of it, after `heading`.
+/// Shows a form to the user and returns the result, after `heading`.
 async fn ask(
     peer: &Peer<RoleServer>,
     heading: &str,

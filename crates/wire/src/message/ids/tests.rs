@@ -3,6 +3,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+fn same_id(a: &str, b: &str) -> bool {
+    RawId(a) == RawId(b)
+}
+
+fn answers_id(answered: &str, asked: &str) -> bool {
+    RawId(answered).answers(RawId(asked))
+}
+
 #[test]
 fn one_value_in_several_writings() {
     for (a, b) in [
@@ -79,7 +87,7 @@ fn text_answers_a_number_only_as_an_integer_is_printed() {
 
 #[test]
 fn whose_answer_a_body_is() {
-    let takes = |body: &str, id| is_answer_to(body.as_bytes(), id);
+    let takes = |body: &str, id| is_answer_to(body.as_bytes(), RawId(id));
     for body in [
         r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
         r#"{"result":{"id":8},"jsonrpc":"2.0","id":7}"#,
@@ -89,20 +97,24 @@ fn whose_answer_a_body_is() {
         "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":null}",
     ] {
         assert!(
-            takes(body, "7") && echoes_id(body.as_bytes(), "7"),
+            takes(body, "7") && echoes_id(body.as_bytes(), RawId("7")),
             "{body}"
         );
         assert!(!takes(body, "70") && !takes(body, "\"x\""), "{body}");
     }
-    // Two ids, of which each peer may read another: it may be the answer, and is not passed on as one.
+    // Two ids, and each peer may read a different one: it counts as the response, but is not forwarded
+    // as one.
     let twice = r#"{"id":8,"id":7,"result":1}"#;
-    assert!(echoes_id(twice.as_bytes(), "7") && !takes(twice, "7"));
+    assert!(echoes_id(twice.as_bytes(), RawId("7")) && !takes(twice, "7"));
     for unaddressed in [
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#,
         r#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}"#,
     ] {
         assert!(takes(unaddressed, "7"), "{unaddressed}");
-        assert!(!echoes_id(unaddressed.as_bytes(), "7"), "{unaddressed}");
+        assert!(
+            !echoes_id(unaddressed.as_bytes(), RawId("7")),
+            "{unaddressed}"
+        );
     }
     for other in [
         "",
@@ -118,13 +130,13 @@ fn whose_answer_a_body_is() {
         r#"{"id":7,"method":"roots/list","jsonrpc":"2.0"}"#,
     ] {
         assert!(
-            !takes(other, "7") && !echoes_id(other.as_bytes(), "7"),
+            !takes(other, "7") && !echoes_id(other.as_bytes(), RawId("7")),
             "{other}"
         );
     }
     let latin = b"{\"id\":7,\"error\":{\"message\":\"caf\xe9\"},\"jsonrpc\":\"2.0\"}";
     assert!(
-        echoes_id(latin, "7"),
+        echoes_id(latin, RawId("7")),
         "a server that cannot write UTF-8 has answered"
     );
 }
@@ -161,7 +173,7 @@ proptest! {
 
     #[test]
     fn never_panics(a: String, b: String, body in proptest::collection::vec(any::<u8>(), 0..200)) {
-        _ = (same_id(&a, &b), answers_id(&a, &b), is_answer_to(&body, &a), echoes_id(&body, &b));
+        _ = (same_id(&a, &b), answers_id(&a, &b), is_answer_to(&body, RawId(&a)), echoes_id(&body, RawId(&b)));
     }
 
     #[test]
@@ -171,7 +183,7 @@ proptest! {
             true => format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#),
             false => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
         };
-        assert!(is_answer_to(body.as_bytes(), &id.to_string()));
-        assert_eq!(is_answer_to(body.as_bytes(), &other.to_string()), id == other);
+        assert!(is_answer_to(body.as_bytes(), RawId(&id.to_string())));
+        assert_eq!(is_answer_to(body.as_bytes(), RawId(&other.to_string())), id == other);
     }
 }

@@ -1,0 +1,131 @@
+//! `bowline connect` as an editor runs it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, Stdio};
+
+use crate::running::{Running, bowline, run, word_ending_in};
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const COUNT: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"count"}}"#;
+
+/// A gateway with the demo server, and the URL of that.
+fn demo() -> (Running, String) {
+    let gateway = Running::start(&["--admin", "off"]);
+    let printed = gateway.stdout.read_until("Ctrl-C stops it.");
+    let url = word_ending_in(&printed, "/mcp/demo");
+    (gateway, url)
+}
+
+fn connect(options: &[&str]) -> (Child, ChildStdin) {
+    let mut child = bowline()
+        .arg("connect")
+        .args(options)
+        .env("XDG_STATE_HOME", tempfile::tempdir().unwrap().path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take().unwrap();
+    (child, input)
+}
+
+#[test]
+fn lines_that_are_piped_in_are_all_answered() {
+    let (_gateway, url) = demo();
+    let (child, mut input) = connect(&[&url]);
+    write!(input, "{INITIALIZE}\n{INITIALIZED}\n{COUNT}\n").unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let lines: Vec<serde_json::Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    let answers: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line["id"].as_u64())
+        .collect();
+    assert_eq!(answers, [1, 2], "{lines:?}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("session opened"), "{log}");
+    assert!(log.contains("session ended"), "{log}");
+}
+
+#[test]
+fn a_signal_ends_it_and_logs_go_to_the_file() {
+    let (_gateway, url) = demo();
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("connect.log");
+    let (mut child, mut input) = connect(&[&url, "--log", log.to_str().unwrap()]);
+    writeln!(input, "{INITIALIZE}").unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains(r#""name":"bowline-demo""#), "{line}");
+    crate::running::kill(child.id(), "TERM");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert!(
+        ended.stderr.is_empty(),
+        "{:?}",
+        String::from_utf8(ended.stderr)
+    );
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("session ended"), "{log}");
+}
+
+#[test]
+fn a_name_is_one_of_the_file() {
+    let (_gateway, url) = demo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bowline.toml");
+    std::fs::write(&file, format!("[servers.here]\nurl = \"{url}\"\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let (child, mut input) = connect(&["here", "-c", file]);
+    writeln!(input, "{INITIALIZE}").unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("bowline-demo"));
+    let (code, stdout, stderr) = run(bowline().args(["connect", "there", "-c", file]));
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains("has no server `there`"), "{stderr}");
+}
+
+#[test]
+fn a_header_is_sent_and_its_value_is_never_shown() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", server.local_addr().unwrap());
+    let mut command = bowline();
+    command
+        .args(["connect", &url, "--header", "X-Key: ${SECRET}"])
+        .env("SECRET", "s3cret")
+        .env("RUST_LOG", "trace")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    writeln!(child.stdin.as_mut().unwrap(), "{INITIALIZE}").unwrap();
+    let (stream, _) = server.accept().unwrap();
+    let mut head = BufReader::new(stream).lines().map_while(Result::ok);
+    assert!(head.any(|line| line.eq_ignore_ascii_case("x-key: s3cret")));
+    crate::running::kill(child.id(), "TERM");
+    let ended = child.wait_with_output().unwrap();
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert!(!log.contains("s3cret"), "{log}");
+
+    for (header, said) in [
+        ("s3cret", "no colon"),
+        ("X-Key: s3cret${MISSING_HERE}", "`MISSING_HERE`"),
+    ] {
+        let (code, stdout, stderr) = run(bowline().args(["connect", &url, "--header", header]));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(
+            stderr.contains(said) && !stderr.contains("s3cret"),
+            "{stderr}"
+        );
+    }
+}

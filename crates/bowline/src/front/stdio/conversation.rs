@@ -1,0 +1,259 @@
+//! The client's session: opened by its `initialize`, and opened again by the front if it ends, because a
+//! client on stdio cannot be told to initialize again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_system::clock;
+use bowline_wire::compose;
+use bowline_wire::message::{Message, RawId};
+use http::HeaderMap;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::requests::Patience;
+use super::{Client, listening};
+use crate::caller::Caller;
+use crate::exchange::Exchange;
+use crate::exchange::answer::Answer;
+use crate::exchange::open::Opening;
+use crate::exchange::reply::Reply;
+use crate::fault::Fault;
+use crate::registry::Ending;
+use crate::session::streams::StreamKey;
+use crate::telemetry::SessionHash;
+use crate::upstream::{Carried, Upstream};
+
+/// What counts as a sleep of the machine. Clocks are also corrected in small steps.
+const SHORTEST_SLEEP: Duration = Duration::from_secs(2);
+
+/// The session of a client, and what it takes to open it again.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    phase: watch::Sender<Phase>,
+    initialize: Mutex<Option<Message>>,
+    /// Held while the session is opened again.
+    reopening: tokio::sync::Mutex<()>,
+    /// How far dates were ahead of timers when the last message came.
+    ahead: Mutex<Duration>,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    /// There is no session.
+    Closed,
+    /// `initialize` is under way.
+    Opening,
+    /// The session, which stays in use for as long as the client is there.
+    Open(Exchange),
+}
+
+// === impl Conversation ===
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Self {
+            phase: watch::Sender::new(Phase::Closed),
+            initialize: Mutex::default(),
+            reopening: tokio::sync::Mutex::default(),
+            ahead: Mutex::new(clock::ahead_of_timers()),
+        }
+    }
+}
+
+impl Conversation {
+    /// Begins to open a session with this `initialize`. Returns the one before, if there is one.
+    pub(super) fn begin_opening(&self, initialize: &Message) -> Option<Exchange> {
+        *self.initialize.lock() = Some(initialize.clone());
+        self.phase.send_replace(Phase::Opening).into_open()
+    }
+
+    /// Ends the conversation. Returns the session, if there is one.
+    pub(super) fn close(&self) -> Option<Exchange> {
+        self.phase.send_replace(Phase::Closed).into_open()
+    }
+
+    /// The session as logs name it.
+    pub(super) fn hash(&self) -> Option<SessionHash> {
+        match &*self.phase.borrow() {
+            Phase::Open(exchange) => Some(exchange.in_use.session().hash),
+            Phase::Closed | Phase::Opening => None,
+        }
+    }
+
+    /// Does not use connections from before the machine slept: servers and routers have forgotten them, and
+    /// the clock by which connections get old stood still.
+    pub(super) fn notice_sleep(&self, upstream: &Upstream) {
+        let now = clock::ahead_of_timers();
+        let before = std::mem::replace(&mut *self.ahead.lock(), now);
+        let slept = now.saturating_sub(before);
+        if slept < SHORTEST_SLEEP {
+            return;
+        }
+        tracing::info!(?slept, "the machine was asleep");
+        upstream.drop_idle_connections();
+        if let Phase::Open(exchange) = &*self.phase.borrow() {
+            let session = exchange.in_use.session();
+            let listening = session.streams.lock().find(&StreamKey::Standalone);
+            if let Some(stream) = listening {
+                stream.restart();
+            }
+        }
+    }
+}
+
+impl Phase {
+    fn into_open(self) -> Option<Exchange> {
+        match self {
+            Self::Open(exchange) => Some(exchange),
+            Self::Closed | Self::Opening => None,
+        }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Opens the session in place of the one before, and answers the client.
+    pub(super) async fn initialize(&self, message: Message, before: Option<Exchange>) {
+        self.end_session(before);
+        let id = message.id().unwrap_or_default().to_buf();
+        let opened = self.left.run_until_cancelled(self.open(message)).await;
+        let phase = &self.conversation.phase;
+        match opened {
+            None => drop(phase.send_replace(Phase::Closed)),
+            Some(Err(fault)) => {
+                phase.send_replace(Phase::Closed);
+                self.refuse(&fault, Some(id.as_id())).await;
+            }
+            Some(Ok((reply, exchange))) => {
+                let next = exchange.clone().map_or(Phase::Closed, Phase::Open);
+                phase.send_replace(next);
+                let relayed = match exchange {
+                    Some(exchange) => self.relay(id.as_id(), reply, &exchange).await,
+                    None => self.decline(id.as_id(), reply).await,
+                };
+                if let Err(fault) = relayed {
+                    self.refuse(&fault, Some(id.as_id())).await;
+                }
+            }
+        }
+    }
+
+    /// The session, when it is open. If it has ended, another one is opened in its place.
+    pub(super) async fn exchange(self: &Arc<Self>) -> Result<Exchange, Fault> {
+        let mut phase = self.conversation.phase.subscribe();
+        let phase = phase.wait_for(|phase| !matches!(phase, Phase::Opening));
+        let open = phase.await.ok().and_then(|phase| phase.clone().into_open());
+        match open {
+            None => Err(Fault::NotInitialized),
+            Some(exchange) if self.is_alive(&exchange) => Ok(exchange),
+            Some(_) => Box::pin(self.reopen()).await,
+        }
+    }
+
+    /// Whether this session has not ended.
+    pub(super) fn is_alive(&self, exchange: &Exchange) -> bool {
+        let found = self.shared.registry.table.at_hand(&exchange.id);
+        found.is_some()
+    }
+
+    /// Opens a session for the client in place of one that has ended, with the client's own `initialize`.
+    async fn reopen(self: &Arc<Self>) -> Result<Exchange, Fault> {
+        let _reopening = self.conversation.reopening.lock().await;
+        let current = self.conversation.phase.borrow().clone();
+        match current {
+            Phase::Open(ended) if !self.is_alive(&ended) => {}
+            Phase::Open(exchange) => return Ok(exchange),
+            Phase::Closed | Phase::Opening => return Err(Fault::NotInitialized),
+        }
+        let initialize = self.conversation.initialize.lock().clone();
+        let initialize = initialize.ok_or(Fault::NotInitialized)?;
+        let id = initialize.id().unwrap_or_default().to_buf();
+        let (reply, exchange) = self.open(initialize).await?;
+        let Some(exchange) = exchange else {
+            return Err(Fault::UnknownSession);
+        };
+        let mut answer = Answer::of(id.as_id(), reply, &self.large);
+        while let Ok(Some(_)) = answer.next().await {}
+        let initialized = compose::bare_notification("notifications/initialized");
+        if let Ok(initialized) = Message::parse(initialized.into()) {
+            exchange.clone().handle(initialized).await?;
+        }
+        let session = exchange.in_use.session();
+        tracing::warn!(session = %session.hash, "the session had ended; another one was opened");
+        session.client_state.lists_changed();
+        let phase = &self.conversation.phase;
+        phase.send_if_modified(|phase| {
+            let is_current = matches!(phase, Phase::Open(_));
+            if is_current {
+                *phase = Phase::Open(exchange.clone());
+            }
+            is_current
+        });
+        listening::start(self, exchange.clone());
+        Ok(exchange)
+    }
+
+    /// Opens a session, and waits for a server that cannot be reached.
+    async fn open(&self, message: Message) -> Result<(Reply, Option<Exchange>), Fault> {
+        let patience = Patience::begin();
+        loop {
+            let mut carried = Carried::default();
+            carried.way = self.shared.pseudonym.after(&HeaderMap::new());
+            let opening = Opening {
+                registry: Arc::clone(&self.shared.registry),
+                upstream: Arc::clone(&self.upstream),
+                caller: Caller::Local,
+                carried,
+                message: message.clone(),
+            };
+            match opening.open().await {
+                Ok((reply, newborn)) => {
+                    let exchange = newborn.map(|newborn| {
+                        let in_use = newborn.session.begin_use();
+                        Exchange {
+                            registry: Arc::clone(&self.shared.registry),
+                            id: newborn.announce(),
+                            in_use,
+                            carried: Carried::default(),
+                        }
+                    });
+                    return Ok((reply, exchange));
+                }
+                Err(fault) if patience.allows(&fault) => {
+                    tracing::info!(%fault, "no session yet");
+                    patience.wait().await;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Passes on the answer of a server that opened no session.
+    async fn decline(&self, id: RawId<'_>, reply: Reply) -> Result<(), Fault> {
+        let mut answer = Answer::of(id, reply, &self.large);
+        loop {
+            match answer.next().await {
+                Ok(Some(message)) => self.writer.send(message.raw().clone()).await,
+                Ok(None) => return Ok(()),
+                Err(_) if answer.is_answered() => return Ok(()),
+                Err(error) => {
+                    return Err(Fault::Upstream {
+                        server: self.upstream.name.clone(),
+                        generation: 0,
+                        error,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Ends a session here and at its server.
+    pub(super) fn end_session(&self, exchange: Option<Exchange>) {
+        if let Some(exchange) = exchange {
+            let registry = &self.shared.registry;
+            registry.end_session(&exchange.id, Ending::Deleted, &exchange.carried);
+        }
+    }
+}

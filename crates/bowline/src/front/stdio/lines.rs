@@ -1,0 +1,147 @@
+//! The lines of a byte stream. A line that is too long is discarded up to its end, and reported.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// How much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// Lines up to this length are copied, so that they do not keep the read buffer alive.
+const SMALL_LINE: usize = 4 * 1024;
+
+/// A line that is not blank.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Text(Bytes),
+    TooLong { limit: usize },
+}
+
+/// Reads lines of at most `limit` bytes.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    input: R,
+    limit: usize,
+    buffer: BytesMut,
+    /// The part of the buffer that has no end of a line.
+    searched: usize,
+    /// The rest of a line that was reported as too long is being read.
+    is_discarding: bool,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(input: R, limit: usize) -> Self {
+        Self {
+            input,
+            limit,
+            buffer: BytesMut::new(),
+            searched: 0,
+            is_discarding: false,
+        }
+    }
+
+    /// The next line; `None` at the end. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if let Some(line) = self.take() {
+                return Ok(Some(line));
+            }
+            self.buffer.reserve(CHUNK);
+            if self.input.read_buf(&mut self.buffer).await? == 0 {
+                let rest = std::mem::take(&mut self.buffer);
+                self.searched = 0;
+                return Ok(self.line(&rest));
+            }
+        }
+    }
+
+    /// The next line that has arrived.
+    fn take(&mut self) -> Option<Line> {
+        loop {
+            let Some(found) = self.buffer[self.searched..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            else {
+                self.searched = self.buffer.len();
+                if self.buffer.len() <= self.limit {
+                    return None;
+                }
+                self.buffer = BytesMut::new();
+                self.searched = 0;
+                let was_reported = std::mem::replace(&mut self.is_discarding, true);
+                let limit = self.limit;
+                return (!was_reported).then_some(Line::TooLong { limit });
+            };
+            let line = self.buffer.split_to(self.searched + found + 1);
+            self.searched = 0;
+            if let Some(line) = self.line(&line) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// A line without what surrounds its text; `None` if it is blank, or the end of one that is discarded.
+    fn line(&mut self, line: &BytesMut) -> Option<Line> {
+        if std::mem::take(&mut self.is_discarding) {
+            return None;
+        }
+        let text = line.trim_ascii();
+        match text.len() {
+            0 => None,
+            length if length > self.limit => Some(Line::TooLong { limit: self.limit }),
+            1..=SMALL_LINE => Some(Line::Text(Bytes::copy_from_slice(text))),
+            _ => Some(Line::Text(line.clone().freeze().slice_ref(text))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All lines of an input that arrives in chunks of this size.
+    async fn lines(input: &[u8], chunk: usize, limit: usize) -> Vec<String> {
+        let (mut client, server) = tokio::io::duplex(chunk);
+        let input = input.to_vec();
+        let writing = async move {
+            tokio::io::AsyncWriteExt::write_all(&mut client, &input)
+                .await
+                .unwrap();
+        };
+        let reading = async {
+            let mut lines = Lines::new(server, limit);
+            let mut all = Vec::new();
+            while let Some(line) = lines.next().await.unwrap() {
+                all.push(match line {
+                    Line::Text(text) => String::from_utf8_lossy(&text).into_owned(),
+                    Line::TooLong { limit } => format!("over {limit}"),
+                });
+            }
+            all
+        };
+        tokio::join!(writing, reading).1
+    }
+
+    #[tokio::test]
+    async fn chunks_do_not_matter() {
+        for chunk in [1, 2, 3, 7, 64] {
+            let all = lines(b"one\r\n\n  \ntwo\nthree", chunk, 10).await;
+            assert_eq!(all, ["one", "two", "three"], "{chunk}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_reported_once_and_left_out() {
+        for chunk in [1, 5, 4096] {
+            let all = lines(b"12345678901234567890123\nshort\n123456789\n", chunk, 8).await;
+            assert_eq!(all, ["over 8", "short", "over 8"], "{chunk}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_line_at_the_end_is_reported_too() {
+        assert_eq!(lines(b"123456789", 3, 8).await, ["over 8"]);
+        assert_eq!(lines(b"12345678", 3, 8).await, ["12345678"]);
+    }
+}

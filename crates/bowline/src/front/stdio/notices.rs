@@ -1,0 +1,124 @@
+//! Notifications and responses of the client: delivered one after the other, in the order in which they came.
+
+use std::sync::Arc;
+
+use bowline_wire::message::Message;
+use tokio::sync::{mpsc, watch};
+
+use super::{Client, listening};
+use crate::exchange::reply::Reply;
+use crate::fault::Fault;
+
+/// How many wait to be delivered before the next line is read.
+const MAX_WAITING: usize = 256;
+
+const INITIALIZED: &str = "notifications/initialized";
+
+/// The queue of notifications and responses.
+#[derive(Debug)]
+pub(super) struct Notices {
+    queue: mpsc::Sender<Message>,
+    read: u64,
+    delivered: watch::Receiver<u64>,
+    /// The number of the last `notifications/initialized`, which no request overtakes.
+    initialized: u64,
+}
+
+/// When a request may be sent.
+#[derive(Debug)]
+pub(super) struct Turn {
+    delivered: watch::Receiver<u64>,
+    after: u64,
+}
+
+// === impl Notices ===
+
+impl Notices {
+    /// Delivers what is added, for as long as the client is there.
+    pub(super) fn start(client: &Arc<Client>) -> Self {
+        let (queue, waiting) = mpsc::channel(MAX_WAITING);
+        let (sender, delivered) = watch::channel(0);
+        let own = Arc::clone(client);
+        client.tasks.spawn(async move {
+            let left = own.left.clone();
+            left.run_until_cancelled(deliver(own, waiting, sender))
+                .await
+        });
+        Self {
+            queue,
+            read: 0,
+            delivered,
+            initialized: 0,
+        }
+    }
+
+    pub(super) async fn add(&mut self, message: Message) {
+        self.read += 1;
+        if message.method() == Some(INITIALIZED) {
+            self.initialized = self.read;
+        }
+        // If the client has left, nobody delivers it.
+        drop(self.queue.send(message).await);
+    }
+
+    /// The turn of a request that came now.
+    pub(super) fn turn(&self) -> Turn {
+        Turn {
+            delivered: self.delivered.clone(),
+            after: self.initialized,
+        }
+    }
+}
+
+// === impl Turn ===
+
+impl Turn {
+    pub(super) async fn wait(mut self) {
+        let after = self.after;
+        // An error means that the client has left.
+        drop(
+            self.delivered
+                .wait_for(|delivered| *delivered >= after)
+                .await,
+        );
+    }
+}
+
+async fn deliver(
+    client: Arc<Client>,
+    mut waiting: mpsc::Receiver<Message>,
+    delivered: watch::Sender<u64>,
+) {
+    while let Some(message) = waiting.recv().await {
+        client.deliver(message).await;
+        delivered.send_modify(|delivered| *delivered += 1);
+    }
+}
+
+impl Client {
+    /// Delivers one. A fault is logged, because there is no request to answer.
+    async fn deliver(self: &Arc<Self>, message: Message) {
+        let is_initialized = message.method() == Some(INITIALIZED);
+        let delivered = async {
+            let exchange = self.exchange().await?;
+            let session = Arc::clone(exchange.in_use.session());
+            match exchange.clone().handle(message).await? {
+                Reply::Message { sent_as, .. } if !sent_as.is_good() => {
+                    Err(Fault::on(&session.leg(), sent_as.not_mcp()))
+                }
+                _ => Ok(exchange),
+            }
+        };
+        match delivered.await {
+            Ok(exchange) if is_initialized => listening::start(self, exchange),
+            Ok(_) => {}
+            Err(fault) => {
+                self.log(&fault);
+                // The server may not care; the session works without it.
+                if is_initialized && let Ok(exchange) = self.exchange().await {
+                    listening::start(self, exchange);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A request of the client, in a task of its own: sent, retried for as long as nothing was sent, and answered
+//! message by message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_wire::message::{Message, RawId, RawIdBuf};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Client;
+use crate::exchange::Exchange;
+use crate::exchange::answer::{Answer, Messages};
+use crate::exchange::reply::Reply;
+use crate::fault::{Fault, Reason};
+use crate::upstream::{StreamError, UpstreamError};
+
+/// How long a request waits for a server that cannot be reached. Most clients give up earlier, and cancel.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// The delay before a request that was not sent is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The requests under way, so that the client can cancel them.
+#[derive(Debug, Default)]
+pub(super) struct Requests(Mutex<Vec<(RawIdBuf, CancellationToken)>>);
+
+// === impl Requests ===
+
+impl Requests {
+    /// Adds a request. The token is cancelled when the client cancels the request.
+    pub(super) fn begin(&self, request: &Message) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        let id = request.id().unwrap_or_default().to_buf();
+        self.0.lock().push((id, cancelled.clone()));
+        cancelled
+    }
+
+    /// Cancels the request with this id.
+    pub(super) fn cancel(&self, id: RawId<'_>) {
+        let requests = self.0.lock();
+        let its = requests.iter().filter(|(its_id, _)| its_id.as_id() == id);
+        its.for_each(|(_, cancelled)| cancelled.cancel());
+    }
+
+    fn end(&self, request: &CancellationToken) {
+        request.cancel();
+        self.0.lock().retain(|(_, token)| !token.is_cancelled());
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Sends a request and passes its answer on. A request that was cancelled gets no answer.
+    pub(super) async fn request(self: &Arc<Self>, message: Message, cancelled: CancellationToken) {
+        let id = message.id().unwrap_or_default().to_buf();
+        let answered = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => Ok(()),
+            () = self.left.cancelled() => Ok(()),
+            answered = self.answer(id.as_id(), message) => answered,
+        };
+        self.requests.end(&cancelled);
+        match answered {
+            Ok(()) => {}
+            Err(fault) if fault.row().reason == Reason::Cancelled => self.log(&fault),
+            Err(fault) => self.refuse(&fault, Some(id.as_id())).await,
+        }
+    }
+
+    async fn answer(self: &Arc<Self>, id: RawId<'_>, message: Message) -> Result<(), Fault> {
+        let patience = Patience::begin();
+        loop {
+            let exchange = self.exchange().await?;
+            match exchange.clone().handle(message.clone()).await {
+                Ok(reply) => return self.relay(id, reply, &exchange).await,
+                Err(fault) if patience.allows(&fault) => patience.wait().await,
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Passes on the messages of a reply. A server may end its stream before the answer and have the client
+    /// ask for the rest.
+    pub(super) async fn relay(
+        &self,
+        id: RawId<'_>,
+        reply: Reply,
+        exchange: &Exchange,
+    ) -> Result<(), Fault> {
+        let mut answer = Answer::of(id, reply, &self.large);
+        loop {
+            let error = match answer.next().await {
+                Ok(Some(message)) => {
+                    self.writer.send(message.raw().clone()).await;
+                    continue;
+                }
+                Ok(None) => return Ok(()),
+                // A second answer to one request would be worse than a fault that is not reported.
+                Err(_) if answer.is_answered() => return Ok(()),
+                Err(error) => error,
+            };
+            let rest = match (&error, answer.resumable()) {
+                (UpstreamError::Stream(StreamError::NoAnswer), Some(rest)) => rest.clone(),
+                _ => return Err(Fault::on(&exchange.in_use.session().leg(), error)),
+            };
+            tokio::time::sleep(rest.retry.unwrap_or(PAUSE)).await;
+            let last = rest.last_event_id.unwrap_or_default();
+            answer.resume(exchange.clone().listen(Some(&last)).await?);
+        }
+    }
+
+    /// Sends the members of a batch, and passes their answers on.
+    pub(super) async fn answer_batch(self: &Arc<Self>, array: &Bytes) {
+        let answering = async {
+            let exchange = self.exchange().await?;
+            match exchange.handle_batch(array).await? {
+                Reply::Message { body, .. } => self.writer.send(body).await,
+                reply => {
+                    let mut messages = Messages::of(reply, &self.large);
+                    while let Ok(Some(message)) = messages.next().await {
+                        self.writer.send(message.raw().clone()).await;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let answered: Option<Result<(), Fault>> = self.left.run_until_cancelled(answering).await;
+        if let Some(Err(fault)) = answered {
+            self.refuse(&fault, None).await;
+        }
+    }
+}
+
+/// How long a message is retried that was not sent.
+#[derive(Debug)]
+pub(super) struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    pub(super) fn begin() -> Self {
+        Self {
+            until: Instant::now() + PATIENCE,
+        }
+    }
+
+    /// Whether the fault says that a retry may help, which it says only if nothing was sent or everything may
+    /// be repeated.
+    pub(super) fn allows(&self, fault: &Fault) -> bool {
+        fault.row().retry.seconds().is_some() && Instant::now() < self.until
+    }
+
+    pub(super) async fn wait(&self) {
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,73 @@
+//! Binding the listeners, before anything else of the gateway starts.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+use super::{StartError, serve};
+use crate::config::ListenAddress;
+use crate::guard::Guard;
+use crate::hub::Shared;
+use crate::listener::SocketDoor;
+
+/// A listener that is bound, and where: with the port that the system chose.
+pub(super) struct Bound {
+    pub(super) address: ListenAddress,
+    listener: Listener,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(SocketDoor),
+}
+
+impl Bound {
+    /// Binds to an address, which the configuration calls `key`.
+    pub(super) async fn bind(
+        address: &ListenAddress,
+        key: &'static str,
+    ) -> Result<Self, StartError> {
+        match address {
+            ListenAddress::Tcp(address) => {
+                let bound = async {
+                    let listener = TcpListener::bind(address).await?;
+                    let address = listener.local_addr()?.into();
+                    let listener = Listener::Tcp(listener);
+                    Ok(Self { address, listener })
+                };
+                bound.await.map_err(|source| StartError::Listen {
+                    address: *address,
+                    key,
+                    source,
+                })
+            }
+            ListenAddress::Unix(path) => match SocketDoor::open(path) {
+                Ok(door) => Ok(Self {
+                    address: address.clone(),
+                    listener: Listener::Unix(door),
+                }),
+                Err(source) => Err(StartError::Socket {
+                    path: path.clone(),
+                    key,
+                    source,
+                }),
+            },
+        }
+    }
+
+    /// Serves clients here.
+    pub(super) fn serve_clients(self, shared: &Arc<Shared>) {
+        match self.listener {
+            Listener::Tcp(door) => serve::clients(shared, door),
+            Listener::Unix(door) => serve::clients(shared, door),
+        }
+    }
+
+    /// Serves the operator here.
+    pub(super) fn serve_operator(self, shared: &Arc<Shared>, guard: Guard) {
+        match self.listener {
+            Listener::Tcp(door) => serve::operator(shared, door, guard),
+            Listener::Unix(door) => serve::operator(shared, door, guard),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Where the events of a stream come from: the body of a response, or the messages of a process.
+
+use std::task::{Context, Poll, ready};
+
+use bowline_egress::UpstreamBody;
+use bowline_wire::sse::event_of;
+use bytes::Bytes;
+
+use super::StreamError;
+use super::stdio::Incoming;
+use super::streamable::poll_data;
+
+/// Where the events of a stream come from.
+#[derive(Debug)]
+pub(crate) enum EventSource {
+    /// Events as a server wrote them.
+    Http(UpstreamBody),
+    /// Messages of a process, each of which becomes an event without an id.
+    Process(Incoming),
+}
+
+impl EventSource {
+    /// The next bytes of the stream, wherever they cut an event.
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, StreamError>>> {
+        match self {
+            Self::Http(body) => poll_data(body, cx).map_err(Into::into),
+            Self::Process(incoming) => {
+                let next = ready!(incoming.poll_next(cx));
+                Poll::Ready(next.map(|message| message.map(|message| event_of(&message))))
+            }
+        }
+    }
+}

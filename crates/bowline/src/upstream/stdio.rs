@@ -1,0 +1,253 @@
+//! stdio towards an upstream: a process for each session, which speaks one JSON-RPC message per line.
+//!
+//! The pipe is the session. A message of which no byte was written did not run; after the first byte nobody
+//! knows. There are no event ids, so nothing can be resumed.
+
+mod end;
+mod error;
+mod inbox;
+mod incoming;
+mod outgoing;
+mod process;
+mod reading;
+mod routing;
+mod stderr;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_children::{Supervisor, SupervisorCommand, Tail};
+use bowline_egress::Sent;
+use bowline_wire::message::{Kind, Message};
+use bytes::Bytes;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::end::End;
+pub(crate) use self::error::ProcessError;
+pub(crate) use self::incoming::Incoming;
+use self::process::Counted;
+pub(crate) use self::process::Process;
+use super::conversation::{Issued, StdioConversation};
+use super::event_source::EventSource;
+use super::link::StdioLink;
+use super::{
+    InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, SessionState, Upstream,
+    UpstreamError, Whole,
+};
+use crate::caller::Caller;
+use crate::owners::Owners;
+use crate::share::Share;
+
+/// How long a process may take to answer `initialize`: less than the client's own wait, so that the error
+/// can quote its stderr.
+const STARTS_WITHIN: Duration = Duration::from_secs(55);
+
+/// How long a gateway that stops waits for its processes to be gone.
+const STOPS_WITHIN: Duration = Duration::from_secs(6);
+
+/// The processes of a gateway.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    supervisor: Supervisor,
+    /// What reads and writes them. Not the gateway's own: a stop waits for that before it ends processes.
+    tasks: TaskTracker,
+    /// How many there may be.
+    pub(crate) share: Arc<Share>,
+    pub(crate) owners: Owners,
+}
+
+// === impl Processes ===
+
+impl Processes {
+    /// At most `limit`, started by this supervisor.
+    pub(crate) fn new(supervisor: SupervisorCommand, limit: usize, owners: Owners) -> Self {
+        Self {
+            supervisor: Supervisor::new(supervisor),
+            tasks: TaskTracker::new(),
+            share: Share::common(limit),
+            owners,
+        }
+    }
+
+    /// None at all.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        Self::new(SupervisorCommand::new("/bin/false"), 1, Owners::alone())
+    }
+
+    /// Ends all of them.
+    pub(crate) async fn stop(&self) {
+        self.tasks.close();
+        let stopping = async {
+            self.supervisor.stop().await;
+            self.tasks.wait().await;
+        };
+        if tokio::time::timeout(STOPS_WITHIN, stopping).await.is_err() {
+            tracing::warn!("not all processes of servers ended in time");
+        }
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Starts a process and sends it an `initialize`.
+    pub(super) async fn stdio_initialize(
+        &self,
+        link: StdioLink<'_>,
+        caller: &Caller,
+        message: Bytes,
+        sent: Sent,
+    ) -> Result<Initialized, UpstreamError> {
+        let endpoint = link.endpoint;
+        if let Some(ailment) = endpoint.health.ailment()
+            && ailment.unreachable
+            && ailment.until > Instant::now()
+        {
+            return Err(UpstreamError::Unavailable(ailment));
+        }
+        let request = Message::parse(message).map_err(|_| UpstreamError::BadInitialize)?;
+        match self.start(link, caller, &request, sent).await {
+            Ok((process, body)) => {
+                endpoint.health.answered();
+                Ok(Initialized::Answered {
+                    issued: Ok(Issued::Process(process)),
+                    answer: InitializeAnswer::Held(Whole {
+                        body,
+                        sent_as: SentAs::own(),
+                        may_deny_session: false,
+                    }),
+                })
+            }
+            Err(error) => {
+                if error.is_absence() {
+                    self.metrics.process_failed(&self.name);
+                    self.note_unreachable(endpoint, &error.to_string());
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        link: StdioLink<'_>,
+        caller: &Caller,
+        request: &Message,
+        sent: Sent,
+    ) -> Result<(Arc<Process>, Bytes), ProcessError> {
+        let place = self.process_places.of_caller(caller).take();
+        let place = place.ok_or_else(|| ProcessError::TooMany(self.process_places.exhausted()))?;
+        let counted = Counted::among(&self.running);
+        let holds = (place, counted);
+        let process = Process::start(&self.processes, &self.name, link.command, holds).await?;
+        let asking = process.ask(request, sent, STARTS_WITHIN);
+        match tokio::time::timeout(STARTS_WITHIN, asking).await {
+            Ok(Ok(body)) => Ok((process, body)),
+            Ok(Err(ProcessError::Ended { end, .. })) => Err(ProcessError::ExitedAtStart(end)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ProcessError::Silent(STARTS_WITHIN, process.last_words())),
+        }
+    }
+
+    /// Sends a request. What answers it is one message, or a stream if anything else comes first.
+    pub(super) async fn stdio_request(
+        &self,
+        link: StdioLink<'_>,
+        message: &Message,
+        sent: Sent,
+    ) -> Result<Outcome, UpstreamError> {
+        let process = link.process(&self.processes.owners)?;
+        let incoming = process.send(message, sent, self.patience()).await?;
+        incoming.outcome().await
+    }
+
+    /// Sends what has no answer.
+    pub(super) async fn stdio_notify(
+        &self,
+        link: StdioLink<'_>,
+        message: Bytes,
+        sent: Sent,
+    ) -> Result<(), UpstreamError> {
+        let message = Message::parse(message).map_err(|_| UpstreamError::AnotherId)?;
+        let telling = link
+            .process(&self.processes.owners)?
+            .tell(&message, sent, self.patience());
+        Ok(telling.await?)
+    }
+
+    /// Sends something of Bowline's own, and waits for its answer if it has one.
+    pub(super) async fn stdio_say(
+        &self,
+        link: StdioLink<'_>,
+        message: Bytes,
+    ) -> Result<(), UpstreamError> {
+        let process = link.process(&self.processes.owners)?;
+        let message = Message::parse(message).map_err(|_| UpstreamError::AnotherId)?;
+        let (sent, patience) = (Sent::default(), self.patience());
+        match message.kind() {
+            Kind::Request => drop(process.ask(&message, sent, patience).await?),
+            Kind::Notification | Kind::Response => process.tell(&message, sent, patience).await?,
+        }
+        Ok(())
+    }
+
+    /// Asks whether the process lives and answers.
+    pub(super) async fn stdio_ping(&self, link: StdioLink<'_>, ping: &Message) -> Pulse {
+        let asked = match link.process(&self.processes.owners) {
+            Ok(process) => process.ask(ping, Sent::default(), self.patience()).await,
+            Err(error) => Err(error),
+        };
+        match asked.map_err(UpstreamError::from) {
+            Ok(_) => Pulse::Alive,
+            Err(UpstreamError::Process(ProcessError::Elsewhere(owner))) => Pulse::Elsewhere(owner),
+            Err(error) => match error.proof().session {
+                SessionState::Lost => Pulse::Lost,
+                SessionState::Alive => Pulse::Alive,
+                SessionState::Unproven => Pulse::Unproven(error.to_string().into(), None),
+            },
+        }
+    }
+
+    /// What the server says unasked. There are no event ids after which anything could be resumed.
+    pub(super) async fn stdio_listen(
+        &self,
+        link: StdioLink<'_>,
+    ) -> Result<Listening, UpstreamError> {
+        let incoming = link.process(&self.processes.owners)?.listen().await?;
+        Ok(Listening::Events(EventSource::Process(incoming)))
+    }
+
+    /// Ends the process.
+    pub(super) async fn stdio_end(&self, link: StdioLink<'_>) -> Result<(), UpstreamError> {
+        link.process(&self.processes.owners)?.end().await;
+        Ok(())
+    }
+
+    /// How long a process may leave a message unread before it is given up.
+    fn patience(&self) -> Duration {
+        super::budget::errand(&self.config().recovery)
+    }
+}
+
+// === impl StdioLink ===
+
+impl<'a> StdioLink<'a> {
+    /// The process, which must be there for anything but `initialize`.
+    fn process(self, owners: &Owners) -> Result<&'a Arc<Process>, ProcessError> {
+        match self.stdio {
+            StdioConversation::Here(process) if owners.is_certain() => Ok(process),
+            StdioConversation::Here(_) => Err(ProcessError::Unsure),
+            StdioConversation::Elsewhere(owner) if !owners.is_gone(owner) => {
+                Err(ProcessError::Elsewhere(Arc::clone(owner)))
+            }
+            StdioConversation::Elsewhere(_) | StdioConversation::Unopened => {
+                Err(ProcessError::Ended {
+                    end: Arc::new(End::new("its gateway is gone", &Tail::default())),
+                    was_written: false,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! One process of a server's: started for one leg, spoken to by its pipes, and ended with the leg.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bowline_children::{Child, GRACE, Lines, Spawn, Tail};
+use bowline_egress::Sent;
+use bowline_wire::message::{Message, RawId};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::Processes;
+use super::end::{End, last_words};
+use super::error::{LastWords, ProcessError};
+use super::incoming::Incoming;
+use super::outgoing::{NotWritten, Outgoing, outgoing};
+use super::reading::Reading;
+use super::routing::Routing;
+use super::stderr::{MAX_LINE, Stderr};
+use crate::config::{Command, ServerName};
+use crate::share::Permit;
+
+/// A process. Dropping it ends it, and everything that it started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    routing: Arc<Routing>,
+    outgoing: Outgoing,
+    stderr: Arc<Stderr>,
+    /// Closes stdin.
+    closing: CancellationToken,
+    processes: Arc<Processes>,
+    running: Arc<Running>,
+}
+
+/// A process that was not ended yet, and what it holds.
+#[derive(Debug)]
+struct Running(Mutex<Option<(Child, Holds)>>);
+
+/// A process' place among those that there may be, and among those of its server.
+pub(super) type Holds = (Permit, Counted);
+
+/// One process among those of a server, until it is gone.
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<AtomicUsize>);
+
+impl Process {
+    /// Starts a process.
+    pub(super) async fn start(
+        processes: &Arc<Processes>,
+        server: &ServerName,
+        command: &Command,
+        holds: Holds,
+    ) -> Result<Arc<Self>, ProcessError> {
+        let mut child = processes.supervisor.spawn(spawn(command)).await?;
+        let (routing, (outgoing, writer)) = (Arc::<Routing>::default(), outgoing());
+        let closing = CancellationToken::new();
+        let stderr = Arc::new(Stderr::of(server));
+        let tasks = &processes.tasks;
+        if let Some(stdin) = child.stdin.take() {
+            tasks.spawn(writer.run(stdin, closing.clone()));
+        }
+        if let Some(pipe) = child.stderr.take() {
+            tasks.spawn(Arc::clone(&stderr).read(Lines::with_limit(pipe, MAX_LINE)));
+        }
+        tracing::debug!(%server, pid = child.pid(), "process started");
+        let (stdout, exited) = (child.stdout.take(), child.exited());
+        let running = Arc::new(Running(Mutex::new(Some((child, holds)))));
+        if let Some(stdout) = stdout {
+            let reading = Reading::new(server, &routing, &stderr);
+            let (routing, running) = (Arc::clone(&routing), Arc::clone(&running));
+            tasks.spawn(async move {
+                let end = reading.run(Lines::new(stdout), exited).await;
+                let left = running.leave();
+                // Its successor finds its place free.
+                routing.end(&end);
+                if let Some(child) = left {
+                    child.end(GRACE).await;
+                }
+            });
+        }
+        Ok(Arc::new(Self {
+            routing,
+            outgoing,
+            stderr,
+            closing,
+            processes: Arc::clone(processes),
+            running,
+        }))
+    }
+
+    /// Sends a request. Its answer, and what else is its, comes in.
+    pub(super) async fn send(
+        &self,
+        request: &Message,
+        sent: Sent,
+        patience: Duration,
+    ) -> Result<Incoming, ProcessError> {
+        let incoming = self.expect(request, true)?;
+        // After the call is known, so that what waits for a stream has one.
+        for question in self.routing.unasked() {
+            incoming.show(&question).await;
+        }
+        self.write(request.raw().clone(), sent, patience).await?;
+        Ok(incoming)
+    }
+
+    /// Sends a request of Bowline's own: nothing but its answer comes in.
+    pub(super) async fn ask(
+        &self,
+        request: &Message,
+        sent: Sent,
+        patience: Duration,
+    ) -> Result<Bytes, ProcessError> {
+        let incoming = self.expect(request, false)?;
+        self.write(request.raw().clone(), sent, patience).await?;
+        incoming.answer().await
+    }
+
+    fn expect(&self, request: &Message, is_clients: bool) -> Result<Incoming, ProcessError> {
+        let inbox = self.routing.call(request, is_clients);
+        let inbox = inbox.map_err(|end| ProcessError::Ended {
+            end,
+            was_written: false,
+        })?;
+        Ok(Incoming::new(&self.routing, inbox))
+    }
+
+    /// Sends what has no answer.
+    pub(super) async fn tell(
+        &self,
+        message: &Message,
+        sent: Sent,
+        patience: Duration,
+    ) -> Result<(), ProcessError> {
+        self.write(message.raw().clone(), sent, patience).await?;
+        if let Some(span) = message.cancelled_request() {
+            self.routing.cancel(RawId::new(message.text(span)));
+        }
+        Ok(())
+    }
+
+    /// What the server says unasked.
+    pub(super) async fn listen(&self) -> Result<Incoming, ProcessError> {
+        let (inbox, held) = self.routing.listen().map_err(|end| ProcessError::Ended {
+            end,
+            was_written: false,
+        })?;
+        let incoming = Incoming::new(&self.routing, inbox);
+        for message in held {
+            incoming.show(&message).await;
+        }
+        Ok(incoming)
+    }
+
+    /// Ends the process and everything that it started, and waits until they are gone.
+    pub(super) async fn end(&self) {
+        if let Some(ended) = self.begin_end() {
+            drop(ended.await);
+        }
+    }
+
+    fn begin_end(&self) -> Option<tokio::task::JoinHandle<()>> {
+        self.closing.cancel();
+        let (child, holds) = self.running.0.lock().take()?;
+        let end = End::new("the gateway ended it", &Tail::default());
+        self.routing.end(&Arc::new(end));
+        Some(self.processes.tasks.spawn(async move {
+            let exit = child.end(GRACE).await;
+            drop(holds);
+            tracing::debug!(%exit, "process ended");
+        }))
+    }
+
+    /// What it wrote to stderr so far, for an error.
+    pub(super) fn last_words(&self) -> LastWords {
+        LastWords(last_words(&self.stderr.tail()))
+    }
+
+    async fn write(
+        &self,
+        message: Bytes,
+        sent: Sent,
+        patience: Duration,
+    ) -> Result<(), ProcessError> {
+        let written = self.outgoing.write(message, sent, patience).await;
+        match written {
+            Ok(()) => Ok(()),
+            Err(NotWritten::NotRead) => Err(ProcessError::NotRead),
+            Err(NotWritten::Broken { was_written }) => {
+                // It exits just now, and then its end is known; or it reads no more, which is the same.
+                let end = self.stderr.settled(|| self.routing.ended()).await;
+                let end = end.unwrap_or_else(|| {
+                    let end = End::new("it closed its stdin", &self.stderr.tail());
+                    Arc::new(end)
+                });
+                self.routing.end(&end);
+                Err(ProcessError::Ended { end, was_written })
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.begin_end());
+    }
+}
+
+fn spawn(command: &Command) -> Spawn {
+    let mut env = command.inherited.clone();
+    env.extend(command.env.clone());
+    let argv = std::iter::once(&command.program).chain(&command.args);
+    Spawn {
+        argv: argv.map(Into::into).collect(),
+        env: env
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        cwd: command.cwd.clone(),
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// The process is of no more use: it leaves its place, and is to be ended.
+    fn leave(&self) -> Option<Child> {
+        self.0.lock().take().map(|(child, _)| child)
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    pub(crate) fn among(running: &Arc<AtomicUsize>) -> Self {
+        running.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(running))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,299 @@
+//! Whose a message of a process is. Over HTTP the connection tells; here one pipe carries everything.
+//!
+//! An answer goes to the call with its id, and progress to the call with its token. A request of the server,
+//! or any other notification, belongs to nobody in particular: it goes to the stream of the client's GET, else
+//! to the newest call, else it waits. A request that waits goes to the next call as well, because the server
+//! waits for its answer; a notification only to the stream of a GET.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::end::End;
+use super::inbox::{Delivery, Inbox, Over};
+
+/// How many messages, and how many bytes of them, wait for a stream.
+const MOST_HELD: usize = 64;
+const MOST_HELD_BYTES: usize = 1 << 20;
+
+/// How many ids of cancelled calls are remembered, whose answers may still come.
+const MOST_CANCELLED: usize = 32;
+
+/// The readers of one process.
+#[derive(Debug, Default)]
+pub(super) struct Routing(Mutex<Readers>);
+
+#[derive(Debug, Default)]
+struct Readers {
+    /// The newest last.
+    calls: Vec<Call>,
+    listener: Option<Arc<Inbox>>,
+    held: Held,
+    cancelled: VecDeque<RawIdBuf>,
+    /// The process has ended.
+    end: Option<Arc<End>>,
+}
+
+#[derive(Debug)]
+struct Call {
+    /// The id of its request.
+    id: RawIdBuf,
+    /// The token of its progress, if it asked for progress.
+    token: Option<RawIdBuf>,
+    /// It is a client's, which can be shown what belongs to nobody.
+    is_clients: bool,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    messages: VecDeque<Message>,
+    bytes: usize,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Routed {
+    Done,
+    /// An answer to a request that nobody made, or that has its answer.
+    Stray,
+    /// Another message was dropped for it, or it was: nobody reads them.
+    Dropped,
+}
+
+/// Where a message goes.
+enum Way {
+    Answers(Arc<Inbox>),
+    To(Arc<Inbox>),
+    Over(Routed),
+}
+
+// === impl Routing ===
+
+impl Routing {
+    /// A call that was not sent yet. `Err`: the process has ended.
+    pub(super) fn call(&self, request: &Message, is_clients: bool) -> Result<Arc<Inbox>, Arc<End>> {
+        let mut readers = self.0.lock();
+        if let Some(end) = &readers.end {
+            return Err(Arc::clone(end));
+        }
+        let inbox = Arc::<Inbox>::default();
+        readers.calls.push(Call {
+            id: request.id().unwrap_or_default().to_buf(),
+            token: progress_token(request).filter(|_| is_clients),
+            is_clients,
+            inbox: Arc::clone(&inbox),
+        });
+        Ok(inbox)
+    }
+
+    /// The questions that wait, for a call that can show them.
+    pub(super) fn unasked(&self) -> Vec<Message> {
+        let mut readers = self.0.lock();
+        match readers.listener {
+            None => readers.held.take_requests(),
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// The stream of a GET, in place of any other, and what waits for it.
+    pub(super) fn listen(&self) -> Result<(Arc<Inbox>, Vec<Message>), Arc<End>> {
+        let mut readers = self.0.lock();
+        if let Some(end) = &readers.end {
+            return Err(Arc::clone(end));
+        }
+        let inbox = Arc::<Inbox>::default();
+        let older = readers.listener.replace(Arc::clone(&inbox));
+        let held = readers.held.take();
+        drop(readers);
+        if let Some(older) = older {
+            self.leave(&older);
+        }
+        Ok((inbox, held))
+    }
+
+    /// Nobody reads this any more. What the server waits for is held for another reader.
+    pub(super) fn leave(&self, inbox: &Arc<Inbox>) {
+        self.forget(inbox);
+        let unread = inbox.close().into_iter();
+        let requests = unread
+            .filter_map(|raw| Message::from_server(raw).ok())
+            .filter(|message| message.kind() == Kind::Request);
+        let mut readers = self.0.lock();
+        for request in requests {
+            readers.held.add(request);
+        }
+    }
+
+    fn forget(&self, inbox: &Arc<Inbox>) {
+        let mut readers = self.0.lock();
+        readers
+            .calls
+            .retain(|call| !Arc::ptr_eq(&call.inbox, inbox));
+        readers
+            .listener
+            .take_if(|listener| Arc::ptr_eq(listener, inbox));
+    }
+
+    /// The process was told that nobody waits for this request: it may never answer it.
+    pub(super) fn cancel(&self, id: RawId<'_>) {
+        let mut readers = self.0.lock();
+        let cancelled = readers.calls.extract_if(.., |call| call.id.as_id() == id);
+        let cancelled: Vec<_> = cancelled.collect();
+        for call in &cancelled {
+            readers.cancelled.push_back(call.id.clone());
+            if readers.cancelled.len() > MOST_CANCELLED {
+                readers.cancelled.pop_front();
+            }
+        }
+        drop(readers);
+        for call in cancelled {
+            call.inbox.finish(Over::Cancelled);
+        }
+    }
+
+    /// Brings a message to its reader.
+    pub(super) async fn deliver(&self, message: &Message) -> Routed {
+        loop {
+            let inbox = match self.way(message) {
+                Way::Over(routed) => return routed,
+                Way::Answers(inbox) => {
+                    inbox.answer(message);
+                    return Routed::Done;
+                }
+                Way::To(inbox) => inbox,
+            };
+            match inbox.put(message).await {
+                Delivery::Done => return Routed::Done,
+                Delivery::Displaced => return Routed::Dropped,
+                // It left just now: somebody else may be there, or it waits.
+                Delivery::Nobody => self.forget(&inbox),
+            }
+        }
+    }
+
+    /// The process has ended, and so has every call. `false`: that was known.
+    pub(super) fn end(&self, end: &Arc<End>) -> bool {
+        let mut readers = self.0.lock();
+        if readers.end.is_some() {
+            return false;
+        }
+        readers.end = Some(Arc::clone(end));
+        let calls = std::mem::take(&mut readers.calls).into_iter();
+        let inboxes: Vec<_> = calls
+            .map(|call| call.inbox)
+            .chain(readers.listener.take())
+            .collect();
+        drop(readers);
+        for inbox in inboxes {
+            inbox.finish(Over::Ended(Arc::clone(end)));
+        }
+        true
+    }
+
+    /// How the process ended, if it has.
+    pub(super) fn ended(&self) -> Option<Arc<End>> {
+        self.0.lock().end.clone()
+    }
+
+    fn way(&self, message: &Message) -> Way {
+        let mut readers = self.0.lock();
+        match message.kind() {
+            Kind::Response => readers.answered(message.id().unwrap_or_default()),
+            Kind::Request | Kind::Notification => match readers.reader_of(message) {
+                Some(inbox) => Way::To(inbox),
+                None => Way::Over(readers.held.add(message.clone())),
+            },
+        }
+    }
+}
+
+// === impl Readers ===
+
+impl Readers {
+    fn answered(&mut self, id: RawId<'_>) -> Way {
+        let asked = |call: &Call| id.answers(call.id.as_id());
+        if let Some(at) = self.calls.iter().position(asked) {
+            return Way::Answers(self.calls.remove(at).inbox);
+        }
+        let was_cancelled = self
+            .cancelled
+            .iter()
+            .position(|one| id.answers(one.as_id()));
+        Way::Over(
+            match was_cancelled.and_then(|at| self.cancelled.remove(at)) {
+                Some(_) => Routed::Done,
+                None => Routed::Stray,
+            },
+        )
+    }
+
+    fn reader_of(&self, message: &Message) -> Option<Arc<Inbox>> {
+        let mut newest_first = self.calls.iter().rev();
+        if message.method() == Some("notifications/progress")
+            && let Some(span) = message.param("progressToken")
+        {
+            let token = RawId::new(message.text(span));
+            let is_its = |call: &&Call| call.token.as_ref().is_some_and(|own| own.as_id() == token);
+            if let Some(call) = newest_first.clone().find(is_its) {
+                return Some(Arc::clone(&call.inbox));
+            }
+        }
+        let newest = newest_first.find(|call| call.is_clients);
+        let newest = newest.map(|call| &call.inbox);
+        self.listener.as_ref().or(newest).cloned()
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Keeps a message for a reader. The oldest give way, notifications first.
+    fn add(&mut self, message: Message) -> Routed {
+        self.bytes += message.raw().len();
+        self.messages.push_back(message);
+        let mut routed = Routed::Done;
+        while self.messages.len() > MOST_HELD || self.bytes > MOST_HELD_BYTES {
+            let is_notification = |message: &Message| message.kind() == Kind::Notification;
+            let at = self.messages.iter().position(is_notification);
+            let Some(dropped) = self.messages.remove(at.unwrap_or(0)) else {
+                break;
+            };
+            self.bytes -= dropped.raw().len();
+            routed = Routed::Dropped;
+        }
+        routed
+    }
+
+    fn take(&mut self) -> Vec<Message> {
+        self.bytes = 0;
+        std::mem::take(&mut self.messages).into()
+    }
+
+    fn take_requests(&mut self) -> Vec<Message> {
+        let (requests, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.messages)
+            .into_iter()
+            .partition(|message| message.kind() == Kind::Request);
+        self.bytes = rest.iter().map(|message| message.raw().len()).sum();
+        self.messages = rest;
+        requests.into()
+    }
+}
+
+/// The token under which a request asks for progress.
+fn progress_token(request: &Message) -> Option<RawIdBuf> {
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "progressToken")]
+        token: Option<&'a RawValue>,
+    }
+    let meta: Meta<'_> = serde_json::from_str(request.text(request.param("_meta")?)).ok()?;
+    Some(RawIdBuf::new(meta.token?.get()))
+}
+
+#[cfg(test)]
+mod tests;

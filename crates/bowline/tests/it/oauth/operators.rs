@@ -1,0 +1,77 @@
+//! Servers where the operator has set a token, and callers sign in later, or the other way round: no session of
+//! the one is used by the other.
+
+use bowline::Gateway;
+use bowline::config::{Config, ServerOAuth, StoreKind};
+use http::HeaderValue;
+
+use crate::kit::client::Client;
+use crate::kit::messages::call;
+use crate::kit::protected::Protected;
+use crate::kit::signing::{OAuthStage, token_of};
+
+const SIGN_IN_NEEDED: i64 = -31003;
+
+/// A gateway before this server, where callers sign in or the operator has set a token.
+fn configured(url: &str, is_callers: bool) -> Config {
+    let mut config = crate::kit::gateway::config(&[("s", url)]);
+    let server = config.servers.values_mut().next().unwrap();
+    match is_callers {
+        true => server.oauth = Some(ServerOAuth::default()),
+        false => {
+            let token = HeaderValue::from_static("Bearer operator");
+            server.headers.insert("authorization", token);
+        }
+    }
+    config
+}
+
+/// The same server, with a token that the operator configured, or with those of its callers.
+#[tokio::test]
+async fn a_session_is_the_operators_or_a_callers_and_stays_that() {
+    let stage = OAuthStage::set().await;
+    let url = stage.url();
+    let client = stage.client(None).await;
+    stage.sign_in(&client, "ann").await;
+    assert_eq!(token_of(&client).await, "token-ann");
+    stage.gateway.reload(configured(&url, false)).unwrap();
+    assert_eq!(token_of(&client).await, "operator");
+    stage.accounts_are_apart();
+    let before = stage.server.seen_at("/mcp").len();
+    stage.gateway.reload(configured(&url, true)).unwrap();
+    assert_eq!(token_of(&client).await, "token-ann");
+    stage.accounts_are_apart();
+    for seen in &stage.server.seen_at("/mcp")[before..] {
+        assert_ne!(seen.header("mcp-session-id"), "of-operator", "{seen}");
+        assert!(!seen.header("cookie").contains("operator"), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_stored_session_stays_that_over_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Protected::apart(|_| {}).await;
+    let start = async |is_callers| {
+        let mut config = configured(&server.url(), is_callers);
+        config.store.kind = StoreKind::File {
+            path: directory.path().to_owned(),
+        };
+        Gateway::start(config).await.unwrap()
+    };
+    let gateway = start(false).await;
+    let mut client = Client::new(&gateway);
+    assert_eq!(client.initialize().await.status, 200);
+    assert_eq!(token_of(&client).await, "operator");
+    gateway.stop().await;
+    let before = server.server.seen_at("/mcp").len();
+    let gateway = start(true).await;
+    let client = client.moved_to(&gateway);
+    // Nobody has signed in: what the server opened for the operator is not used without a token, either.
+    assert_eq!(client.send(&call(1)).await.code(), SIGN_IN_NEEDED);
+    drop(client.get().send().await.unwrap());
+    drop(client.delete().send().await.unwrap());
+    for seen in &server.server.seen_at("/mcp")[before..] {
+        assert_ne!(seen.header("mcp-session-id"), "of-operator", "{seen}");
+        assert!(!seen.header("cookie").contains("operator"), "{seen}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Servers that are processes (stdio): they are spoken to, recovered and ended like any other, and what they
+//! do wrong hurts nobody else.
+
+mod conversations;
+mod hostile;
+mod limits;
+mod losses;
+mod stores;

@@ -1,0 +1,107 @@
+//! Servers that go away and come back.
+
+use bowline_testbed::counting::{Counting, Tally};
+use serde_json::{Value, json};
+
+use crate::kit::gateway::config;
+use crate::kit::messages::list;
+use crate::kit::wired::{Wired, call_of, initialize};
+
+async fn stage() -> (Tally, Counting, Wired) {
+    let tally = Tally::default();
+    let server = Counting::start("r", &tally).await.unwrap();
+    let mut client = Wired::at(&server.url()).await;
+    client.begin().await;
+    client.ask(&list("tools")).await;
+    (tally, server, client)
+}
+
+fn bump(key: &str) -> Value {
+    call_of(key, "bump", &json!({"key": key}))
+}
+
+#[tokio::test]
+async fn a_lost_session_is_recovered() {
+    let tally = Tally::default();
+    let server = Counting::start("r", &tally).await.unwrap();
+    let capabilities = json!({"tools": {"listChanged": true}});
+    server.settings(|settings| settings.capabilities = capabilities);
+    let mut client = Wired::at(&server.url()).await;
+    client.begin().await;
+    server.forget_sessions();
+    let answer = client.ask(&bump("k")).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!((tally.executions("k"), server.initializes()), (1, 2));
+    client.hear_of("notifications/tools/list_changed").await;
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_server_that_is_away_even_beyond_the_recovery_budget() {
+    let tally = Tally::default();
+    let server = Counting::start("r", &tally).await.unwrap();
+    let mut config = config(&[("s", &server.url())]);
+    let recovery = &mut config.servers.values_mut().next().unwrap().recovery;
+    recovery.budget = std::time::Duration::from_millis(300);
+    let mut client = Wired::with(config).await;
+    client.begin().await;
+    server.die().await;
+    client.say(&bump("k")).await;
+    // The request has failed several times by then.
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    server.come_back().unwrap();
+    let answer = client.answer_to(&json!("k")).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(tally.executions("k"), 1);
+}
+
+#[tokio::test]
+async fn initialize_waits_for_a_server_that_is_not_there_yet() {
+    let server = Counting::start("r", &Tally::default()).await.unwrap();
+    server.die().await;
+    let mut client = Wired::at(&server.url()).await;
+    let opening = initialize("2025-11-25", &json!({}));
+    client.say(&opening).await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    server.come_back().unwrap();
+    let opened = client.answer_to(&opening["id"]).await;
+    assert!(opened["result"].is_object(), "{opened}");
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_wait() {
+    let (tally, server, mut client) = stage().await;
+    server.die().await;
+    client.say(&bump("k")).await;
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "k"}});
+    client.say(&cancel).await;
+    server.come_back().unwrap();
+    let answer = client.ask(&bump("later")).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(tally.executions("k"), 0);
+}
+
+/// A server that lost the session and offers less: over HTTP the client would have to initialize again.
+#[tokio::test]
+async fn a_session_that_ended_is_opened_again() {
+    let (tally, server, mut client) = stage().await;
+    server.settings(|settings| settings.capabilities = json!({}));
+    server.forget_sessions();
+    let told = client.ask(&bump("told")).await;
+    assert_eq!(told["error"]["code"], -32001, "{told}");
+    assert_eq!(tally.executions("told"), 0);
+    let answer = client.ask(&bump("again")).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(tally.executions("again"), 1);
+}
+
+#[tokio::test]
+async fn a_second_initialize_replaces_the_session() {
+    let (_, server, mut client) = stage().await;
+    client.begin().await;
+    let answer = client.ask(&bump("k")).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(server.initializes(), 2);
+    client.close();
+    client.ended().await;
+    assert_eq!(server.deletes(), 2);
+}
