@@ -1,7 +1,7 @@
 //! What must hold of any text that is read as a configuration: it is understood or refused with
 //! places and advice, it never shows what came out of the environment, and it can be read again.
 
-use bowline::config::{Config, ConfigErrors, Flow, ServerOAuth, Way};
+use bowline::config::{Config, ConfigErrors, Flow, ServerOAuth, Target};
 
 /// What every variable has that is set; no message may have it.
 const SECRET: &str = "sEcReT-0123";
@@ -29,12 +29,12 @@ fn parse(text: &str) -> Result<Config, ConfigErrors> {
 fn understood(config: &Config) {
     for (name, server) in &config.servers {
         assert!(!name.to_string().is_empty());
-        let is_somewhere = match &server.way {
-            Way::Command(command) => !command.program.is_empty(),
+        let is_somewhere = match &server.target {
+            Target::Command(command) => !command.program.is_empty(),
             way => !way.urls().is_empty(),
         };
         assert!(is_somewhere, "a server that is nowhere");
-        for url in server.way.urls() {
+        for url in server.target.urls() {
             let scheme = url.scheme_str().unwrap_or_default();
             assert!(["http", "https"].contains(&scheme), "{scheme}");
             assert!(url.host().is_some_and(|host| !host.is_empty()));

@@ -49,7 +49,7 @@ fn with_headers(mut server: Server, written: &[String]) -> Result<Server, Failur
 
 /// The name in logs and errors: the one in the file, or the host.
 fn short_name(name: &str, server: &Server) -> anyhow::Result<ServerName> {
-    let host = server.way.urls().first().and_then(|url| url.host());
+    let host = server.target.urls().first().and_then(|url| url.host());
     let mut names = [Some(name), host].into_iter().flatten();
     match names.find_map(|name| name.parse().ok()) {
         Some(name) => Ok(name),

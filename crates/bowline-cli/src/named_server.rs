@@ -32,7 +32,8 @@ impl NamedServer {
     fn at(url: &str, config: &Config) -> Result<Self, Failure> {
         let unnamed = Server::from_url(url)
             .map_err(|problem| Failure::usage(problem.what(), problem.help()))?;
-        let is_it = |server: &&Server| server.way.urls().first() == unnamed.way.urls().first();
+        let is_it =
+            |server: &&Server| server.target.urls().first() == unnamed.target.urls().first();
         let configured = config.servers.values().find(is_it).cloned();
         Ok(Self {
             name: shown_url(url),

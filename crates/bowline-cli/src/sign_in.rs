@@ -142,7 +142,7 @@ async fn configured(
     }
     let mut rows = Vec::new();
     for (name, server) in &config.servers {
-        let url = server.way.urls().first();
+        let url = server.target.urls().first();
         let url = url.map(|url| shown_url(&url.to_string()));
         for caller in &callers {
             let signed_in = match &server.oauth {

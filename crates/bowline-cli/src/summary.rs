@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bowline::config::{
     Command, Config, Fingerprint, OAuth, OnLoss, OnUnreachable, Password, Recovery, RedisStore,
-    Replay, Server, ServerOAuth, Store, StoreKind, Way,
+    Replay, Server, ServerOAuth, Store, StoreKind, Target,
 };
 use http::Uri;
 
@@ -207,16 +207,16 @@ fn redis(f: &mut fmt::Formatter<'_>, redis: &RedisStore) -> fmt::Result {
 }
 
 fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
-    match &server.way {
-        Way::Url(one) => writeln!(f, "url = {}", url(one))?,
-        Way::Endpoints(all) => {
+    match &server.target {
+        Target::Url(one) => writeln!(f, "url = {}", url(one))?,
+        Target::Endpoints(all) => {
             writeln!(f, "endpoints = [")?;
             for one in all {
                 writeln!(f, "    {},", url(one))?;
             }
             writeln!(f, "]")?;
         }
-        Way::Command(one) => {
+        Target::Command(one) => {
             command(f, one)?;
             call_timeout(f, server)?;
             return recovery(f, &server.recovery);

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::front::response::{ReplyBody, json, refuse, whole};
 use crate::guard::Guard;
 use crate::guard::callers::bearer_key;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::registry::report;
 use crate::session_store::health::Condition;
 use crate::telemetry::{EndpointSnapshot, ServerSnapshot, Snapshot, StoreSnapshot};
@@ -18,7 +18,7 @@ use crate::upstream::{Endpoint, Upstream};
 
 /// Serves one request of an operator.
 pub(crate) fn serve(
-    shared: &Arc<Shared>,
+    hub: &Arc<Hub>,
     guard: &Guard,
     request: &Request<Incoming>,
 ) -> Response<ReplyBody> {
@@ -26,16 +26,16 @@ pub(crate) fn serve(
         return refuse(&fault, None);
     }
     let path = request.uri().path();
-    if path.starts_with("/api/") && !may_use_api(shared, request.headers()) {
+    if path.starts_with("/api/") && !may_use_api(hub, request.headers()) {
         return refuse(&Fault::ApiToken, None);
     }
     match (request.method(), path) {
-        (&Method::GET | &Method::HEAD, "/health") => health(shared),
-        (&Method::GET | &Method::HEAD, "/ready") => ready(shared),
-        (&Method::GET | &Method::HEAD, "/metrics") => metrics(shared),
-        (&Method::GET | &Method::HEAD, "/api/sessions") => sessions(shared),
+        (&Method::GET | &Method::HEAD, "/health") => health(hub),
+        (&Method::GET | &Method::HEAD, "/ready") => ready(hub),
+        (&Method::GET | &Method::HEAD, "/metrics") => metrics(hub),
+        (&Method::GET | &Method::HEAD, "/api/sessions") => sessions(hub),
         (&Method::GET | &Method::HEAD, _) if path.starts_with("/api/sessions/") => {
-            one_session(shared, &path["/api/sessions/".len()..])
+            one_session(hub, &path["/api/sessions/".len()..])
         }
         (_, "/health" | "/ready" | "/metrics" | "/api/sessions") => {
             refuse(&Fault::Method { allow: "GET, HEAD" }, None)
@@ -45,13 +45,13 @@ pub(crate) fn serve(
 }
 
 /// The health of each server: `ok` if it takes new sessions now.
-fn health(shared: &Shared) -> Response<ReplyBody> {
-    let upstreams = shared.routes.all();
+fn health(hub: &Hub) -> Response<ReplyBody> {
+    let upstreams = hub.routes.all();
     let servers = upstreams
         .values()
         .map(|upstream| (upstream.name.to_string(), server(upstream)));
-    let is_well = matches!(condition(shared), Condition::Well);
-    let status = match (shared.drain.has_begun(), is_well) {
+    let is_well = matches!(condition(hub), Condition::Well);
+    let status = match (hub.drain.has_begun(), is_well) {
         (true, _) => "stopping",
         (false, true) => "ok",
         (false, false) => "degraded",
@@ -60,20 +60,20 @@ fn health(shared: &Shared) -> Response<ReplyBody> {
         "status": status,
         "version": env!("CARGO_PKG_VERSION"),
         "servers": servers.collect::<serde_json::Map<_, _>>(),
-        "store": store(shared),
+        "store": store(hub),
     });
     json(StatusCode::OK, body.to_string())
 }
 
 /// The condition of the store; memory is always available.
-fn condition(shared: &Shared) -> Condition {
-    let session_store = shared.registry.table.session_store();
+fn condition(hub: &Hub) -> Condition {
+    let session_store = hub.registry.table.session_store();
     session_store.map_or(Condition::Well, |session_store| session_store.condition())
 }
 
 /// The session store, and the other gateways that use it.
-fn store(shared: &Shared) -> Value {
-    let Some(session_store) = shared.registry.table.session_store() else {
+fn store(hub: &Hub) -> Value {
+    let Some(session_store) = hub.registry.table.session_store() else {
         return serde_json::json!({"kind": "memory", "status": "ok"});
     };
     let condition = session_store.condition();
@@ -85,8 +85,8 @@ fn store(shared: &Shared) -> Value {
             Condition::Away { .. } | Condition::Unmet { .. } => "unavailable",
         },
         "gateway": &*session_store.me,
-        "others": shared.other_gateways.told(),
-        "unreadable_others": shared.other_gateways.unreadable(),
+        "others": hub.other_gateways.told(),
+        "unreadable_others": hub.other_gateways.unreadable(),
     });
     if let Some(trouble) = condition.trouble() {
         report["reason"] = trouble.into();
@@ -128,11 +128,11 @@ fn endpoint(endpoint: &Endpoint) -> Value {
 /// Whether this gateway should get clients: it is not stopping, at least one server takes new sessions, and
 /// the store is available, or became unavailable so lately that cached sessions keep working. Gateways that
 /// share a store lose it together: a balancer that dropped them all would help no client.
-fn ready(shared: &Shared) -> Response<ReplyBody> {
-    let condition = condition(shared);
-    let upstreams = shared.routes.all();
+fn ready(hub: &Hub) -> Response<ReplyBody> {
+    let condition = condition(hub);
+    let upstreams = hub.routes.all();
     let mut configured = upstreams.values().filter(|upstream| !upstream.is_retired());
-    let reason = if shared.drain.has_begun() {
+    let reason = if hub.drain.has_begun() {
         Some("the gateway is stopping".to_owned())
     } else if !condition.serves() {
         condition.trouble()
@@ -155,9 +155,9 @@ fn ready(shared: &Shared) -> Response<ReplyBody> {
     json(status, body.to_string())
 }
 
-fn metrics(shared: &Shared) -> Response<ReplyBody> {
+fn metrics(hub: &Hub) -> Response<ReplyBody> {
     let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let body = shared.metrics.scrape(&snapshot(shared));
+    let body = hub.metrics.scrape(&snapshot(hub));
     whole(
         StatusCode::OK,
         Some(HeaderValue::from_static(text)),
@@ -165,8 +165,8 @@ fn metrics(shared: &Shared) -> Response<ReplyBody> {
     )
 }
 
-fn snapshot(shared: &Shared) -> Snapshot {
-    let table = &shared.registry.table;
+fn snapshot(hub: &Hub) -> Snapshot {
+    let table = &hub.registry.table;
     let endpoint = |endpoint: &Endpoint| EndpointSnapshot {
         address: endpoint.address.to_string(),
         takes_sessions: endpoint.takes_sessions(),
@@ -184,27 +184,27 @@ fn snapshot(shared: &Shared) -> Snapshot {
         processes: upstream.processes_running(),
     };
     Snapshot {
-        streams: shared.streams.taken_by_all(),
-        servers: shared.routes.all().values().map(|it| server(it)).collect(),
+        streams: hub.streams.taken_by_all(),
+        servers: hub.routes.all().values().map(|it| server(it)).collect(),
         store: table.session_store().map(|session_store| StoreSnapshot {
             kind: session_store.store.kind(),
             is_reachable: session_store.is_reachable(),
-            sessions_at_hand: table.count(),
+            cached_sessions: table.count(),
         }),
     }
 }
 
 /// Whether a request may use the API: always, unless a token is set.
-fn may_use_api(shared: &Shared, headers: &HeaderMap) -> bool {
-    let Some(token) = &shared.api_token else {
+fn may_use_api(hub: &Hub, headers: &HeaderMap) -> bool {
+    let Some(token) = &hub.api_token else {
         return true;
     };
     bearer_key(headers).is_some_and(|key| token.is_of(key))
 }
 
 /// Every session, by its hash.
-fn sessions(shared: &Shared) -> Response<ReplyBody> {
-    let sessions: Vec<Value> = shared
+fn sessions(hub: &Hub) -> Response<ReplyBody> {
+    let sessions: Vec<Value> = hub
         .registry
         .table
         .all()
@@ -218,11 +218,11 @@ fn sessions(shared: &Shared) -> Response<ReplyBody> {
 }
 
 /// One session and its timeline, also if it ended lately.
-fn one_session(shared: &Shared, hash: &str) -> Response<ReplyBody> {
-    let all = shared.registry.table.all();
+fn one_session(hub: &Hub, hash: &str) -> Response<ReplyBody> {
+    let all = hub.registry.table.all();
     let found = all.iter().find(|session| session.hash.to_string() == hash);
     let report = found.map(|found| report::with_timeline(found));
-    match report.or_else(|| shared.registry.recently_ended.find(hash)) {
+    match report.or_else(|| hub.registry.recently_ended.find(hash)) {
         Some(report) => json(StatusCode::OK, report.to_string()),
         None => refuse(&Fault::NoSuchSession, None),
     }

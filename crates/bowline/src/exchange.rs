@@ -38,7 +38,7 @@ use crate::fault::Fault;
 use crate::leg::Generation;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::{Ending, Registry};
-use crate::session::streams::{ClientStream as _, StreamKey};
+use crate::session::streams::ClientStream as _;
 use crate::session::{InUse, Session};
 use crate::session_store::announcement::Announcement;
 use crate::share::Permit;
@@ -154,7 +154,7 @@ fn unmark(session: &Session, answer: &Message) -> Result<AnswerTo, Fault> {
     })
 }
 
-fn stream_key(message: &Message) -> StreamKey {
+fn stream_key(message: &Message) -> StreamOrigin {
     StreamOrigin::Request(message.id().unwrap_or_default().to_buf())
 }
 

@@ -26,7 +26,7 @@ use self::reload::StartupSettings;
 use crate::config::{Config, ListenAddress, ServerName, SignInProblem, StoreKind};
 use crate::guard::Guard;
 use crate::guard::callers::Callers;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::upstream::Upstream;
 
 /// A running gateway. Dropping it stops it.
@@ -35,7 +35,7 @@ pub struct Gateway {
     listen: ListenAddress,
     admin: Option<ListenAddress>,
     startup: StartupSettings,
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
 }
 
 /// Why a gateway did not start.
@@ -117,19 +117,19 @@ impl Gateway {
         let admin = operators.as_ref().map(|it| it.address.clone());
         warn_of_open_listeners(&config, &listen, admin.as_ref());
         let admin_guard = admin.as_ref().map(|it| Guard::new(it, &config));
-        let shared = assemble::shared(config, &listen, adjust).await?;
-        clients.serve_clients(&shared);
+        let hub = assemble::hub(config, &listen, adjust).await?;
+        clients.serve_clients(&hub);
         if let (Some(operators), Some(guard)) = (operators, admin_guard) {
-            operators.serve_operator(&shared, guard);
+            operators.serve_operator(&hub, guard);
         }
-        upkeep::keep_tidy(&shared);
-        upkeep::keep_expiring(&shared);
-        presence::watch(&shared);
+        upkeep::keep_tidy(&hub);
+        upkeep::keep_expiring(&hub);
+        presence::watch(&hub);
         Ok(Self {
             listen,
             admin,
             startup,
-            shared,
+            hub,
         })
     }
 
@@ -139,7 +139,7 @@ impl Gateway {
         if !keys.is_empty() {
             return Err(ReloadError { keys });
         }
-        reload::reconfigure(&self.shared, config);
+        reload::reconfigure(&self.hub, config);
         Ok(())
     }
 
@@ -156,8 +156,8 @@ impl Gateway {
     /// Takes no new sessions, lets requests in flight finish within the configured time,
     /// ends streams, and returns.
     pub async fn stop(self) {
-        stop::stop(&self.shared).await;
-        if let Some(session_store) = self.shared.registry.table.session_store() {
+        stop::stop(&self.hub).await;
+        if let Some(session_store) = self.hub.registry.table.session_store() {
             session_store.leave().await;
         }
     }
@@ -165,11 +165,11 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        for drain in [&self.shared.drain, &self.shared.admin_drain] {
+        for drain in [&self.hub.drain, &self.hub.admin_drain] {
             drain.begin();
             drain.close();
         }
-        stop::end_streams(&self.shared);
+        stop::end_streams(&self.hub);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::upstream::{Processes, Surroundings};
 
 /// What every connection of a gateway shares.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Hub {
     pub(crate) guard: Guard,
     pub(crate) callers: Callers,
     pub(crate) routes: Routes,
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) admin_drain: Drain,
 }
 
-impl Shared {
+impl Hub {
     /// What an upstream is made with.
     pub(crate) fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {

@@ -187,7 +187,7 @@ impl GrantManager {
         caller: Option<&CallerName>,
         server: &Server,
     ) -> Result<Option<GrantSummary>, LoginError> {
-        let Some(url) = server.way.urls().first() else {
+        let Some(url) = server.target.urls().first() else {
             return Ok(None);
         };
         let caller = identity_of(&self.known_as(caller));

@@ -24,11 +24,12 @@ use tokio::time::Instant;
 
 use self::persistence::Persistence;
 use self::recovery::RecoveryState;
-use self::streams::{StreamKey, Streams};
+use self::streams::Streams;
 use self::timeline::Timeline;
 use crate::caller::Caller;
 use crate::leg::Leg;
 use crate::leg::marks::Seal;
+use crate::leg::marks::StreamOrigin;
 use crate::session_store::PersistenceError;
 use crate::session_store::announcement::Announcement;
 use crate::share::{Permit, Share, ShareOwner};
@@ -170,7 +171,7 @@ impl Session {
             return persistence.publish(self, leg).await;
         }
         let put = self.put(leg);
-        self.goes_on(put);
+        self.react_to(put);
         Ok(match put {
             Put::New | Put::Known => Published::Done,
             Put::Ended => Published::Ended,
@@ -254,7 +255,7 @@ impl Session {
     }
 
     /// Makes `leg` the current one, unless the session has this generation or a newer one. A persisted
-    /// session must hold the lock on its place during this call, and call [`Session::goes_on`] after it
+    /// session must hold the lock on its place during this call, and call [`Session::react_to`] after it
     /// has released the lock.
     pub(crate) fn put(&self, leg: &Arc<Leg>) -> Put {
         let mut current = self.leg.write();
@@ -275,7 +276,7 @@ impl Session {
 
     /// The consequences of a new generation: lists are reported as changed, open server requests are
     /// cancelled, and the GET stream is reopened.
-    pub(crate) fn goes_on(&self, put: Put) {
+    pub(crate) fn react_to(&self, put: Put) {
         if put != Put::New {
             return;
         }
@@ -284,7 +285,7 @@ impl Session {
             .take()
             .iter()
             .for_each(|question| self.cancel(question));
-        let standalone = self.streams.lock().find(&StreamKey::Standalone);
+        let standalone = self.streams.lock().find(&StreamOrigin::Standalone);
         if let Some(stream) = standalone {
             stream.restart();
         }

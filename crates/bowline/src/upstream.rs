@@ -59,7 +59,7 @@ use self::reserved::Reserved;
 use self::tool_hints::ToolHints;
 use self::upkeep::Upkeep;
 use crate::caller::Caller;
-use crate::config::{Server, ServerName, Way};
+use crate::config::{Server, ServerName, Target};
 use crate::oauth::{Account, CallerIdentities, Flows};
 use crate::share::{ServerShares, Share};
 use crate::telemetry::{Metrics, ServerMetrics};
@@ -189,14 +189,14 @@ impl Upstream {
 
     /// Whether an endpoint is part of the current configuration.
     pub(crate) fn is_configured(&self, endpoint: &Endpoint) -> bool {
-        endpoint.is_on(&self.config().way)
+        endpoint.is_on(&self.config().target)
     }
 
     /// The caller's account at this server, if the server requires sign-in.
     pub(crate) fn account(&self, caller: &Caller) -> Option<Arc<Account>> {
         let server = self.config();
         server.oauth.as_ref()?;
-        let url = server.way.urls().first()?;
+        let url = server.target.urls().first()?;
         let account = Account::new(&self.flows, caller, self.name.as_ref(), url);
         Some(Arc::new(account))
     }
@@ -254,7 +254,7 @@ impl Upstream {
 
     /// How many processes run, where the server is a command.
     pub(crate) fn processes_running(&self) -> Option<usize> {
-        let is_command = matches!(self.server.read().way, Way::Command(_));
+        let is_command = matches!(self.server.read().target, Target::Command(_));
         is_command.then(|| self.running.load(Ordering::Relaxed))
     }
 
@@ -279,8 +279,14 @@ impl Upstream {
 
 fn identity(server: &Server) -> Box<str> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
-    parts.extend(server.way.urls().iter().map(|url| url.to_string().into()));
-    if let Way::Command(command) = &server.way {
+    parts.extend(
+        server
+            .target
+            .urls()
+            .iter()
+            .map(|url| url.to_string().into()),
+    );
+    if let Target::Command(command) = &server.target {
         parts.push(command.identity().into_bytes());
     }
     for (name, value) in &server.headers {

@@ -42,21 +42,21 @@ fn nothing_named_is_the_demo() {
 fn a_server_from_a_flag() {
     let plan = plan(&servers_of(&["a=http://127.0.0.1:1/mcp?key=x=y"]));
     assert!(!plan.demo);
-    let url = plan.config.servers["a"].way.urls()[0].to_string();
+    let url = plan.config.servers["a"].target.urls()[0].to_string();
     assert_eq!(url, "http://127.0.0.1:1/mcp?key=x=y");
 }
 
 #[test]
 fn replicas_from_a_flag() {
     let plan = plan(&servers_of(&["a=http://a:1/mcp,http://b:1/mcp"]));
-    assert_eq!(plan.config.servers["a"].way.urls().len(), 2);
+    assert_eq!(plan.config.servers["a"].target.urls().len(), 2);
 }
 
 #[test]
 fn variables_of_the_file() {
     let text = |url: &str| format!("[servers.a]\nurl = \"{url}\"");
     let plan = with_file(&text("http://h:${PORT}/"), ConfigArguments::default()).unwrap();
-    let url = &plan.config.servers["a"].way.urls()[0];
+    let url = &plan.config.servers["a"].target.urls()[0];
     assert_eq!(url.port_u16(), Some(8000));
     let failed = with_file(&text("http://${HOST}/"), ConfigArguments::default());
     assert!(matches!(failed, Err(Failure::Config(errors)) if errors.len() == 1));
@@ -84,7 +84,7 @@ fn flags_win_over_the_file() {
     assert_eq!(plan.config.admin, None);
     assert_eq!(plan.config.servers.len(), 2);
     let replaced = &plan.config.servers["a"];
-    assert_eq!(replaced.way.urls()[0].host(), Some("other.example"));
+    assert_eq!(replaced.target.urls()[0].host(), Some("other.example"));
     assert!(replaced.headers.is_empty());
 }
 

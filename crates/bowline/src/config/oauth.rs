@@ -182,7 +182,7 @@ impl Config {
                 ..server.oauth.clone()?
             };
             let says = (oauth, &server.headers);
-            let url = server.way.urls().first()?.to_string();
+            let url = server.target.urls().first()?.to_string();
             let first = known.entry(url).or_insert_with(|| says.clone());
             (*first != says).then_some(name)
         })

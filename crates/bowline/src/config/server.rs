@@ -8,7 +8,7 @@ use super::{Certificates, Command, ServerOAuth, UrlProblem, url};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Where it is.
-    pub way: Way,
+    pub target: Target,
     /// Headers added to every request; every value is marked sensitive, so `Debug` hides it.
     pub headers: http::HeaderMap,
     /// Headers of the client's request that are passed on.
@@ -29,7 +29,7 @@ pub struct Server {
 
 /// Where a server is. Paths and queries are as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Target {
     /// At one address, resolved for every connection: a balancer's, or that of a single server.
     Url(http::Uri),
     /// At several, each of which is pinned: Bowline is the balancer.
@@ -103,7 +103,7 @@ impl Server {
 
     /// A server at this URL, with no headers of its own and defaults for the rest.
     pub fn from_url(text: &str) -> Result<Self, UrlProblem> {
-        Ok(Self::at(Way::Url(url::parse(text)?)))
+        Ok(Self::at(Target::Url(url::parse(text)?)))
     }
 
     /// A server at one URL, or at several endpoints separated by commas.
@@ -122,17 +122,17 @@ impl Server {
             }
             endpoints.push(url);
         }
-        Ok(Self::at(Way::Endpoints(endpoints)))
+        Ok(Self::at(Target::Endpoints(endpoints)))
     }
 
     /// A server that is started as this process, with defaults for the rest.
     pub fn from_command(command: Command) -> Self {
-        Self::at(Way::Command(command))
+        Self::at(Target::Command(command))
     }
 
-    pub(super) fn at(way: Way) -> Self {
+    pub(super) fn at(target: Target) -> Self {
         Self {
-            way,
+            target,
             headers: http::HeaderMap::new(),
             forward_headers: Vec::new(),
             ca: None,
@@ -159,9 +159,9 @@ impl Default for Recovery {
     }
 }
 
-// === impl Way ===
+// === impl Target ===
 
-impl Way {
+impl Target {
     /// The URLs, in the order in which they were written; none where the server is a process.
     pub fn urls(&self) -> &[http::Uri] {
         match self {

@@ -126,7 +126,7 @@ fn a_full_file() {
     assert_eq!(names, ["files", "plain-2", "v1.0"]);
     let files = &config.servers["files"];
     assert_eq!(
-        files.way.urls()[0].to_string(),
+        files.target.urls()[0].to_string(),
         "https://mcp.example.com/mcp"
     );
     assert_eq!(files.headers["authorization"], "Bearer x");

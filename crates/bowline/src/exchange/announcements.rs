@@ -13,7 +13,7 @@ pub(crate) async fn hear(table: &Table, session_store: &SessionStore, announceme
             table.end(&id);
         }
         Announcement::Changed(id) => {
-            let Some(in_use) = table.at_hand(&id) else {
+            let Some(in_use) = table.cached(&id) else {
                 return;
             };
             match in_use.session().refresh().await {
@@ -25,17 +25,17 @@ pub(crate) async fn hear(table: &Table, session_store: &SessionStore, announceme
             }
         }
         Announcement::Listens(id, number) => {
-            if let Some(in_use) = table.at_hand(&id) {
+            if let Some(in_use) = table.cached(&id) {
                 in_use.session().listens_elsewhere(number);
             }
         }
         Announcement::Settled(id, mark) => {
-            if let Some(in_use) = table.at_hand(&id) {
+            if let Some(in_use) = table.cached(&id) {
                 in_use.session().server_requests.settled(mark.as_id());
             }
         }
         Announcement::Cancelled(id, request) => {
-            if let Some(in_use) = table.at_hand(&id) {
+            if let Some(in_use) = table.cached(&id) {
                 cancelled_elsewhere(in_use.session(), request.as_id());
             }
         }

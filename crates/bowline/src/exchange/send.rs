@@ -66,7 +66,7 @@ pub(crate) async fn request_again(
     timeout: Option<CallTimeout>,
 ) -> Result<Reply<Arriving>, UpstreamError> {
     let mut sent_request = SentRequest {
-        goes_on: true,
+        continues_stream: true,
         ..SentRequest::first(&request.message)
     };
     if old.generation == leg.generation {
@@ -150,7 +150,7 @@ async fn finish(
         Reply::Stream(Arriving {
             relay: Relay::Events(events),
             ..
-        }) => match sent_request.goes_on {
+        }) => match sent_request.continues_stream {
             true => Reply::stream(events, Some(rescue())),
             false => Reply::events(events, || Some(rescue())).await,
         },
@@ -166,7 +166,7 @@ pub(crate) struct SentRequest {
     has_repeat_id: bool,
     /// The client has seen the beginning of a response. What it has seen is not sent again, so nothing of the
     /// new response is read ahead.
-    goes_on: bool,
+    continues_stream: bool,
     /// A recovery has to repeat it, once the server has accepted it.
     is_restorable: bool,
     /// What the response says about tools.
@@ -178,7 +178,7 @@ impl SentRequest {
         Self {
             message: message.clone(),
             has_repeat_id: false,
-            goes_on: false,
+            continues_stream: false,
             is_restorable: ClientState::is_restorable(message),
             lesson: ToolLesson::Nothing,
         }
@@ -215,7 +215,7 @@ impl SentRequest {
         // A response that continues a stream becomes one event, so it must be complete. A tools list and the
         // response to a restorable request are inspected.
         let is_inspected = self.lesson.is_listing() || self.is_restorable;
-        match self.goes_on || is_inspected {
+        match self.continues_stream || is_inspected {
             true => MAX_HELD_ANSWER,
             false => SMALL_ANSWER,
         }

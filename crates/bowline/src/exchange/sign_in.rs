@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::answer::Elicited;
 use self::prompt::{mark, question, withdrawn};
-use self::words::{come_back, error, is_own_tool, signed_in, told, why};
+use self::words::{error, is_own_tool, signed_in, told, try_later, why};
 use crate::exchange::detach::{Abandoned, detachable};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::request;
@@ -181,7 +181,7 @@ impl Wait {
                 if means == Means::Link {
                     notify_when_done(&self.session, &flows, &flow);
                 }
-                let body = come_back(id.as_id(), &flow, means);
+                let body = try_later(id.as_id(), &flow, means);
                 return Ok(Source::Last(event_of(body.as_bytes())));
             }
         };

@@ -6,42 +6,38 @@ use http::HeaderMap;
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::guard::callers::bearer_key;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::net::Peer;
 
 /// Counts an anonymous request. A Unix socket is out of reach for strangers, so nothing is counted there.
-pub(crate) fn count_anonymous(shared: &Shared, peer: Peer) -> Result<(), Fault> {
+pub(crate) fn count_anonymous(hub: &Hub, peer: Peer) -> Result<(), Fault> {
     match peer {
-        Peer::Address(address) if !shared.sign_in_rate.admit(address) => Err(Fault::TooManyVisits),
+        Peer::Address(address) if !hub.sign_in_rate.admit(address) => Err(Fault::TooManyVisits),
         Peer::Address(_) | Peer::User(_) => Ok(()),
     }
 }
 
 /// Whether a request carries the API token; never where none is set.
-fn shows_api_token(shared: &Shared, headers: &HeaderMap) -> bool {
-    let token = shared.api_token.as_ref();
+fn shows_api_token(hub: &Hub, headers: &HeaderMap) -> bool {
+    let token = hub.api_token.as_ref();
     token.is_some_and(|token| bearer_key(headers).is_some_and(|shown| token.is_of(shown)))
 }
 
 /// Requires the API token; where none is set, nobody gets in.
-pub(crate) fn require_api_token(
-    shared: &Shared,
-    headers: &HeaderMap,
-    peer: Peer,
-) -> Result<(), Fault> {
-    if shows_api_token(shared, headers) {
+pub(crate) fn require_api_token(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result<(), Fault> {
+    if shows_api_token(hub, headers) {
         return Ok(());
     }
-    count_anonymous(shared, peer)?;
-    Err(match &shared.api_token {
+    count_anonymous(hub, peer)?;
+    Err(match &hub.api_token {
         Some(_) => Fault::ApiToken,
         None => Fault::NoApiToken,
     })
 }
 
 /// Requires what a program needs to pass answers on: the API token or, where none is set, nothing.
-pub(crate) fn require_host(shared: &Shared, headers: &HeaderMap, peer: Peer) -> Result<(), Fault> {
-    match require_api_token(shared, headers, peer) {
+pub(crate) fn require_host(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result<(), Fault> {
+    match require_api_token(hub, headers, peer) {
         Err(Fault::NoApiToken) => Ok(()),
         known => known,
     }
@@ -49,15 +45,11 @@ pub(crate) fn require_host(shared: &Shared, headers: &HeaderMap, peer: Peer) -> 
 
 /// The caller of a request. Where callers have no keys, anybody on this machine is the local one: there the
 /// API token, where one is set, is required, because links of the flow `drive` have their state.
-pub(crate) fn identify_caller(
-    shared: &Shared,
-    headers: &HeaderMap,
-    peer: Peer,
-) -> Result<Caller, Fault> {
-    match shared.callers.identify(headers) {
+pub(crate) fn identify_caller(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result<Caller, Fault> {
+    match hub.callers.identify(headers) {
         Ok(caller @ Caller::Named(..)) => Ok(caller),
-        Ok(caller @ Caller::Local) => require_host(shared, headers, peer).map(|()| caller),
-        Err(fault) => Err(count_anonymous(shared, peer).err().unwrap_or(fault)),
+        Ok(caller @ Caller::Local) => require_host(hub, headers, peer).map(|()| caller),
+        Err(fault) => Err(count_anonymous(hub, peer).err().unwrap_or(fault)),
     }
 }
 

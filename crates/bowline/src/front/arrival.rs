@@ -10,7 +10,7 @@ use http::request::Parts;
 use crate::caller::Caller;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::registry::Ending;
 use crate::session::{InUse, Session};
 use crate::upstream::{Carried, MAX_QUERY, Upstream};
@@ -18,7 +18,7 @@ use crate::upstream::{Carried, MAX_QUERY, Upstream};
 /// A client's request, its body aside.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) hub: Arc<Hub>,
     pub(crate) caller: Caller,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) headers: HeaderMap,
@@ -35,23 +35,23 @@ pub(crate) struct FoundSession {
 impl Arrival {
     /// Lets a request in that passed the guard, or says why not: who asks first, then for what. A stranger
     /// learns nothing of the servers, not even their names. The headers are taken out of the head.
-    pub(crate) fn admit(shared: Arc<Shared>, head: &mut Parts) -> Result<Self, Fault> {
+    pub(crate) fn admit(hub: Arc<Hub>, head: &mut Parts) -> Result<Self, Fault> {
         let path = head.uri.path();
         // Clients look for metadata before they have a key, and there is none to protect.
         if path.starts_with("/.well-known/") {
             return Err(Fault::NoMetadata);
         }
-        let caller = shared.callers.identify(&head.headers)?;
+        let caller = hub.callers.identify(&head.headers)?;
         // Some clients have a URL that names the socket, and no place for a path.
-        let is_bare = path == "/" && shared.guard.is_of_socket();
-        let upstream = shared.routes.by_path(if is_bare { "/mcp" } else { path })?;
+        let is_bare = path == "/" && hub.guard.is_of_socket();
+        let upstream = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
         let query = head.uri.query();
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });
         }
         let carried = Carried::of(query, &head.headers, &upstream.config());
         Ok(Self {
-            shared,
+            hub,
             caller,
             upstream,
             headers: std::mem::take(&mut head.headers),
@@ -63,7 +63,7 @@ impl Arrival {
     /// parts of the connection's read buffer, and would keep it as long as the answer takes.
     pub(crate) fn into_exchange(self, found: FoundSession) -> Exchange {
         Exchange {
-            registry: Arc::clone(&self.shared.registry),
+            registry: Arc::clone(&self.hub.registry),
             id: found.id,
             in_use: found.in_use,
             carried: self.carried,
@@ -78,15 +78,15 @@ impl Arrival {
             .get(mcp::SESSION_ID)
             .ok_or(Fault::SessionRequired)?;
         let id = SessionId::from_header(value).ok_or(Fault::UnknownSession)?;
-        let found = self.shared.registry.table.find(&id, &self.upstream).await;
+        let found = self.hub.registry.table.find(&id, &self.upstream).await;
         let found = found.map_err(|error| Fault::store_failed(&error))?;
         let in_use = found
             .filter(|in_use| self.may_use(in_use.session()))
             .ok_or(Fault::UnknownSession)?;
         let session = in_use.session();
-        let max_age = self.shared.limits.session_max_age;
+        let max_age = self.hub.limits.session_max_age;
         if max_age.is_some_and(|max_age| session.age() >= max_age) {
-            self.shared
+            self.hub
                 .registry
                 .end_session(&id, Ending::TooOld, &Carried::default());
             return Err(Fault::UnknownSession);

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::front::html::no_store;
 use crate::front::response;
 use crate::front::response::ReplyBody;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::{DeliveryError, FlowId};
 use crate::telemetry::SessionHash;
@@ -52,13 +52,13 @@ pub(crate) fn route(path: &str) -> Option<&str> {
 
 /// Answers an elicitation of a session.
 pub(crate) async fn answer(
-    shared: &Shared,
+    hub: &Hub,
     head: &Parts,
     body: Incoming,
     peer: Peer,
     hash: &str,
 ) -> Result<Response<ReplyBody>, Fault> {
-    require_api_token(shared, &head.headers, peer)?;
+    require_api_token(hub, &head.headers, peer)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }
@@ -67,7 +67,7 @@ pub(crate) async fn answer(
         elicited,
         elicitation_id,
     } = serde_json::from_slice(&body).map_err(|_| Fault::NoAnswer)?;
-    let all = shared.registry.table.all();
+    let all = hub.registry.table.all();
     let session = all.iter().find(|session| session.hash.to_string() == hash);
     let session = session.ok_or(Fault::NoSuchSession)?;
     let account = session.upstream.account(&session.caller);

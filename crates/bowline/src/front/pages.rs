@@ -21,7 +21,7 @@ use crate::front::query::Query;
 use crate::front::response;
 use crate::front::response::ReplyBody;
 use crate::front::status;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::{Delivery, DeliveryError, DeliveryRoute, Flow, FlowId, Secret};
 
@@ -36,37 +36,33 @@ pub(crate) fn is_page(path: &str) -> bool {
 }
 
 /// Serves one of these routes.
-pub(crate) async fn serve(shared: &Arc<Shared>, head: &Parts, peer: Peer) -> Response<ReplyBody> {
-    let served = route(shared, head, peer).await;
-    served.unwrap_or_else(|fault| response::refuse_counted(&shared.metrics, None, &fault, None))
+pub(crate) async fn serve(hub: &Arc<Hub>, head: &Parts, peer: Peer) -> Response<ReplyBody> {
+    let served = route(hub, head, peer).await;
+    served.unwrap_or_else(|fault| response::refuse_counted(&hub.metrics, None, &fault, None))
 }
 
-async fn route(
-    shared: &Arc<Shared>,
-    head: &Parts,
-    peer: Peer,
-) -> Result<Response<ReplyBody>, Fault> {
+async fn route(hub: &Arc<Hub>, head: &Parts, peer: Peer) -> Result<Response<ReplyBody>, Fault> {
     let (path, headers) = (head.uri.path(), &head.headers);
     // No page of another origin may submit the form, not even of one that is allowed elsewhere.
     if is_page(path) {
-        shared.guard.check_own(&head.uri, headers)?;
+        hub.guard.check_own(&head.uri, headers)?;
     }
     if is_page(path) && is_subresource(headers) {
         return Err(Fault::Origin);
     }
     // Access is checked first, so that known callers are not counted.
     let caller = match path {
-        "/api/mcp-oauth/callback" => require_host(shared, headers, peer).map(|()| None)?,
-        "/api/mcp-oauth/pending" => Some(identify_caller(shared, headers, peer)?),
-        _ => count_anonymous(shared, peer).map(|()| None)?,
+        "/api/mcp-oauth/callback" => require_host(hub, headers, peer).map(|()| None)?,
+        "/api/mcp-oauth/pending" => Some(identify_caller(hub, headers, peer)?),
+        _ => count_anonymous(hub, peer).map(|()| None)?,
     };
     let query = Query::of(&head.uri)?;
     match (path, &head.method, caller) {
-        ("/oauth/start", &Method::GET, _) => start(shared, &query).await,
-        ("/oauth/start", &Method::POST, _) => continue_sign_in(shared, &query).await,
-        ("/oauth/callback", &Method::GET | &Method::POST, _) => callback(shared, query, head).await,
-        ("/api/mcp-oauth/callback", &Method::POST, _) => deliver(shared, query).await,
-        ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(shared, &caller).await,
+        ("/oauth/start", &Method::GET, _) => start(hub, &query).await,
+        ("/oauth/start", &Method::POST, _) => continue_sign_in(hub, &query).await,
+        ("/oauth/callback", &Method::GET | &Method::POST, _) => callback(hub, query, head).await,
+        ("/api/mcp-oauth/callback", &Method::POST, _) => deliver(hub, query).await,
+        ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(hub, &caller).await,
         ("/oauth/start" | "/oauth/callback", ..) => Err(Fault::Method { allow: "GET, POST" }),
         ("/api/mcp-oauth/pending", ..) => Err(Fault::Method { allow: "GET" }),
         ("/api/mcp-oauth/callback", ..) => Err(Fault::Method { allow: "POST" }),
@@ -76,8 +72,8 @@ async fn route(
 
 /// The page that a sign-in begins with. It says who asks for what, before anybody types anything.
 /// Looking at it changes nothing: chats and mail programs look at every link that they show.
-async fn start(shared: &Shared, query: &Query) -> Result<Response<ReplyBody>, Fault> {
-    let Some(flow) = flow_named(shared, query).await? else {
+async fn start(hub: &Hub, query: &Query) -> Result<Response<ReplyBody>, Fault> {
+    let Some(flow) = flow_named(hub, query).await? else {
         return Ok(gone());
     };
     let Some(way) = flow.authorization() else {
@@ -91,17 +87,17 @@ async fn start(shared: &Shared, query: &Query) -> Result<Response<ReplyBody>, Fa
 
 /// A person continues from the start page, once. What follows is tied to this browser: an authorization
 /// server's response from another one is rejected.
-async fn continue_sign_in(shared: &Shared, query: &Query) -> Result<Response<ReplyBody>, Fault> {
-    let Some(flow) = flow_named(shared, query).await? else {
+async fn continue_sign_in(hub: &Hub, query: &Query) -> Result<Response<ReplyBody>, Fault> {
+    let Some(flow) = flow_named(hub, query).await? else {
         return Ok(gone());
     };
     let browser = Secret::random().map_err(|_| Fault::Random)?;
-    let is_first = shared.flows.bind_browser(&flow.id, &browser).await?;
+    let is_first = hub.flows.bind_browser(&flow.id, &browser).await?;
     let (true, Some(way)) = (is_first, flow.authorization()) else {
         return Ok(gone());
     };
     let (Some(cookie), Ok(mut location)) = (
-        browser_cookie(shared, &flow.id).set(&browser, shared.flows.settings().deadline),
+        browser_cookie(hub, &flow.id).set(&browser, hub.flows.settings().deadline),
         HeaderValue::try_from(&way.request.authorize_url),
     ) else {
         return Ok(gone());
@@ -115,21 +111,17 @@ async fn continue_sign_in(shared: &Shared, query: &Query) -> Result<Response<Rep
     Ok(response)
 }
 
-async fn flow_named(shared: &Shared, query: &Query) -> Result<Option<Flow>, Fault> {
+async fn flow_named(hub: &Hub, query: &Query) -> Result<Option<Flow>, Fault> {
     let Some(id) = query.get("flow").and_then(FlowId::parse) else {
         return Ok(None);
     };
-    Ok(shared.flows.managed_flow(&id).await?)
+    Ok(hub.flows.managed_flow(&id).await?)
 }
 
 /// A person's browser returns from the authorization server, or sends the form of the page that it returned
 /// to. Only with the form does a code count: that page knows whether the browser left from the start page.
 /// A refusal brings nobody anything, and needs no form.
-async fn callback(
-    shared: &Shared,
-    query: Query,
-    head: &Parts,
-) -> Result<Response<ReplyBody>, Fault> {
+async fn callback(hub: &Hub, query: Query, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
     let (state, delivery) = match query.into_delivery() {
         Ok(delivered) => delivered,
         Err(fault) => {
@@ -140,9 +132,9 @@ async fn callback(
             ));
         }
     };
-    let shown = browser_cookie(shared, &FlowId::of(&state)).shown(&head.headers);
+    let shown = browser_cookie(hub, &FlowId::of(&state)).shown(&head.headers);
     let route = DeliveryRoute::Browser(shown.as_deref());
-    let flows = &shared.flows;
+    let flows = &hub.flows;
     let answered = match (&head.method, &delivery) {
         (&Method::GET, Delivery::Code { .. }) => {
             let flow = flows.awaiting(&state, &delivery, route).await;
@@ -171,9 +163,9 @@ fn refused(error: DeliveryError) -> Result<Response<ReplyBody>, Fault> {
 }
 
 /// A program passes an authorization server's response on.
-async fn deliver(shared: &Shared, query: Query) -> Result<Response<ReplyBody>, Fault> {
+async fn deliver(hub: &Hub, query: Query) -> Result<Response<ReplyBody>, Fault> {
     let (state, delivery) = query.into_delivery()?;
-    let delivered = shared
+    let delivered = hub
         .flows
         .deliver(&state, delivery, DeliveryRoute::Forwarded)
         .await;
@@ -190,9 +182,9 @@ async fn deliver(shared: &Shared, query: Query) -> Result<Response<ReplyBody>, F
 }
 
 /// The sign-ins that wait for the caller who asks.
-async fn pending(shared: &Shared, caller: &Caller) -> Result<Response<ReplyBody>, Fault> {
+async fn pending(hub: &Hub, caller: &Caller) -> Result<Response<ReplyBody>, Fault> {
     let mut waiting = Vec::new();
-    for upstream in shared.routes.all().values() {
+    for upstream in hub.routes.all().values() {
         let Some(account) = upstream.account(caller) else {
             continue;
         };
@@ -222,6 +214,6 @@ fn gone() -> Response<ReplyBody> {
     )
 }
 
-fn browser_cookie(shared: &Shared, id: &FlowId) -> BrowserCookie {
-    BrowserCookie::of(shared.flows.public_url(), id)
+fn browser_cookie(hub: &Hub, id: &FlowId) -> BrowserCookie {
+    BrowserCookie::of(hub.flows.public_url(), id)
 }

@@ -11,7 +11,7 @@ use crate::front::html::no_store;
 use crate::front::query::Query;
 use crate::front::response;
 use crate::front::response::ReplyBody;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::SignOutOutcome;
 
@@ -20,34 +20,34 @@ pub(super) const PATH: &str = "/api/mcp-oauth/sign-out";
 
 /// Signs the caller `caller` out at the server `server`; without `caller`, the local one.
 pub(super) async fn serve(
-    shared: &Shared,
+    hub: &Hub,
     head: &Parts,
     peer: Peer,
 ) -> Result<Response<ReplyBody>, Fault> {
-    require_api_token(shared, &head.headers, peer)?;
+    require_api_token(hub, &head.headers, peer)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }
     let query = Query::of(&head.uri)?;
     let server = query.get("server").ok_or(Fault::NoSuchServer)?;
-    let servers = shared.routes.all();
+    let servers = hub.routes.all();
     let upstream = servers.iter().find(|(name, _)| name.as_ref() == server);
     let (_, upstream) = upstream.ok_or(Fault::NoSuchServer)?;
     // One that is no longer configured may still be signed in.
     let caller = match query.get("caller") {
-        None if shared.callers.have_keys() => return Err(Fault::NoSuchCaller),
+        None if hub.callers.have_keys() => return Err(Fault::NoSuchCaller),
         None => Caller::Local,
         Some(name) => {
             let name = name.parse().map_err(|_| Fault::NoSuchCaller)?;
-            shared.flows.identities.named(name)
+            hub.flows.identities.named(name)
         }
     };
     let config = upstream.config();
-    let url = config.way.urls().first().map(ToString::to_string);
+    let url = config.target.urls().first().map(ToString::to_string);
     let url = url.unwrap_or_default();
-    let out = shared.flows.sign_out(&caller, server, &url).await;
+    let out = hub.flows.sign_out(&caller, server, &url).await;
     let out = out.map_err(|error| Fault::Store(error.to_string().into()))?;
-    shared.end_streams_of_signed_out();
+    hub.end_streams_of_signed_out();
     tracing::info!(
         server = %upstream.name, caller = caller.name().unwrap_or_default(),
         "caller signed out through the API"

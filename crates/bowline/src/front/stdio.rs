@@ -32,7 +32,7 @@ use self::room::Room;
 use self::writer::Writer;
 use crate::exchange::answer::LargeAnswers;
 use crate::fault::{Fault, LogContext};
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::upstream::Upstream;
 
 /// How long requests may take after the client has closed its output.
@@ -46,7 +46,7 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// What all tasks of one client share.
 #[derive(Debug)]
 struct Client {
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
     upstream: Arc<Upstream>,
     conversation: Conversation,
     requests: Requests,
@@ -60,7 +60,7 @@ struct Client {
 /// Serves a client until it closes its output, cannot be written to, or `stop` is cancelled. Then its
 /// session is ended.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
     upstream: Arc<Upstream>,
     input: impl AsyncRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
 ) {
     let left = CancellationToken::new();
     let (writer, writing) = Writer::start(output, left.clone());
-    let writing = shared.tracker.spawn(writing);
+    let writing = hub.tracker.spawn(writing);
     let client = Arc::new(Client {
         conversation: Conversation::default(),
         requests: Requests::default(),
@@ -77,9 +77,9 @@ pub(crate) async fn serve(
         writer,
         left,
         upstream,
-        shared,
+        hub,
     });
-    let mut lines = Lines::new(input, client.shared.limits.body_bytes);
+    let mut lines = Lines::new(input, client.hub.limits.body_bytes);
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
@@ -98,7 +98,7 @@ pub(crate) async fn serve(
 
 /// Reads lines until the client closes its output.
 async fn read(client: &Arc<Client>, lines: &mut Lines<impl AsyncRead + Unpin>) {
-    let room = Room::new(&client.shared.limits);
+    let room = Room::new(&client.hub.limits);
     let mut notices = Notices::start(client);
     loop {
         match lines.next().await {
@@ -187,7 +187,7 @@ impl Client {
 
     /// Counts a fault and logs it.
     fn log(&self, fault: &Fault) {
-        self.shared.metrics.refused(fault.row().name);
+        self.hub.metrics.refused(fault.row().name);
         fault.log(&LogContext {
             server: Some(&self.upstream.name),
             session: self.conversation.hash(),

@@ -24,7 +24,7 @@ use super::{embedder, pages, sign_out};
 use crate::config::ServerName;
 use crate::exchange::open::Opening;
 use crate::fault::Fault;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::listener::bodies::BodyReadError;
 use crate::listener::{Connection, ConnectionRefusal};
 use crate::net::Peer;
@@ -60,7 +60,7 @@ impl From<Fault> for Refused {
 /// Serves one request of a client. `anonymous`: its connection, if none of its requests
 /// was let in so far.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
     request: Request<Incoming>,
     peer: Peer,
     anonymous: Option<Arc<Connection>>,
@@ -68,11 +68,11 @@ pub(crate) async fn serve(
     let (mut head, body) = request.into_parts();
     let path = head.uri.path();
     if pages::is_page(path) {
-        return Box::pin(pages::serve(&shared, &head, peer)).await;
+        return Box::pin(pages::serve(&hub, &head, peer)).await;
     }
-    let origin = match shared.guard.check(&head.uri, &head.headers) {
+    let origin = match hub.guard.check(&head.uri, &head.headers) {
         Ok(origin) => origin.and_then(AllowedOrigin::of),
-        Err(fault) => return refused(&shared, None, &fault.into()),
+        Err(fault) => return refused(&hub, None, &fault.into()),
     };
     if let Some(preflight) = origin.as_ref().and_then(|it| it.preflight(&head)) {
         return preflight;
@@ -80,17 +80,17 @@ pub(crate) async fn serve(
     // One function, because each that is awaited within another copies the request once more.
     let mut response = 'answered: {
         if path.starts_with("/api/") {
-            break 'answered Box::pin(api(&shared, &head, body, peer)).await;
+            break 'answered Box::pin(api(&hub, &head, body, peer)).await;
         }
         let (method, started) = (head.method.clone(), Instant::now());
-        let arrival = match Arrival::admit(Arc::clone(&shared), &mut head) {
+        let arrival = match Arrival::admit(Arc::clone(&hub), &mut head) {
             Ok(arrival) => arrival,
-            Err(fault) => break 'answered refused(&shared, None, &fault.into()),
+            Err(fault) => break 'answered refused(&hub, None, &fault.into()),
         };
         if let Some(connection) = anonymous
             && let Err(why) = connection.assign_to(&arrival.caller)
         {
-            break 'answered over_limits(&shared, &arrival, why);
+            break 'answered over_limits(&hub, &arrival, why);
         }
         let upstream = Arc::clone(&arrival.upstream);
         let served = match method {
@@ -100,9 +100,9 @@ pub(crate) async fn serve(
             Method::DELETE => Box::pin(delete(arrival)).await.map_err(Refused::from),
             _ => Err(Fault::Method { allow: METHODS }.into()),
         };
-        let response = served.unwrap_or_else(|why| refused(&shared, Some(&upstream.name), &why));
+        let response = served.unwrap_or_else(|why| refused(&hub, Some(&upstream.name), &why));
         let (status, after) = (response.status(), started.elapsed());
-        let metrics = &shared.metrics;
+        let metrics = &hub.metrics;
         metrics.answered(&upstream.answered, &upstream.name, &method, status, after);
         response
     };
@@ -113,35 +113,30 @@ pub(crate) async fn serve(
 }
 
 /// Refuses a request whose caller has too many connections, and closes this one.
-fn over_limits(shared: &Shared, arrival: &Arrival, why: ConnectionRefusal) -> Response<ReplyBody> {
+fn over_limits(hub: &Hub, arrival: &Arrival, why: ConnectionRefusal) -> Response<ReplyBody> {
     let server = &arrival.upstream.name;
-    let mut response = refused(shared, Some(server), &why.fault().into());
+    let mut response = refused(hub, Some(server), &why.fault().into());
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
 }
 
 /// Serves the API for programs that run their clients' dialogs.
-async fn api(
-    shared: &Arc<Shared>,
-    head: &Parts,
-    body: Incoming,
-    peer: Peer,
-) -> Response<ReplyBody> {
+async fn api(hub: &Arc<Hub>, head: &Parts, body: Incoming, peer: Peer) -> Response<ReplyBody> {
     let path = head.uri.path();
     let answered = match embedder::route(path) {
-        _ if path == sign_out::PATH => sign_out::serve(shared, head, peer).await,
-        Some(session) => embedder::answer(shared, head, body, peer, session).await,
-        None if pages::is_route(path) => return pages::serve(shared, head, peer).await,
+        _ if path == sign_out::PATH => sign_out::serve(hub, head, peer).await,
+        Some(session) => embedder::answer(hub, head, body, peer, session).await,
+        None if pages::is_route(path) => return pages::serve(hub, head, peer).await,
         None => Err(Fault::NoSuchPath),
     };
-    answered.unwrap_or_else(|fault| refused(shared, None, &fault.into()))
+    answered.unwrap_or_else(|fault| refused(hub, None, &fault.into()))
 }
 
 /// A refusal, for the client and for the log.
-fn refused(shared: &Shared, server: Option<&ServerName>, why: &Refused) -> Response<ReplyBody> {
+fn refused(hub: &Hub, server: Option<&ServerName>, why: &Refused) -> Response<ReplyBody> {
     let id = why.id.as_ref().map(RawIdBuf::as_id);
-    response::refuse_counted(&shared.metrics, server, &why.fault, id)
+    response::refuse_counted(&hub.metrics, server, &why.fault, id)
 }
 
 // === POST ===
@@ -182,21 +177,21 @@ async fn batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fa
 
 /// `initialize`: opens a session, whose id the response carries.
 async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
-    let shared = Arc::clone(&arrival.shared);
-    if shared.drain.has_begun() {
+    let hub = Arc::clone(&arrival.hub);
+    if hub.drain.has_begun() {
         return Err(Fault::Stopping);
     }
     if arrival.upstream.is_retired() {
         return Err(Fault::NoSuchServer);
     }
-    if shared.pseudonym.is_in(&arrival.headers) {
+    if hub.pseudonym.is_in(&arrival.headers) {
         let server = arrival.upstream.name.clone();
         return Err(Fault::Loop { server });
     }
-    arrival.carried.way = shared.pseudonym.after(&arrival.headers);
+    arrival.carried.via = hub.pseudonym.after(&arrival.headers);
     let wants_hash = embedder::wants_hash(&arrival.headers);
     let opening = Opening {
-        registry: Arc::clone(&shared.registry),
+        registry: Arc::clone(&hub.registry),
         upstream: arrival.upstream,
         caller: arrival.caller,
         carried: arrival.carried,
@@ -223,7 +218,7 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
         return Err(Fault::AcceptForPost);
     }
     let longest = body.size_hint().upper();
-    let limit = arrival.shared.limits.body_bytes;
+    let limit = arrival.hub.limits.body_bytes;
     match longest.is_none_or(|longest| longest > limit.min(MAX_OPENING) as u64) {
         // Boxed, so that every connection's task is not as large as its rarest request.
         true => Box::pin(read_long_body(arrival, body)).await,
@@ -234,7 +229,7 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
 /// A body that may be long: only in a session is more of it read than an `initialize` may have, so the
 /// session is looked for first.
 async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, Fault> {
-    let mut limit = arrival.shared.limits.body_bytes;
+    let mut limit = arrival.hub.limits.body_bytes;
     let mut unknown = None;
     if limit > MAX_OPENING {
         unknown = arrival.find().await.err();
@@ -251,7 +246,7 @@ async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, 
     if body.size_hint().lower() > limit as u64 && arrival.headers.contains_key(EXPECT) {
         return Err(too_large(limit));
     }
-    let bodies = &arrival.shared.bodies;
+    let bodies = &arrival.hub.bodies;
     let reading = bodies.read(&arrival.caller, &mut body, limit);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     let fault = match read.map_err(|_| Fault::BodyTimeout)? {
@@ -312,7 +307,7 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
         return Err(Fault::AcceptForGet);
     }
     let found = arrival.find().await?;
-    if arrival.shared.drain.has_begun() {
+    if arrival.hub.drain.has_begun() {
         return Err(Fault::Stopping);
     }
     let mark = arrival.headers.get(mcp::LAST_EVENT_ID).cloned();
@@ -333,7 +328,7 @@ async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
         return Ok(response::empty(StatusCode::NO_CONTENT));
     }
     let ended = arrival
-        .shared
+        .hub
         .registry
         .delete_session(&id, in_use.session(), &arrival.carried)
         .await;

@@ -10,14 +10,14 @@ use bowline_store::{Memory, Store};
 use tokio_util::task::TaskTracker;
 
 use super::{StartError, local};
-use crate::config::{Config, ListenAddress, Server, StoreKind, Way};
+use crate::config::{Config, ListenAddress, Server, StoreKind, Target};
 use crate::descriptors;
 use crate::drain::Drain;
 use crate::guard::Guard;
 use crate::guard::callers::Callers;
 use crate::guard::loops::Pseudonym;
 use crate::guard::rate_limit::RateLimit;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
 use crate::oauth::{
@@ -33,28 +33,28 @@ use crate::telemetry::Metrics;
 use crate::upstream::{Processes, Surroundings, Upstream};
 
 /// Makes it for a gateway that listens here. `adjust` may change each upstream.
-pub(super) async fn shared(
+pub(super) async fn hub(
     config: Config,
     listen: &ListenAddress,
     adjust: impl Fn(&mut Upstream),
-) -> Result<Arc<Shared>, StartError> {
+) -> Result<Arc<Hub>, StartError> {
     let basis = Basis::new();
     let session_store = session_store(&config, &basis.tracker, &basis.metrics).await?;
     let (tls, tracker) = (&basis.tls, &basis.tracker);
     let flows = flows(&config, listen, session_store.as_deref(), tls, tracker)
         .map_err(StartError::Vault)?;
-    Ok(basis.shared(config, listen, session_store, flows, adjust))
+    Ok(basis.hub(config, listen, session_store, flows, adjust))
 }
 
 /// Makes it for a bridge, which serves one person: sessions are in memory, and grants in the vault of the
 /// configuration.
-pub(super) async fn shared_of_bridge(config: Config) -> Result<Arc<Shared>, StartError> {
+pub(super) async fn hub_of_bridge(config: Config) -> Result<Arc<Hub>, StartError> {
     let basis = Basis::new();
     let vault = Arc::new(local::vault(&config, &basis.tracker).await?);
     let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone());
     let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
     let listen = config.listen.clone();
-    Ok(basis.shared(config, &listen, None, flows, |_| {}))
+    Ok(basis.hub(config, &listen, None, flows, |_| {}))
 }
 
 /// What does not depend on the configuration.
@@ -73,14 +73,14 @@ impl Basis {
         }
     }
 
-    fn shared(
+    fn hub(
         self,
         config: Config,
         listen: &ListenAddress,
         session_store: Option<Arc<SessionStore>>,
         flows: Arc<Flows>,
         adjust: impl Fn(&mut Upstream),
-    ) -> Arc<Shared> {
+    ) -> Arc<Hub> {
         let Self {
             tls,
             tracker,
@@ -114,7 +114,7 @@ impl Basis {
             Arc::new(upstream)
         });
         let routes = Routes::new(upstreams);
-        Arc::new(Shared {
+        Arc::new(Hub {
             guard,
             callers: Callers::new(&config.callers),
             routes,
@@ -152,7 +152,7 @@ fn processes(config: &Config, limit: usize, owners: Owners) -> Processes {
     };
     let is_shared = matches!(config.store.kind, StoreKind::Redis(_));
     let processes = Processes::new(supervisor, limit, owners);
-    let is_command = |server: &&Server| matches!(server.way, Way::Command(_));
+    let is_command = |server: &&Server| matches!(server.target, Target::Command(_));
     let commands = config.servers.values().filter(is_command).count();
     processes.share.share_out(commands, config.callers.len());
     if is_shared && commands > 0 {

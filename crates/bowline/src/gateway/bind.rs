@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::{StartError, serve};
 use crate::config::ListenAddress;
 use crate::guard::Guard;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::listener::SocketDoor;
 
 /// A listener that is bound, and where: with the port that the system chose.
@@ -56,18 +56,18 @@ impl Bound {
     }
 
     /// Serves clients here.
-    pub(super) fn serve_clients(self, shared: &Arc<Shared>) {
+    pub(super) fn serve_clients(self, hub: &Arc<Hub>) {
         match self.listener {
-            Listener::Tcp(door) => serve::clients(shared, door),
-            Listener::Unix(door) => serve::clients(shared, door),
+            Listener::Tcp(door) => serve::clients(hub, door),
+            Listener::Unix(door) => serve::clients(hub, door),
         }
     }
 
     /// Serves the operator here.
-    pub(super) fn serve_operator(self, shared: &Arc<Shared>, guard: Guard) {
+    pub(super) fn serve_operator(self, hub: &Arc<Hub>, guard: Guard) {
         match self.listener {
-            Listener::Tcp(door) => serve::operator(shared, door, guard),
-            Listener::Unix(door) => serve::operator(shared, door, guard),
+            Listener::Tcp(door) => serve::operator(hub, door, guard),
+            Listener::Unix(door) => serve::operator(hub, door, guard),
         }
     }
 }

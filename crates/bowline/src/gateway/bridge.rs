@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{StartError, assemble, stop, upkeep};
 use crate::config::{Config, Server, ServerName};
 use crate::front::stdio;
-use crate::hub::Shared;
+use crate::hub::Hub;
 
 /// How long the end of the session may take at the server, after the client has left.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// A gateway for one client and one server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Bridge {
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
 }
 
 impl Bridge {
@@ -36,9 +36,9 @@ impl Bridge {
             stop_timeout: STOP_TIMEOUT,
             ..config
         };
-        let shared = assemble::shared_of_bridge(config).await?;
-        upkeep::keep_tidy(&shared);
-        Ok(Self { shared })
+        let hub = assemble::hub_of_bridge(config).await?;
+        upkeep::keep_tidy(&hub);
+        Ok(Self { hub })
     }
 
     /// Serves a client until it closes its output or `stop` is done, and ends its session.
@@ -48,12 +48,12 @@ impl Bridge {
         output: impl AsyncWrite + Unpin + Send + 'static,
         stop: impl Future<Output = ()> + Send,
     ) {
-        let shared = Arc::clone(&self.shared);
-        let Some(upstream) = shared.routes.only() else {
+        let hub = Arc::clone(&self.hub);
+        let Some(upstream) = hub.routes.only() else {
             return;
         };
         let stopping = CancellationToken::new();
-        let serving = stdio::serve(shared, upstream, input, output, stopping.clone());
+        let serving = stdio::serve(hub, upstream, input, output, stopping.clone());
         let stopper = async {
             stop.await;
             stopping.cancel();
@@ -63,14 +63,14 @@ impl Bridge {
             () = serving => {}
             () = stopper => {}
         }
-        stop::stop(&self.shared).await;
+        stop::stop(&self.hub).await;
     }
 }
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        self.shared.drain.begin();
-        self.shared.drain.close();
-        stop::end_streams(&self.shared);
+        self.hub.drain.begin();
+        self.hub.drain.close();
+        stop::end_streams(&self.hub);
     }
 }

@@ -9,9 +9,9 @@ use bowline_store::{ListenerEvent, Presence, PresentGateways, StoreError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::config::Way;
+use crate::config::Target;
 use crate::exchange::announcements;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::registry::presence::hex;
 use crate::session::tool_hints::SharedToolHints;
 use crate::session_store::SessionStore;
@@ -25,26 +25,26 @@ const HOLDS: Duration = Duration::from_secs(12);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Listens and looks around for as long as the gateway runs.
-pub(super) fn watch(shared: &Arc<Shared>) {
-    let Some(session_store) = shared.registry.table.session_store() else {
+pub(super) fn watch(hub: &Arc<Hub>) {
+    let Some(session_store) = hub.registry.table.session_store() else {
         return;
     };
     if session_store.is_shared() {
         let missed = Arc::new(Notify::new());
         let hearing = hear(
-            Arc::clone(shared),
+            Arc::clone(hub),
             Arc::clone(session_store),
             Arc::clone(&missed),
         );
-        shared.tracker.spawn(shared.drain.until_closed(hearing));
-        let making_up = make_up_for(missed, Arc::clone(shared));
-        shared.tracker.spawn(shared.drain.until_closed(making_up));
+        hub.tracker.spawn(hub.drain.until_closed(hearing));
+        let making_up = make_up_for(missed, Arc::clone(hub));
+        hub.tracker.spawn(hub.drain.until_closed(making_up));
     }
-    let looking = look_around(Arc::clone(shared), Arc::clone(session_store));
-    shared.tracker.spawn(shared.drain.until_closed(looking));
+    let looking = look_around(Arc::clone(hub), Arc::clone(session_store));
+    hub.tracker.spawn(hub.drain.until_closed(looking));
 }
 
-async fn hear(shared: Arc<Shared>, session_store: Arc<SessionStore>, missed: Arc<Notify>) {
+async fn hear(hub: Arc<Hub>, session_store: Arc<SessionStore>, missed: Arc<Notify>) {
     let mut listener = session_store.store.listen();
     loop {
         match listener.next().await {
@@ -55,7 +55,7 @@ async fn hear(shared: Arc<Shared>, session_store: Arc<SessionStore>, missed: Arc
             }
             ListenerEvent::Announcement(announced) => {
                 if let Some(news) = Announcement::heard(&session_store, &announced.body) {
-                    announcements::hear(&shared.registry.table, &session_store, news).await;
+                    announcements::hear(&hub.registry.table, &session_store, news).await;
                 }
             }
         }
@@ -64,24 +64,24 @@ async fn hear(shared: Arc<Shared>, session_store: Arc<SessionStore>, missed: Arc
 
 /// Looks in the store for what nobody looks at unasked, whenever announcements may have been missed. Beside
 /// the hearing, because that goes on.
-async fn make_up_for(missed: Arc<Notify>, shared: Arc<Shared>) {
+async fn make_up_for(missed: Arc<Notify>, hub: Arc<Hub>) {
     loop {
         missed.notified().await;
-        while let Err(error) = shared.registry.table.end_overtaken().await {
+        while let Err(error) = hub.registry.table.end_overtaken().await {
             tracing::debug!(%error, "cannot look up overtaken streams");
             tokio::time::sleep(EVERY).await;
         }
     }
 }
 
-async fn look_around(shared: Arc<Shared>, session_store: Arc<SessionStore>) {
+async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
     let mut knows_policy = false;
     loop {
         let me = Presence {
             id: session_store.me.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seal_keys: session_store.seal_keys(),
-            servers: fingerprint(&shared),
+            servers: fingerprint(&hub),
         };
         let began = Instant::now();
         let looked = async {
@@ -89,8 +89,8 @@ async fn look_around(shared: Arc<Shared>, session_store: Arc<SessionStore>) {
             // One that takes nothing may be read all the same.
             let appeared = session_store.appear(&me, HOLDS).await;
             let found = session_store.gateways().await?;
-            shared.processes.owners.saw(present(&found));
-            shared.other_gateways.see(&me, found);
+            hub.processes.owners.saw(present(&found));
+            hub.other_gateways.see(&me, found);
             session_store.count_sessions().await?;
             if !knows_policy {
                 knows_policy = tell_eviction(&session_store).await;
@@ -99,8 +99,8 @@ async fn look_around(shared: Arc<Shared>, session_store: Arc<SessionStore>) {
         };
         let looked: Result<(), StoreError> = looked.await;
         if looked.is_ok() {
-            keep_owned(&shared, began).await;
-            share_hints(&shared, &session_store).await;
+            keep_owned(&hub, began).await;
+            share_hints(&hub, &session_store).await;
         }
         let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
         tokio::time::sleep(pause).await;
@@ -118,10 +118,10 @@ fn present(found: &PresentGateways) -> Option<HashSet<Box<str>>> {
 
 /// This gateway has said since `began` that it is present. If it had missed that, the others may have taken over
 /// what it owns: it reads the records first, and what it lost is ended.
-async fn keep_owned(shared: &Shared, began: Instant) {
-    let owners = &shared.processes.owners;
+async fn keep_owned(hub: &Hub, began: Instant) {
+    let owners = &hub.processes.owners;
     if !owners.holds() {
-        let table = &shared.registry.table;
+        let table = &hub.registry.table;
         for session in table.all().into_iter().filter(|one| one.leg().is_live()) {
             match session.refresh().await {
                 Ok(true) => {}
@@ -138,8 +138,8 @@ async fn keep_owned(shared: &Shared, began: Instant) {
 
 /// Writes what was learnt of tools while the store could not be written to: what a listing took back must not
 /// come back by another gateway, or after a restart.
-async fn share_hints(shared: &Shared, session_store: &Arc<SessionStore>) {
-    for upstream in shared.routes.all().values() {
+async fn share_hints(hub: &Hub, session_store: &Arc<SessionStore>) {
+    for upstream in hub.routes.all().values() {
         for audience in upstream.tool_hints.unshared() {
             let hints = SharedToolHints::new(session_store, upstream, audience);
             if let Err(error) = hints.share().await {
@@ -162,9 +162,9 @@ async fn tell_eviction(session_store: &SessionStore) -> bool {
 }
 
 /// What must be the same on all gateways: which servers there are, and where.
-fn fingerprint(shared: &Shared) -> String {
+fn fingerprint(hub: &Hub) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
-    let servers: BTreeMap<_, _> = shared
+    let servers: BTreeMap<_, _> = hub
         .routes
         .all()
         .iter()
@@ -172,11 +172,11 @@ fn fingerprint(shared: &Shared) -> String {
         .collect();
     for (name, upstream) in servers {
         context.update(name.as_ref().as_bytes());
-        for url in upstream.config().way.urls() {
+        for url in upstream.config().target.urls() {
             context.update(b"\n");
             context.update(url.to_string().as_bytes());
         }
-        if let Way::Command(command) = &upstream.config().way {
+        if let Target::Command(command) = &upstream.config().target {
             context.update(command.identity().as_bytes());
         }
         context.update(b"\n\n");

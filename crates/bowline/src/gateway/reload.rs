@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::config::{Config, Limits, ListenAddress, OAuth, Store};
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::upstream::Upstream;
 
 /// Why a running gateway did not take over a configuration; it goes on as before.
@@ -63,21 +63,21 @@ impl StartupSettings {
 }
 
 /// Takes another set of servers over, without touching sessions but those of callers that are gone.
-pub(super) fn reconfigure(shared: &Shared, config: Config) {
-    shared.flows.identities.know(&config.callers);
-    shared.callers.replace(&config.callers);
-    shared.end_streams_where(|session| !session.is_callers());
-    shared.routes.reconfigure(config.servers, |name, server| {
-        Arc::new(Upstream::new(name, server, shared.surroundings()))
+pub(super) fn reconfigure(hub: &Hub, config: Config) {
+    hub.flows.identities.know(&config.callers);
+    hub.callers.replace(&config.callers);
+    hub.end_streams_where(|session| !session.is_callers());
+    hub.routes.reconfigure(config.servers, |name, server| {
+        Arc::new(Upstream::new(name, server, hub.surroundings()))
     });
     let callers = config.callers.len();
-    let servers = shared.routes.all();
-    shared.streams.share_out(servers.len(), callers);
+    let servers = hub.routes.all();
+    hub.streams.share_out(servers.len(), callers);
     let processes = servers
         .values()
         .filter(|one| one.processes_running().is_some());
-    shared.processes.share.share_out(processes.count(), callers);
-    shared.registry.table.share_out(callers);
-    shared.connections.share_out(callers);
-    shared.bodies.share_out(callers);
+    hub.processes.share.share_out(processes.count(), callers);
+    hub.registry.table.share_out(callers);
+    hub.connections.share_out(callers);
+    hub.bodies.share_out(callers);
 }

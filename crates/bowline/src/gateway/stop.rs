@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::leg::marks::StreamOrigin;
 
 /// How long idle connections are kept for requests that are on their way. HTTP/1.1 has no way to
@@ -14,51 +14,50 @@ const LINGER: Duration = Duration::from_secs(2);
 const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
 /// Stops the gateway; the operator can watch until it is over.
-pub(super) async fn stop(shared: &Shared) {
-    drain_clients(shared).await;
-    shared.processes.stop().await;
-    shared.admin_drain.begin();
-    shared.admin_drain.close();
+pub(super) async fn stop(hub: &Hub) {
+    drain_clients(hub).await;
+    hub.processes.stop().await;
+    hub.admin_drain.begin();
+    hub.admin_drain.close();
     // They hold the store, which the next process may want to open.
-    drop(tokio::time::timeout(LAST_RESPONSES, shared.admin_drain.connections.wait()).await);
+    drop(tokio::time::timeout(LAST_RESPONSES, hub.admin_drain.connections.wait()).await);
 }
 
-async fn drain_clients(shared: &Shared) {
-    let deadline = Instant::now() + shared.drain.timeout;
-    shared.drain.begin();
-    tracing::info!(within = ?shared.drain.timeout, "stopping");
-    for session in shared.registry.table.all() {
+async fn drain_clients(hub: &Hub) {
+    let deadline = Instant::now() + hub.drain.timeout;
+    hub.drain.begin();
+    tracing::info!(within = ?hub.drain.timeout, "stopping");
+    for session in hub.registry.table.all() {
         session.end_stream(&StreamOrigin::Standalone);
     }
-    let all_gone = shared.drain.connections.wait();
-    drop(tokio::time::timeout(LINGER.min(shared.drain.timeout), all_gone).await);
-    shared.drain.close();
-    shared
-        .routes
+    let all_gone = hub.drain.connections.wait();
+    drop(tokio::time::timeout(LINGER.min(hub.drain.timeout), all_gone).await);
+    hub.drain.close();
+    hub.routes
         .all()
         .values()
         .for_each(|upstream| upstream.drop_idle_connections());
-    shared.tracker.close();
+    hub.tracker.close();
     let everything = async {
-        shared.drain.connections.wait().await;
-        shared.tracker.wait().await;
+        hub.drain.connections.wait().await;
+        hub.tracker.wait().await;
     };
     if tokio::time::timeout_at(deadline, everything).await.is_ok() {
         return;
     }
-    let (connections, tasks) = (shared.drain.connections.len(), shared.tracker.len());
+    let (connections, tasks) = (hub.drain.connections.len(), hub.tracker.len());
     tracing::warn!(
         connections,
         tasks,
         "not everything finished before the stop timeout"
     );
-    end_streams(shared);
-    drop(tokio::time::timeout(LAST_RESPONSES, shared.drain.connections.wait()).await);
+    end_streams(hub);
+    drop(tokio::time::timeout(LAST_RESPONSES, hub.drain.connections.wait()).await);
 }
 
 /// Ends all streams of all sessions.
-pub(super) fn end_streams(shared: &Shared) {
-    for session in shared.registry.table.all() {
+pub(super) fn end_streams(hub: &Hub) {
+    for session in hub.registry.table.all() {
         session.end_streams();
     }
 }

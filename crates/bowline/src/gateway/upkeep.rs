@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use crate::exchange::recovery::moves;
-use crate::hub::Shared;
+use crate::hub::Hub;
 use crate::upstream::UPKEEP_INTERVAL;
 
 /// How often idle sessions are looked for, at the most.
@@ -20,19 +20,19 @@ fn expiry_every(idle: Duration) -> Duration {
     EXPIRY_EVERY.min(idle / 4).max(Duration::from_millis(1))
 }
 
-fn move_drained(shared: &Shared) {
-    let upstreams = shared.routes.all();
+fn move_drained(hub: &Hub) {
+    let upstreams = hub.routes.all();
     upstreams.values().for_each(|one| one.errands.run());
-    if !shared.drain.has_begun() && upstreams.values().any(|one| one.has_overdue_sessions()) {
-        moves::move_drained(&shared.registry.table);
+    if !hub.drain.has_begun() && upstreams.values().any(|one| one.has_overdue_sessions()) {
+        moves::move_drained(&hub.registry.table);
     }
 }
 
 /// Lets idle sessions expire, by one task: if that takes longer than it should, nothing piles up.
-pub(super) fn keep_expiring(shared: &Arc<Shared>) {
-    let own = Arc::clone(shared);
-    let idle = shared.limits.session_idle;
-    shared.tracker.spawn(shared.drain.until_closed(async move {
+pub(super) fn keep_expiring(hub: &Arc<Hub>) {
+    let own = Arc::clone(hub);
+    let idle = hub.limits.session_idle;
+    hub.tracker.spawn(hub.drain.until_closed(async move {
         let mut expiry = tokio::time::interval(expiry_every(idle));
         expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -48,9 +48,9 @@ pub(super) fn keep_expiring(shared: &Arc<Shared>) {
 }
 
 /// Looks after upstreams.
-pub(super) fn keep_tidy(shared: &Arc<Shared>) {
-    let own = Arc::clone(shared);
-    shared.tracker.spawn(shared.drain.until_closed(async move {
+pub(super) fn keep_tidy(hub: &Arc<Hub>) {
+    let own = Arc::clone(hub);
+    hub.tracker.spawn(hub.drain.until_closed(async move {
         let mut tend = tokio::time::interval(UPKEEP_INTERVAL);
         let mut notice = tokio::time::interval(NOTICE_EVERY);
         loop {

@@ -42,7 +42,7 @@ impl AuthServers {
     /// Adds or updates a server, if it uses OAuth, under the URL that is returned.
     pub(crate) fn know(&self, server: &Server) -> Option<Uri> {
         let oauth = server.oauth.as_ref()?;
-        let url = server.way.urls().first()?.clone();
+        let url = server.target.urls().first()?.clone();
         let known = ServerEntry {
             url: url.clone(),
             headers: server.headers.clone(),

@@ -139,7 +139,7 @@ impl Registry {
                     self.tell_end(&session, Ending::Idle);
                     self.delete_upstream(leg, session.carried(&Carried::default()));
                 }
-                Ok(None) => self.table.let_go(&session.id),
+                Ok(None) => self.table.uncache(&session.id),
                 Err(error) => {
                     tracing::debug!(%error, "could not check whether a session is in use");
                 }

@@ -47,7 +47,7 @@ impl Places {
     }
 
     /// Keeps the place of a session that leaves the cache without ending.
-    pub(crate) fn let_go(&self, session: &Session) {
+    pub(crate) fn set_aside(&self, session: &Session) {
         if let Some(place) = session.give_up_place() {
             let since = Instant::now();
             self.away.lock().insert(session.id, (place, since));

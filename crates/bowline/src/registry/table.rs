@@ -93,17 +93,17 @@ impl Table {
         id: &SessionId,
         upstream: &Arc<Upstream>,
     ) -> Result<Option<InUse>, PersistenceError> {
-        let at_hand = self.at_hand(id);
-        match (&self.session_store, at_hand) {
+        let cached = self.cached(id);
+        match (&self.session_store, cached) {
             (None, found) => Ok(found),
             (Some(_), Some(in_use)) if in_use.session().is_fresh() => Ok(Some(in_use)),
-            (Some(session_store), at_hand) => {
-                Box::pin(self.look_up(session_store, id, upstream, at_hand)).await
+            (Some(session_store), cached) => {
+                Box::pin(self.look_up(session_store, id, upstream, cached)).await
             }
         }
     }
 
-    pub(crate) fn at_hand(&self, id: &SessionId) -> Option<InUse> {
+    pub(crate) fn cached(&self, id: &SessionId) -> Option<InUse> {
         self.shard(id).lock().get(id).map(Entry::begin_use)
     }
 
@@ -112,9 +112,9 @@ impl Table {
         session_store: &Arc<SessionStore>,
         id: &SessionId,
         upstream: &Arc<Upstream>,
-        at_hand: Option<InUse>,
+        cached: Option<InUse>,
     ) -> Result<Option<InUse>, PersistenceError> {
-        if let Some(in_use) = at_hand {
+        if let Some(in_use) = cached {
             let is_there = in_use.session().refresh().await?;
             match is_there {
                 // Before the session expires in the middle of this use.
@@ -176,7 +176,7 @@ impl Table {
         idle.select_nth_unstable_by(going - 1, |one, other| other.0.cmp(&one.0));
         for (_, id) in &idle[..going] {
             if let Some(Entry(session)) = shard.take(id) {
-                self.places.let_go(&session);
+                self.places.set_aside(&session);
             }
         }
         self.taken.fetch_sub(going, Ordering::AcqRel);
@@ -263,14 +263,14 @@ impl Table {
     }
 
     /// Drops an unused session from the cache. If it is alive, the store has it.
-    pub(crate) fn let_go(&self, id: &SessionId) {
+    pub(crate) fn uncache(&self, id: &SessionId) {
         let mut shard = self.shard(id).lock();
         if shard
             .get(id)
             .is_some_and(|Entry(session)| session.is_at_rest())
             && let Some(Entry(session)) = shard.take(id)
         {
-            self.places.let_go(&session);
+            self.places.set_aside(&session);
             self.taken.fetch_sub(1, Ordering::AcqRel);
         }
     }

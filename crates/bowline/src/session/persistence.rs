@@ -241,7 +241,7 @@ impl Persistence {
                 newer.filter(|_| is_news).map(|leg| session.put(&leg))
             };
             if let Some(put) = put {
-                session.goes_on(put);
+                session.react_to(put);
             }
         }
         self.adopt_jar(&session.leg(), live)?;

@@ -10,9 +10,6 @@ use crate::session::Session;
 use crate::session::server_requests::ServerRequest;
 use crate::session_store::announcement::Announcement;
 
-/// Identifies a stream within its session. There is at most one stream per key.
-pub(crate) type StreamKey = StreamOrigin;
-
 /// A stream to a client, as its session uses it.
 pub(crate) trait ClientStream: std::fmt::Debug + Send + Sync {
     /// Sends one of Bowline's own events between two others. `false`: the stream is over.
@@ -30,7 +27,8 @@ pub(crate) struct Streams {
     pub(crate) ended: bool,
     /// The number of the newest GET stream, at any gateway.
     pub(crate) newest: u64,
-    pub(crate) live: Vec<(StreamKey, Arc<dyn ClientStream>)>,
+    /// At most one of each origin.
+    pub(crate) live: Vec<(StreamOrigin, Arc<dyn ClientStream>)>,
 }
 
 // === impl Session ===
@@ -38,7 +36,7 @@ pub(crate) struct Streams {
 impl Session {
     /// Sends an event on the GET stream, now or when the client opens one.
     pub(crate) fn tell(&self, event: &Bytes) {
-        let standalone = self.streams.lock().find(&StreamKey::Standalone);
+        let standalone = self.streams.lock().find(&StreamOrigin::Standalone);
         if !standalone.is_some_and(|stream| stream.say(event)) {
             self.server_requests.tell_later(event.clone());
         }
@@ -48,8 +46,8 @@ impl Session {
     /// the GET stream, now or when the client opens one.
     pub(crate) fn cancel(&self, question: &ServerRequest) {
         let event = question.cancelled();
-        let streams =
-            [&question.shown_on, &StreamKey::Standalone].map(|key| self.streams.lock().find(key));
+        let streams = [&question.shown_on, &StreamOrigin::Standalone]
+            .map(|key| self.streams.lock().find(key));
         let mut streams = streams.into_iter().flatten();
         if !streams.any(|stream| stream.say(&event)) {
             self.server_requests.tell_later(event);
@@ -65,7 +63,7 @@ impl Session {
     /// its caller is no longer configured and the new stream was ended.
     pub(crate) fn attach<S: ClientStream + 'static>(
         &self,
-        key: StreamKey,
+        key: StreamOrigin,
         stream: &Arc<S>,
     ) -> bool {
         let replaced = {
@@ -90,7 +88,7 @@ impl Session {
     }
 
     /// Ends the stream with this key, if there is one.
-    pub(crate) fn end_stream(&self, key: &StreamKey) {
+    pub(crate) fn end_stream(&self, key: &StreamOrigin) {
         let found = self.streams.lock().take(key);
         if let Some(stream) = found {
             stream.end();
@@ -115,7 +113,7 @@ impl Session {
             stream.end();
             return true;
         }
-        let is_attached = self.attach(StreamKey::Standalone, stream);
+        let is_attached = self.attach(StreamOrigin::Standalone, stream);
         if let Some(number) = number {
             self.announce(|session| Announcement::Listens(session, number));
         }
@@ -130,7 +128,7 @@ impl Session {
                 return;
             }
             streams.newest = number;
-            streams.take(&StreamKey::Standalone)
+            streams.take(&StreamOrigin::Standalone)
         };
         if let Some(older) = older {
             older.end();
@@ -151,7 +149,7 @@ impl Session {
     /// Whether the GET stream is open here.
     pub(crate) fn listens(&self) -> bool {
         let streams = self.streams.lock();
-        streams.find(&StreamKey::Standalone).is_some()
+        streams.find(&StreamOrigin::Standalone).is_some()
     }
 
     /// Removes a stream that has ended.
@@ -187,12 +185,12 @@ impl Session {
 // === impl Streams ===
 
 impl Streams {
-    pub(crate) fn find(&self, key: &StreamKey) -> Option<Arc<dyn ClientStream>> {
+    pub(crate) fn find(&self, key: &StreamOrigin) -> Option<Arc<dyn ClientStream>> {
         let found = self.live.iter().find(|(live, _)| live == key)?;
         Some(Arc::clone(&found.1))
     }
 
-    pub(crate) fn take(&mut self, key: &StreamKey) -> Option<Arc<dyn ClientStream>> {
+    pub(crate) fn take(&mut self, key: &StreamOrigin) -> Option<Arc<dyn ClientStream>> {
         let at = self.live.iter().position(|(live, _)| live == key)?;
         Some(self.live.swap_remove(at).1)
     }

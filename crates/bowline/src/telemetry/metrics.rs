@@ -111,7 +111,7 @@ pub(crate) struct EndpointSnapshot {
 pub(crate) struct StoreSnapshot {
     pub(crate) kind: &'static str,
     pub(crate) is_reachable: bool,
-    pub(crate) sessions_at_hand: usize,
+    pub(crate) cached_sessions: usize,
 }
 
 fn histogram() -> Histogram {
@@ -357,7 +357,7 @@ impl Metrics {
                 .set(store.is_reachable.into());
             self.near_cache_sessions
                 .get_or_create(&kind)
-                .set(count(store.sessions_at_hand));
+                .set(count(store.cached_sessions));
         }
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -385,31 +385,4 @@ impl StoreMetrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_metric_is_described() {
-        let metrics = Metrics::new();
-        let registry = format!("{:?}", metrics.catalog.registry);
-        let registered = registry.matches("Descriptor {").count();
-        assert_eq!(metrics.descriptions().len(), registered, "{registry}");
-    }
-
-    #[test]
-    fn a_description_has_the_name_that_is_scraped() {
-        let metrics = Metrics::new();
-        metrics.refused("loop");
-        let text = metrics.scrape(&Snapshot {
-            streams: 0,
-            servers: Vec::new(),
-            store: None,
-        });
-        assert!(
-            text.contains("bowline_refusals_total{reason=\"loop\"} 1"),
-            "{text}"
-        );
-        let mut names = metrics.descriptions().iter().map(Description::scraped_name);
-        assert!(names.any(|name| name == "bowline_refusals_total"));
-    }
-}
+mod tests;

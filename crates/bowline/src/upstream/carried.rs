@@ -22,7 +22,7 @@ pub(crate) struct Carried {
     query: Option<Box<str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
     /// The `Via` header of an `initialize`. It is not stored.
-    pub(crate) way: Option<HeaderValue>,
+    pub(crate) via: Option<HeaderValue>,
 }
 
 /// The format in a session's record. Header values are bytes, so they are base64.
@@ -62,7 +62,7 @@ impl Carried {
         Self {
             query: query.filter(|query| !query.is_empty()).map(Into::into),
             headers: carried,
-            way: None,
+            via: None,
         }
     }
 
@@ -99,7 +99,7 @@ impl Carried {
         Some(Box::new(Self {
             query: self.query.clone(),
             headers: headers.collect(),
-            way: None,
+            via: None,
         }))
     }
 
@@ -122,8 +122,8 @@ impl Carried {
         for (name, value) in &self.headers {
             head.add(name, value);
         }
-        if let Some(way) = &self.way {
-            head.add(&header::VIA, way);
+        if let Some(via) = &self.via {
+            head.add(&header::VIA, via);
         }
     }
 
@@ -208,7 +208,7 @@ impl TryFrom<Written> for Carried {
         Ok(Self {
             headers: headers.collect::<Result<_, Self::Error>>()?,
             query: written.query,
-            way: None,
+            via: None,
         })
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::address::{Address, UrlAddress};
 use super::health::{Ailment, Health};
-use crate::config::{Command, Way};
+use crate::config::{Command, Target};
 use bowline_egress::{Origin, Pool};
 
 /// One replica.
@@ -88,11 +88,13 @@ impl Endpoint {
     }
 
     /// Whether a server that is configured like this has this endpoint.
-    pub(crate) fn is_on(&self, way: &Way) -> bool {
-        match (way, &self.address) {
-            (Way::Command(command), Address::Command(_)) => self.id == Self::id_of_command(command),
-            (Way::Url(_) | Way::Endpoints(_), Address::Url(at)) => {
-                let mut urls = way.urls().iter();
+    pub(crate) fn is_on(&self, target: &Target) -> bool {
+        match (target, &self.address) {
+            (Target::Command(command), Address::Command(_)) => {
+                self.id == Self::id_of_command(command)
+            }
+            (Target::Url(_) | Target::Endpoints(_), Address::Url(at)) => {
+                let mut urls = target.urls().iter();
                 urls.any(|url| self.id == Self::id(url, &at.origin))
             }
             _ => false,

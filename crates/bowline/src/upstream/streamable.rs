@@ -35,7 +35,7 @@ pub(crate) use self::listen::{Listening, NotListened};
 pub(crate) use self::passing::Passing;
 use super::link::HttpLink;
 use super::{Repeat, Upstream, UpstreamError};
-use crate::config::{Server, Way};
+use crate::config::{Server, Target};
 use crate::oauth::{Bearer, Challenge, Verdict};
 use bowline_egress::{EgressError, Place, Request, Sent, UpstreamBody, read_limited};
 
@@ -217,7 +217,7 @@ impl Upstream {
         }
         // A load balancer's address stands for several servers: the failure of one says nothing
         // about the others.
-        let is_one_server = matches!(server.way, Way::Endpoints(_));
+        let is_one_server = matches!(server.target, Target::Endpoints(_));
         match link.url.pool.send(request, server.connect_timeout).await {
             Ok(answer) => {
                 match answer.status() {

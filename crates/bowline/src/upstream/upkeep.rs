@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::config::{Server, Way};
+use crate::config::{Server, Target};
 use crate::upstream::endpoints::Endpoint;
 use crate::upstream::health::{Ailment, Health};
 use crate::upstream::{Pin, Upstream, UpstreamError};
@@ -76,7 +76,7 @@ enum Probe {
 
 /// Whether endpoints have names, whose addresses may change.
 fn has_names(server: &Server) -> bool {
-    matches!(&server.way, Way::Endpoints(urls) if urls.iter().any(|url| Origin::of(url).is_named()))
+    matches!(&server.target, Target::Endpoints(urls) if urls.iter().any(|url| Origin::of(url).is_named()))
 }
 
 /// The configured URL and the address of one endpoint.
@@ -101,7 +101,7 @@ impl Upstream {
             });
         }
         let regular =
-            due && (server.health.get.is_some() || matches!(server.way, Way::Endpoints(_)));
+            due && (server.health.get.is_some() || matches!(server.target, Target::Endpoints(_)));
         // An ejected endpoint is probed when its ejection is over, not before.
         let wanted = |endpoint: &Arc<Endpoint>| match endpoint.health.ailment() {
             // Nothing but the next session can try a command.
@@ -171,9 +171,9 @@ impl Upstream {
     /// Sets the endpoints whose addresses need no resolution.
     pub(crate) fn place_endpoints(&self) {
         let server = self.config();
-        let sites: Vec<Site> = match &server.way {
-            Way::Url(url) => vec![(url.clone(), Origin::of(url))],
-            Way::Endpoints(urls) => {
+        let sites: Vec<Site> = match &server.target {
+            Target::Url(url) => vec![(url.clone(), Origin::of(url))],
+            Target::Endpoints(urls) => {
                 let sites = urls.iter().map(|url| (url.clone(), Origin::of(url)));
                 if sites.clone().any(|(_, origin)| origin.is_named()) {
                     // `resolve` sets those with names. Until then the known ones stay.
@@ -184,7 +184,7 @@ impl Upstream {
                 }
                 sites.collect()
             }
-            Way::Command(command) => {
+            Target::Command(command) => {
                 let wanted = vec![(Endpoint::id_of_command(command), command)];
                 let make = |command| Endpoint::of_command(command, Health::default());
                 self.endpoints.set(wanted, make);
@@ -200,7 +200,7 @@ impl Upstream {
         let server = self.config();
         let limit = server.connect_timeout;
         let mut sites: Vec<Site> = Vec::new();
-        for url in server.way.urls() {
+        for url in server.target.urls() {
             let origin = Origin::of(url);
             if !origin.is_named() {
                 sites.push((url.clone(), origin));
@@ -314,7 +314,7 @@ impl Upstream {
     /// An endpoint did not answer a message that servers answer immediately. A load balancer's
     /// address stands for several servers: the silence of one says nothing about the others.
     pub(crate) fn note_silence(&self, endpoint: &Endpoint, reason: &str) {
-        if matches!(self.config().way, Way::Endpoints(_)) {
+        if matches!(self.config().target, Target::Endpoints(_)) {
             self.note_failure(endpoint, reason);
         }
     }

@@ -10,7 +10,7 @@ use super::{command, headers, oauth, recovery, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
 use crate::config::{
-    Certificates, Environment, Health, OAuth, Server, ServerName, UrlProblem, Way, file, url,
+    Certificates, Environment, Health, OAuth, Server, ServerName, Target, UrlProblem, file, url,
 };
 
 /// A server and its name; `None` when one of the two, or the place, cannot be used.
@@ -35,9 +35,9 @@ pub(super) fn check(
         .command
         .and_then(|written| command::check(written, environment, findings));
     let way = match (url, endpoints, command) {
-        (Some(url), ..) => Some(Way::Url(url)),
-        (None, Some(endpoints), _) => Some(Way::Endpoints(endpoints)),
-        (None, None, Some(command)) => Some(Way::Command(command)),
+        (Some(url), ..) => Some(Target::Url(url)),
+        (None, Some(endpoints), _) => Some(Target::Endpoints(endpoints)),
+        (None, None, Some(command)) => Some(Target::Command(command)),
         (None, None, None) => None,
     };
     let ca = written.ca_file.as_ref();
@@ -46,7 +46,7 @@ pub(super) fn check(
         oauth::refuse_authorization(&written.headers, findings);
         oauth::check_server(&oauth, oauth_of_all, findings)
     });
-    if let (Some(Way::Endpoints(endpoints)), Some(place), Some(oauth)) = (&way, place, &oauth) {
+    if let (Some(Target::Endpoints(endpoints)), Some(place), Some(oauth)) = (&way, place, &oauth) {
         oauth::refuse_several_origins(endpoints, place, oauth, findings);
     }
     let headers = headers::check(written.headers, findings);
@@ -104,10 +104,10 @@ fn endpoints(written: &Texts, findings: &mut Findings) -> Option<Vec<Uri>> {
 
 fn ca_file(
     written: &Spanned<String>,
-    way: Option<&Way>,
+    way: Option<&Target>,
     findings: &mut Findings,
 ) -> Option<Certificates> {
-    let urls = way.map_or(&[][..], Way::urls);
+    let urls = way.map_or(&[][..], Target::urls);
     if !urls.is_empty() && urls.iter().all(|url| url.scheme_str() != Some("https")) {
         findings.add(
             written.span(),

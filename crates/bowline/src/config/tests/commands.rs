@@ -1,11 +1,11 @@
 //! Servers that are processes.
 
-use super::{Config, Way, good, wrong};
+use super::{Config, Target, good, wrong};
 
 fn command(text: &str) -> crate::config::Command {
     let config = good(&format!("[servers.a]\n{text}"));
-    match &config.servers["a"].way {
-        Way::Command(command) => command.clone(),
+    match &config.servers["a"].target {
+        Target::Command(command) => command.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -31,7 +31,7 @@ fn a_process_inherits_what_is_listed() {
     let text = "[servers.a]\ncommand = [\"${PATH}/x\"]";
     let environment = |name: &str| Some(format!("the {name}"));
     let config = Config::parse("bowline.toml", text, &environment).unwrap();
-    let Way::Command(command) = &config.servers["a"].way else {
+    let Target::Command(command) = &config.servers["a"].target else {
         panic!("not a command");
     };
     assert_eq!(command.program, "the PATH/x");

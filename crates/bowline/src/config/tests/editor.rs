@@ -1,6 +1,6 @@
 //! The JSON of editors.
 
-use super::{Problem, Way, good, parse, wrong};
+use super::{Problem, Target, good, parse, wrong};
 
 fn in_server(members: &str) -> String {
     format!("{{\"mcpServers\": {{\"a\": {{{members}}}}}}}")
@@ -23,7 +23,7 @@ fn what_editors_write() {
     );
     let names: Vec<_> = config.servers.keys().map(ToString::to_string).collect();
     assert_eq!(names, ["b", "c", "d", "f", "files"]);
-    let Way::Command(command) = &config.servers["f"].way else {
+    let Target::Command(command) = &config.servers["f"].target else {
         panic!("not a command");
     };
     assert_eq!(
@@ -33,8 +33,8 @@ fn what_editors_write() {
     assert_eq!(command.env["A"], "b");
     let files = &config.servers["files"];
     assert_eq!(files.headers["authorization"], "Bearer x");
-    assert!(matches!(&files.way, Way::Url(url) if url == "https://h/mcp"));
-    assert_eq!(config.servers["b"].way.urls()[0].path(), "/mcp");
+    assert!(matches!(&files.target, Target::Url(url) if url == "https://h/mcp"));
+    assert_eq!(config.servers["b"].target.urls()[0].path(), "/mcp");
     assert!(good("{\"mcpServers\": {}}").servers.is_empty());
 }
 

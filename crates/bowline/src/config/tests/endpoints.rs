@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Server, UrlProblem, Way, good, parse, seconds, server, wrong};
+use super::{Server, Target, UrlProblem, good, parse, seconds, server, wrong};
 
-fn urls(way: &Way) -> Vec<String> {
+fn urls(target: &Target) -> Vec<String> {
     way.urls().iter().map(ToString::to_string).collect()
 }
 
@@ -28,17 +28,17 @@ fn everything_of_a_server() {
     );
     assert_eq!(config.stop_timeout, seconds(5));
     let a = &config.servers["a"];
-    assert!(matches!(a.way, Way::Endpoints(_)));
-    assert_eq!(urls(&a.way), ["http://a/mcp", "http://b:8000/other?x=1"]);
+    assert!(matches!(a.target, Target::Endpoints(_)));
+    assert_eq!(urls(&a.target), ["http://a/mcp", "http://b:8000/other?x=1"]);
     assert_eq!(a.forward_headers, ["x-tenant", "accept-language"]);
     assert_eq!(a.call_timeout, Some(seconds(60)));
     assert_eq!(a.health.every, Duration::from_millis(500));
     assert_eq!(a.health.get.as_ref().unwrap(), "/healthz?full=1");
     let b = &config.servers["b"];
-    assert!(matches!(&b.way, Way::Endpoints(urls) if urls.len() == 1));
+    assert!(matches!(&b.target, Target::Endpoints(urls) if urls.len() == 1));
     assert_eq!(b.call_timeout, None);
     assert_eq!((b.health.every, &b.health.get), (seconds(5), &None));
-    assert!(matches!(config.servers["c"].way, Way::Url(_)));
+    assert!(matches!(config.servers["c"].target, Target::Url(_)));
 }
 
 #[test]
@@ -74,9 +74,9 @@ fn exactly_one_of_url_and_endpoints() {
 #[test]
 fn endpoints_from_the_command_line() {
     let one = Server::from_urls("http://a/mcp").unwrap();
-    assert!(matches!(one.way, Way::Url(_)));
+    assert!(matches!(one.target, Target::Url(_)));
     let two = Server::from_urls("http://a/mcp, http://b/mcp").unwrap();
-    assert_eq!(urls(&two.way), ["http://a/mcp", "http://b/mcp"]);
+    assert_eq!(urls(&two.target), ["http://a/mcp", "http://b/mcp"]);
     for (text, problem) in [
         ("http://a/,http://a/", UrlProblem::Twice),
         ("http://a/?x=1,2", UrlProblem::PartNotAbsolute),

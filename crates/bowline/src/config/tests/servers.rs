@@ -85,14 +85,14 @@ fn urls_are_kept_byte_for_byte() {
         "https://h/@scope/a:b@c",
     ] {
         let server = Server::from_url(url).unwrap();
-        assert_eq!(server.way.urls()[0].to_string(), url);
+        assert_eq!(server.target.urls()[0].to_string(), url);
         assert_eq!(
             good(&format!("[servers.a]\nurl = '{url}'")).servers["a"],
             server
         );
     }
     assert_eq!(
-        Server::from_url("HTTPS://h").unwrap().way.urls()[0].path(),
+        Server::from_url("HTTPS://h").unwrap().target.urls()[0].path(),
         "/"
     );
 }

@@ -45,12 +45,15 @@ fn in_every_string() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:1");
     assert_eq!(config.admin, None);
     let server = &config.servers["a"];
-    assert_eq!(server.way.urls()[0].host(), Some("mcp.example.com"));
+    assert_eq!(server.target.urls()[0].host(), Some("mcp.example.com"));
     assert_eq!(server.forward_headers, ["x-tenant"]);
     let json =
         r#"{"mcpServers": {"a": {"url": "https://${HOST}/", "headers": {"X": "${TOKEN}"}}}}"#;
     let server = &good(json).servers["a"];
-    assert_eq!(server.way.urls()[0].to_string(), "https://mcp.example.com/");
+    assert_eq!(
+        server.target.urls()[0].to_string(),
+        "https://mcp.example.com/"
+    );
     assert_eq!(server.headers["x"], "s3cret-of-16-chars");
     // Names are not values.
     assert_eq!(wrong("'${HOST}' = 1").2, "unknown key `${HOST}`");

@@ -85,7 +85,7 @@ pub(super) fn is_own_tool(message: &Message) -> bool {
 }
 
 /// The error for a request that was held until its time limit without a sign-in.
-pub(super) fn come_back(id: RawId<'_>, flow: &Flow, means: Means) -> String {
+pub(super) fn try_later(id: RawId<'_>, flow: &Flow, means: Means) -> String {
     let link = flow.link();
     if means != Means::Link {
         let why = "the user has not signed in yet";

@@ -19,8 +19,8 @@ use crate::exchange::answer::Answer;
 use crate::exchange::open::Opening;
 use crate::exchange::reply::Reply;
 use crate::fault::Fault;
+use crate::leg::marks::StreamOrigin;
 use crate::registry::Ending;
-use crate::session::streams::StreamKey;
 use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, Upstream};
 
@@ -94,7 +94,7 @@ impl Conversation {
         upstream.drop_idle_connections();
         if let Phase::Open(exchange) = &*self.phase.borrow() {
             let session = exchange.in_use.session();
-            let listening = session.streams.lock().find(&StreamKey::Standalone);
+            let listening = session.streams.lock().find(&StreamOrigin::Standalone);
             if let Some(stream) = listening {
                 stream.restart();
             }
@@ -154,7 +154,7 @@ impl Client {
 
     /// Whether this session has not ended.
     pub(super) fn is_alive(&self, exchange: &Exchange) -> bool {
-        let found = self.shared.registry.table.at_hand(&exchange.id);
+        let found = self.hub.registry.table.cached(&exchange.id);
         found.is_some()
     }
 
@@ -200,9 +200,9 @@ impl Client {
         let patience = Patience::begin();
         loop {
             let mut carried = Carried::default();
-            carried.way = self.shared.pseudonym.after(&HeaderMap::new());
+            carried.via = self.hub.pseudonym.after(&HeaderMap::new());
             let opening = Opening {
-                registry: Arc::clone(&self.shared.registry),
+                registry: Arc::clone(&self.hub.registry),
                 upstream: Arc::clone(&self.upstream),
                 caller: Caller::Local,
                 carried,
@@ -213,7 +213,7 @@ impl Client {
                     let exchange = newborn.map(|newborn| {
                         let in_use = newborn.session.begin_use();
                         Exchange {
-                            registry: Arc::clone(&self.shared.registry),
+                            registry: Arc::clone(&self.hub.registry),
                             id: newborn.announce(),
                             in_use,
                             carried: Carried::default(),
@@ -252,7 +252,7 @@ impl Client {
     /// Ends a session here and at its server.
     pub(super) fn end_session(&self, exchange: Option<Exchange>) {
         if let Some(exchange) = exchange {
-            let registry = &self.shared.registry;
+            let registry = &self.hub.registry;
             registry.end_session(&exchange.id, Ending::Deleted, &exchange.carried);
         }
     }

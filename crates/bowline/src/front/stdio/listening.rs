@@ -14,7 +14,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Passes on what the server sends, until the session ends or the client leaves.
 pub(super) fn start(client: &Arc<Client>, exchange: Exchange) {
     let client = Arc::clone(client);
-    let tracker = client.shared.tracker.clone();
+    let tracker = client.hub.tracker.clone();
     tracker.spawn(async move {
         let left = client.left.clone();
         left.run_until_cancelled(listen(client, exchange)).await

@@ -88,7 +88,7 @@ impl Persistence {
             newer.map(|leg| session.put(&leg))
         };
         if let Some(put) = put {
-            session.goes_on(put);
+            session.react_to(put);
         }
         Ok(())
     }

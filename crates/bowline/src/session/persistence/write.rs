@@ -70,7 +70,7 @@ impl Persistence {
                         }
                         session.put(leg)
                     };
-                    session.goes_on(put);
+                    session.react_to(put);
                     self.was_seen(self.session_store.now());
                     self.session_store
                         .announce(Announcement::Changed(session.id));

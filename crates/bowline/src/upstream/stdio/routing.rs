@@ -66,7 +66,7 @@ pub(super) enum Routed {
 }
 
 /// Where a message goes.
-enum Way {
+enum Destination {
     Answers(Arc<Inbox>),
     To(Arc<Inbox>),
     Over(Routed),
@@ -159,13 +159,13 @@ impl Routing {
     /// Brings a message to its reader.
     pub(super) async fn deliver(&self, message: &Message) -> Routed {
         loop {
-            let inbox = match self.way(message) {
-                Way::Over(routed) => return routed,
-                Way::Answers(inbox) => {
+            let inbox = match self.destination(message) {
+                Destination::Over(routed) => return routed,
+                Destination::Answers(inbox) => {
                     inbox.answer(message);
                     return Routed::Done;
                 }
-                Way::To(inbox) => inbox,
+                Destination::To(inbox) => inbox,
             };
             match inbox.put(message).await {
                 Delivery::Done => return Routed::Done,
@@ -200,13 +200,13 @@ impl Routing {
         self.0.lock().end.clone()
     }
 
-    fn way(&self, message: &Message) -> Way {
+    fn destination(&self, message: &Message) -> Destination {
         let mut readers = self.0.lock();
         match message.kind() {
             Kind::Response => readers.answered(message.id().unwrap_or_default()),
             Kind::Request | Kind::Notification => match readers.reader_of(message) {
-                Some(inbox) => Way::To(inbox),
-                None => Way::Over(readers.held.add(message.clone())),
+                Some(inbox) => Destination::To(inbox),
+                None => Destination::Over(readers.held.add(message.clone())),
             },
         }
     }
@@ -215,16 +215,16 @@ impl Routing {
 // === impl Readers ===
 
 impl Readers {
-    fn answered(&mut self, id: RawId<'_>) -> Way {
+    fn answered(&mut self, id: RawId<'_>) -> Destination {
         let asked = |call: &Call| id.answers(call.id.as_id());
         if let Some(at) = self.calls.iter().position(asked) {
-            return Way::Answers(self.calls.remove(at).inbox);
+            return Destination::Answers(self.calls.remove(at).inbox);
         }
         let was_cancelled = self
             .cancelled
             .iter()
             .position(|one| id.answers(one.as_id()));
-        Way::Over(
+        Destination::Over(
             match was_cancelled.and_then(|at| self.cancelled.remove(at)) {
                 Some(_) => Routed::Done,
                 None => Routed::Stray,

@@ -303,7 +303,7 @@ async fn nor_to_the_authorization_server_and_whoever_lists_sign_ins() {
         |config| {
             over(config, directory.path());
             for configured in config.servers.values_mut() {
-                let url = format!("{}?key=s3cret", configured.way.urls()[0]);
+                let url = format!("{}?key=s3cret", configured.target.urls()[0]);
                 let oauth = configured.oauth.take();
                 *configured = Server::from_url(&url).unwrap();
                 configured.oauth = oauth;

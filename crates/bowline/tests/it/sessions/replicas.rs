@@ -317,7 +317,7 @@ async fn health_can_be_asked_for_by_get_and_never_by_initialize() {
     let mut server = Scripted::start().await;
     let mut config = replicated(&[server.url()]);
     let settings = config.servers.values_mut().next().unwrap();
-    settings.way = bowline::config::Way::Endpoints(vec![server.url().parse().unwrap()]);
+    settings.target = bowline::config::Target::Endpoints(vec![server.url().parse().unwrap()]);
     settings.health.every = std::time::Duration::from_millis(50);
     settings.health.get = Some("/healthz?deep".parse().unwrap());
     let gateway = Gateway::start(config).await.unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bowline::Gateway;
-use bowline::config::Way;
+use bowline::config::Target;
 use serde_json::json;
 
 use crate::kit::client::Client;
@@ -64,7 +64,7 @@ async fn a_process_ends_when_nobody_uses_its_session() {
 #[tokio::test]
 async fn a_process_inherits_what_is_listed_and_nothing_else() {
     let play = Play::open_with(|config| {
-        let Way::Command(command) = &mut only(config).way else {
+        let Target::Command(command) = &mut only(config).target else {
             panic!("not a command");
         };
         let told = r#"env >"$STDIO_TALLY.env"; "#.to_owned();

@@ -160,7 +160,7 @@ async fn a_program_that_exits_at_once_says_why_and_is_not_started_again_and_agai
 async fn a_program_that_does_not_exist_is_named() {
     let mut play = Play::start(|config| {
         let command = bowline::config::Command::new("/no/such/program", Vec::new());
-        only(config).way = bowline::config::Way::Command(command);
+        only(config).target = bowline::config::Target::Command(command);
     })
     .await;
     let refused = play.client.initialize().await;
@@ -170,7 +170,7 @@ async fn a_program_that_does_not_exist_is_named() {
 }
 
 fn start(config: &mut bowline::config::Config, how: &str) {
-    let bowline::config::Way::Command(command) = &mut only(config).way else {
+    let bowline::config::Target::Command(command) = &mut only(config).target else {
         panic!("not a command");
     };
     let start = bowline_testbed::stdio::START.to_owned();

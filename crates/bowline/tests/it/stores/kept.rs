@@ -35,7 +35,7 @@ impl Servers {
         let mut config = config(&[("s", &self.replicas[0].url())]);
         let server = config.servers.values_mut().next().unwrap();
         let urls = self.replicas.iter().map(|one| one.url().parse().unwrap());
-        server.way = bowline::config::Way::Endpoints(urls.collect());
+        server.target = bowline::config::Target::Endpoints(urls.collect());
         Config { store, ..config }
     }
 
