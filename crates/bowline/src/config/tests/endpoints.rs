@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Server, Target, UrlProblem, good, parse, seconds, server, wrong};
 
 fn urls(target: &Target) -> Vec<String> {
-    way.urls().iter().map(ToString::to_string).collect()
+    target.urls().iter().map(ToString::to_string).collect()
 }
 
 #[test]
