@@ -62,39 +62,7 @@ pub(crate) fn table(history: &History) {
         "p99 ms",
         "max ms"
     );
-    for kind in Kind::ALL {
-        let calls: Vec<_> = history
-            .calls
-            .iter()
-            .filter(|call| call.kind == kind)
-            .collect();
-        if calls.is_empty() {
-            continue;
-        }
-        let mut counts = Counts::default();
-        calls.iter().for_each(|call| counts.add(call));
-        let mut times: Vec<_> = calls.iter().map(|call| call.took()).collect();
-        times.sort_unstable();
-        let quantile = |share: f64| {
-            let place = (times.len() as f64 * share) as usize;
-            let time = times.get(place).or(times.last());
-            time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
-        };
-        println!(
-            "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
-            calls.len(),
-            counts.answered,
-            counts.unknown,
-            counts.refused,
-            counts.lost,
-            counts.orphaned,
-            counts.cancelled,
-            counts.other,
-            quantile(0.5),
-            quantile(0.99),
-            quantile(1.0),
-        );
-    }
+    Kind::ALL.into_iter().for_each(|kind| row(history, kind));
     let mut kinds = BTreeMap::<_, usize>::new();
     for fault in &history.faults {
         *kinds.entry(fault.kind).or_default() += 1;
@@ -106,6 +74,38 @@ pub(crate) fn table(history: &History) {
     println!("faults: {}", faults.join(", "));
     println!("upstream sessions opened: {}", history.births.len());
     println!();
+}
+
+/// What came of the calls of one kind.
+fn row(history: &History, kind: Kind) {
+    let of_kind = history.calls.iter().filter(|call| call.kind == kind);
+    let calls: Vec<_> = of_kind.collect();
+    if calls.is_empty() {
+        return;
+    }
+    let mut counts = Counts::default();
+    calls.iter().for_each(|call| counts.add(call));
+    let mut times: Vec<_> = calls.iter().map(|call| call.took()).collect();
+    times.sort_unstable();
+    let quantile = |share: f64| {
+        let place = (times.len() as f64 * share) as usize;
+        let time = times.get(place).or(times.last());
+        time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+    };
+    println!(
+        "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
+        calls.len(),
+        counts.answered,
+        counts.unknown,
+        counts.refused,
+        counts.lost,
+        counts.orphaned,
+        counts.cancelled,
+        counts.other,
+        quantile(0.5),
+        quantile(0.99),
+        quantile(1.0),
+    );
 }
 
 /// Which promises were broken how often, and the first of each in full.

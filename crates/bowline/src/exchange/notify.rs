@@ -48,18 +48,11 @@ pub(crate) async fn notify<S>(notice: Notice<'_>) -> Result<Reply<S>, UpstreamEr
 
 async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamError> {
     let (session, message, carried) = (notice.session, notice.message, notice.carried);
-    if let Some(span) = message.cancelled_request() {
-        #[cfg(feature = "planted")]
-        if planted::has(Bug::CancelForgotten) {
-            return Ok(Reply::Accepted);
-        }
-        let id = RawId::new(message.text(span));
-        session.calls.cancel(id);
-        session.announce(|session| Announcement::Cancelled(session, id.to_buf()));
-        if let Some(sent_as) = session.calls.sent_as(id) {
-            notice.body = message.splice(span, sent_as.as_str());
-        }
+    #[cfg(feature = "planted")]
+    if message.cancelled_request().is_some() && planted::has(Bug::CancelForgotten) {
+        return Ok(Reply::Accepted);
     }
+    notice.cancel_call();
     let leg = session.leg();
     let error = match notice.send(&leg).await {
         Ok(reply) => {
@@ -84,21 +77,10 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
         session.remember(message).await;
         return Ok(Reply::Accepted);
     }
-    let (is_for_any, may_repeat) = match message.method() {
-        Some("notifications/initialized") => {
-            session.remember(message).await;
-            (false, true)
-        }
-        Some("notifications/roots/list_changed") => (true, true),
-        // A server may get these twice. If the session is lost, what they refer to is lost, too.
-        Some("notifications/cancelled" | "notifications/progress") => {
-            (false, cause == Cause::Unproven)
-        }
-        // A client's response: a server ignores a second one.
-        None => (false, true),
-        _ => (false, false),
-    };
-    if !may_repeat {
+    if message.method() == Some("notifications/initialized") {
+        session.remember(message).await;
+    }
+    if !may_repeat(message, cause) {
         recover_in_background(session, &leg, cause, carried);
         return match cause {
             // What it refers to was lost with the session.
@@ -107,6 +89,7 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
         };
     }
     let recovered = Box::pin(recover(session, &leg, cause, carried)).await?;
+    let is_for_any = message.method() == Some("notifications/roots/list_changed");
     match is_for_any || recovered.generation == leg.generation {
         true => notice.send(&recovered).await,
         // What it refers to was lost, or was restored by the recovery.
@@ -114,7 +97,34 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
     }
 }
 
+/// Whether the server may get this notification or response twice.
+fn may_repeat(message: &Message, cause: Cause) -> bool {
+    match message.method() {
+        Some("notifications/initialized" | "notifications/roots/list_changed") => true,
+        // If the session is lost, what they refer to is lost, too.
+        Some("notifications/cancelled" | "notifications/progress") => cause == Cause::Unproven,
+        // A client's response: a server ignores a second one.
+        None => true,
+        _ => false,
+    }
+}
+
 impl Notice<'_> {
+    /// Cancels the call that a `notifications/cancelled` names, here and at the other gateways. The server
+    /// gets the id under which the call was last sent.
+    fn cancel_call(&mut self) {
+        let Some(span) = self.message.cancelled_request() else {
+            return;
+        };
+        let id = RawId::new(self.message.text(span));
+        let session = self.session;
+        session.calls.cancel(id);
+        session.announce(|session| Announcement::Cancelled(session, id.to_buf()));
+        if let Some(sent_as) = session.calls.sent_as(id) {
+            self.body = self.message.splice(span, sent_as.as_str());
+        }
+    }
+
     async fn send<S>(&self, leg: &Leg) -> Result<Reply<S>, UpstreamError> {
         if leg.is_lost() {
             return Err(UpstreamError::SessionLost);

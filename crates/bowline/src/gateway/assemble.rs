@@ -81,66 +81,65 @@ impl Basis {
         flows: Arc<Flows>,
         adjust: impl Fn(&mut Upstream),
     ) -> Arc<Hub> {
-        let Self {
-            tls,
-            tracker,
-            metrics,
-        } = self;
         let mut limits = config.limits.clone();
         descriptors::fit(&mut limits, descriptors::raise());
         let callers = config.callers.len();
         let table = table(&config, session_store);
         let streams = Share::common(limits.streams);
         streams.share_out(config.servers.len(), callers);
-        let owners = match table.session_store() {
-            Some(store) => Owners::on_store(&store.me, store.is_shared()),
-            None => Owners::alone(),
-        };
-        let processes = Arc::new(processes(&config, limits.children, owners));
+        let processes = Arc::new(processes(&config, limits.children, owners(&table)));
         let connections = ConnectionLimits::of_clients(&limits);
         connections.share_out(callers);
         let guard = Guard::new(listen, &config);
+        let surroundings = Surroundings {
+            tls: &self.tls,
+            flows: &flows,
+            tracker: &self.tracker,
+            metrics: &self.metrics,
+            streams: &streams,
+            processes: &processes,
+        };
         let upstreams = config.servers.into_iter().map(|(name, server)| {
-            let surroundings = Surroundings {
-                tls: &tls,
-                flows: &flows,
-                tracker: &tracker,
-                metrics: &metrics,
-                streams: &streams,
-                processes: &processes,
-            };
             let mut upstream = Upstream::new(name, server, surroundings);
             adjust(&mut upstream);
             Arc::new(upstream)
         });
         let routes = Routes::new(upstreams);
+        let registry = Arc::new(Registry {
+            table: Arc::new(table),
+            recently_ended: RecentlyEnded::default(),
+            metrics: Arc::clone(&self.metrics),
+            tracker: self.tracker.clone(),
+            idle: limits.session_idle,
+        });
         Arc::new(Hub {
             guard,
             callers: Callers::new(&config.callers),
             routes,
-            registry: Arc::new(Registry {
-                table: Arc::new(table),
-                recently_ended: RecentlyEnded::default(),
-                metrics: Arc::clone(&metrics),
-                tracker: tracker.clone(),
-                idle: limits.session_idle,
-            }),
+            registry,
             other_gateways: OtherGateways::default(),
             bodies: BodyMemory::new(limits.body_bytes, callers),
             limits,
             streams,
             connections,
             pseudonym: Pseudonym::generate(),
-            metrics,
+            metrics: self.metrics,
             processes,
             api_token: config.api_token,
-            tls,
+            tls: self.tls,
             flows,
             sign_in_rate: RateLimit::default(),
-            tracker,
+            tracker: self.tracker,
             drain: Drain::new(config.stop_timeout),
             admin_drain: Drain::new(Duration::ZERO),
         })
+    }
+}
+
+fn owners(table: &Table) -> Owners {
+    match table.session_store() {
+        Some(store) => Owners::on_store(&store.me, store.is_shared()),
+        None => Owners::alone(),
     }
 }
 
