@@ -255,7 +255,7 @@ impl Session {
     }
 
     /// Makes `leg` the current one, unless the session has this generation or a newer one. A persisted
-    /// session must hold the lock on its place during this call, and call [`Session::react_to`] after it
+    /// session must hold the lock on its stored state during this call, and call [`Session::react_to`] after it
     /// has released the lock.
     pub(crate) fn put(&self, leg: &Arc<Leg>) -> Put {
         let mut current = self.leg.write();

@@ -27,7 +27,7 @@ pub struct Jar {
 
 /// Where a request goes, as far as cookies care.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct CookieUrl<'a> {
     /// Whether the request is encrypted.
     pub https: bool,
     /// The host that the request is sent to.
@@ -76,32 +76,32 @@ impl Jar {
         hasher.finish()
     }
 
-    /// Stores every `Set-Cookie` of a response from `place`.
-    pub fn store(&mut self, headers: &HeaderMap, place: Place<'_>) {
+    /// Stores every `Set-Cookie` of a response from `url`.
+    pub fn store(&mut self, headers: &HeaderMap, url: CookieUrl<'_>) {
         for value in headers.get_all(header::SET_COOKIE) {
             if value.len() <= MAX_COOKIE_BYTES
                 && let Ok(text) = value.to_str()
                 && let Ok(cookie) = Cookie::parse(text)
             {
-                self.keep(&cookie, place, clock::unix_seconds());
+                self.keep(&cookie, url, clock::unix_seconds());
             }
         }
     }
 
-    /// The `Cookie` header for a request to `place`, if any cookie belongs there.
-    pub fn header(&self, place: Place<'_>) -> Option<HeaderValue> {
+    /// The `Cookie` header for a request to `url`, if any cookie belongs there.
+    pub fn header(&self, url: CookieUrl<'_>) -> Option<HeaderValue> {
         if self.cookies.is_empty() {
             return None;
         }
-        self.header_at(place, clock::unix_seconds())
+        self.header_at(url, clock::unix_seconds())
     }
 
-    fn header_at(&self, place: Place<'_>, now: i64) -> Option<HeaderValue> {
+    fn header_at(&self, url: CookieUrl<'_>, now: i64) -> Option<HeaderValue> {
         let mut going: Vec<&StoredCookie> = Vec::with_capacity(self.cookies.len());
         going.extend(
             self.cookies
                 .iter()
-                .filter(|cookie| cookie.goes_to(place, now)),
+                .filter(|cookie| cookie.goes_to(url, now)),
         );
         // Longer paths first, then older first (RFC 6265, 5.4).
         going.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
@@ -121,15 +121,15 @@ impl Jar {
         Some(value)
     }
 
-    fn keep(&mut self, cookie: &Cookie<'_>, place: Place<'_>, now: i64) {
+    fn keep(&mut self, cookie: &Cookie<'_>, url: CookieUrl<'_>, now: i64) {
         if cookie.name().is_empty()
             || !cookie
                 .domain()
-                .is_none_or(|domain| is_within(place.host, domain))
+                .is_none_or(|domain| is_within(url.host, domain))
         {
             return;
         }
-        let kept = StoredCookie::new(cookie, place, now);
+        let kept = StoredCookie::new(cookie, url, now);
         let same = |other: &StoredCookie| other.name == kept.name && other.path == kept.path;
         let expired = kept.is_expired(now);
         match self.cookies.iter().position(same) {
@@ -156,7 +156,7 @@ impl Jar {
 // === impl StoredCookie ===
 
 impl StoredCookie {
-    fn new(cookie: &Cookie<'_>, place: Place<'_>, now: i64) -> Self {
+    fn new(cookie: &Cookie<'_>, url: CookieUrl<'_>, now: i64) -> Self {
         // Max-Age wins over Expires (RFC 6265, 5.3).
         let expires = match (cookie.max_age(), cookie.expires()) {
             (Some(age), _) => Some(now.saturating_add(age.whole_seconds())),
@@ -167,7 +167,7 @@ impl StoredCookie {
         Self {
             name: cookie.name().into(),
             value: cookie.value().into(),
-            path: path.unwrap_or_else(|| default_path(place.path)).into(),
+            path: path.unwrap_or_else(|| default_path(url.path)).into(),
             https_only: cookie.secure() == Some(true),
             expires,
         }
@@ -177,10 +177,10 @@ impl StoredCookie {
         self.expires.is_some_and(|expires| expires <= now)
     }
 
-    fn goes_to(&self, place: Place<'_>, now: i64) -> bool {
+    fn goes_to(&self, url: CookieUrl<'_>, now: i64) -> bool {
         !self.is_expired(now)
-            && (place.https || !self.https_only)
-            && path_matches(place.path, &self.path)
+            && (url.https || !self.https_only)
+            && path_matches(url.path, &self.path)
     }
 }
 

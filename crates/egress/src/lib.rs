@@ -23,7 +23,7 @@ mod wire;
 
 pub use body::{ReadError, Sent, read_limited};
 pub use certificates::{Certificates, CertificatesError};
-pub use cookies::{Jar, Place};
+pub use cookies::{CookieUrl, Jar};
 pub use dial::{Origin, Tls};
 pub use fetch::{Fetch, FetchError, Redirects};
 pub use pool::{Pool, UpstreamBody};

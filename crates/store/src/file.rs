@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use self::disk::{Disk, InFile, Place};
+use self::disk::{Backing, Disk, InFile};
 use self::rows::Rows;
 use self::tables::Tables;
 use self::writer::{Command, PendingWrite};
@@ -55,8 +55,8 @@ impl File {
     /// Opens the file in this directory, or creates both. A file that cannot be used is not changed.
     pub async fn open(directory: &Path, timeout: Duration) -> Result<Self, StoreError> {
         let path = directory.join(SESSIONS_FILE);
-        let place = Box::new(InFile::at(&path));
-        Self::open_at(place, timeout)
+        let backing = Box::new(InFile::at(&path));
+        Self::open_at(backing, timeout)
             .await
             .unwrap_or_else(|_panic| {
                 Err(StoreError::UnusableFile {
@@ -68,11 +68,11 @@ impl File {
 
     /// The outer error is a panic: redb panics on some kinds of damage.
     async fn open_at(
-        place: Box<dyn Place>,
+        backing: Box<dyn Backing>,
         timeout: Duration,
     ) -> Result<Result<Self, StoreError>, tokio::task::JoinError> {
         // Repairing a file after a crash may take a while.
-        let opened = spawn_blocking(move || Disk::open(place)).await?;
+        let opened = spawn_blocking(move || Disk::open(backing)).await?;
         Ok(opened.and_then(|disk| Self::over(Arc::new(disk), timeout)))
     }
 

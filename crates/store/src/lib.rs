@@ -36,9 +36,9 @@ pub use self::file::{File, SESSIONS_FILE};
 pub use self::key::{Key, Part};
 use self::local::LocalListener;
 pub use self::memory::Memory;
-pub use self::open::{OpenStoreError, Password, RedisSettings, StorePlace, StoreSettings, open};
+pub use self::open::{OpenStoreError, Password, RedisSettings, StoreAddress, StoreSettings, open};
 pub use self::operation::Operation;
-pub use self::redis::{Redis, RedisPlace};
+pub use self::redis::{Redis, RedisAddress};
 pub use self::store::Store;
 
 /// The largest record, and the largest jar.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::sealed::{self, SealKeys, SealKeysError};
-use crate::{File, Memory, Redis, RedisPlace, Store, StoreError};
+use crate::{File, Memory, Redis, RedisAddress, Store, StoreError};
 
 /// Which store to open, and the keys that seal what is in it.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
     /// Where the store is.
-    pub place: StorePlace,
+    pub place: StoreAddress,
     /// The longest that one operation may take.
     pub timeout: Duration,
     /// The seal keys, if they are given directly.
@@ -24,7 +24,7 @@ pub struct StoreSettings {
 
 /// Where a store is.
 #[derive(Clone, Debug)]
-pub enum StorePlace {
+pub enum StoreAddress {
     /// In this process; its content ends with the process.
     Memory,
     /// In a file of this machine, for one gateway.
@@ -90,8 +90,8 @@ pub enum OpenStoreError {
 /// Must be called on the runtime that will use it.
 pub async fn open(settings: &StoreSettings) -> Result<(Store, Option<SealKeys>), OpenStoreError> {
     match &settings.place {
-        StorePlace::Memory => Ok((Store::Memory(Memory::new()), None)),
-        StorePlace::File { directory } => {
+        StoreAddress::Memory => Ok((Store::Memory(Memory::new()), None)),
+        StoreAddress::File { directory } => {
             let keys = match given_keys(settings)? {
                 Some(keys) => keys,
                 None => sealed::beside_sessions(directory)?,
@@ -99,9 +99,9 @@ pub async fn open(settings: &StoreSettings) -> Result<(Store, Option<SealKeys>),
             let file = File::open(directory, settings.timeout).await?;
             Ok((Store::File(file), Some(keys)))
         }
-        StorePlace::Redis(redis) => {
+        StoreAddress::Redis(redis) => {
             let keys = given_keys(settings)?.ok_or(OpenStoreError::NoSealKeys)?;
-            let redis = Redis::new(redis_place(redis, settings.timeout)?)?;
+            let redis = Redis::new(redis_address(redis, settings.timeout)?)?;
             Ok((Store::Redis(Box::new(redis)), Some(keys)))
         }
     }
@@ -115,7 +115,7 @@ fn given_keys(settings: &StoreSettings) -> Result<Option<SealKeys>, SealKeysErro
     }
 }
 
-fn redis_place(redis: &RedisSettings, timeout: Duration) -> Result<RedisPlace, OpenStoreError> {
+fn redis_address(redis: &RedisSettings, timeout: Duration) -> Result<RedisAddress, OpenStoreError> {
     let password = match &redis.password {
         None => None,
         Some(Password::Written(password)) => Some(password.clone()),
@@ -126,7 +126,7 @@ fn redis_place(redis: &RedisSettings, timeout: Duration) -> Result<RedisPlace, O
     };
     let trust = redis.ca_file.as_deref();
     let trust = trust.map(|path| read("ca_file", path, |path| fs::read(path)));
-    Ok(RedisPlace {
+    Ok(RedisAddress {
         url: redis.url.clone(),
         user: redis.user.clone(),
         password,

@@ -9,10 +9,10 @@
 //! One connection carries all commands and reconnects by itself; announcements have a connection of
 //! their own ([`listener`]). A command whose caller stopped waiting may still be executed later.
 
+mod address;
 mod errors;
 mod fields;
 mod listener;
-mod place;
 mod scripts;
 
 use std::fmt;
@@ -23,10 +23,10 @@ use parking_lot::RwLock;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisError, cmd};
 
+pub use self::address::RedisAddress;
 use self::errors::{refused, store_error};
 use self::fields::{Fields, live};
 pub(crate) use self::listener::RedisListener;
-pub use self::place::RedisPlace;
 use self::scripts::Scripts;
 use super::{
     Key, KeyState, Live, Presence, PresentGateways, SealedAnnouncement, StoreError, UpdateOutcome,
@@ -49,7 +49,7 @@ impl Redis {
     /// A store at this place. Nothing is connected yet, so this fails only if the place is not valid.
     ///
     /// Must be called on the runtime that will use it.
-    pub fn new(place: RedisPlace) -> Result<Self, StoreError> {
+    pub fn new(place: RedisAddress) -> Result<Self, StoreError> {
         let client = place.client()?;
         // A call makes one attempt to connect, so that a refused connection is reported at once. The
         // session cache handles the outage.

@@ -19,7 +19,7 @@ use bowline_testbed::redis::Redis as Server;
 use bowline_wire::id::SessionId;
 use tempfile::TempDir;
 
-use super::{File, Key, KeyState, Listener, ListenerEvent, Memory, Redis, RedisPlace, Store};
+use super::{File, Key, KeyState, Listener, ListenerEvent, Memory, Redis, RedisAddress, Store};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(60);
@@ -84,7 +84,7 @@ impl Fixture {
 }
 
 fn connect(server: &Server, authority: Option<PathBuf>, timeout: Duration) -> Store {
-    let place = RedisPlace {
+    let place = RedisAddress {
         url: server.url(),
         user: None,
         password: None,

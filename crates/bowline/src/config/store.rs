@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_store::sealed::SealKeys;
-use bowline_store::{Password, RedisSettings, StorePlace, StoreSettings};
+use bowline_store::{Password, RedisSettings, StoreAddress, StoreSettings};
 
 /// Where sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,11 +81,11 @@ impl Store {
     /// What it takes to open the store.
     pub(crate) fn settings(&self) -> StoreSettings {
         let place = match &self.kind {
-            StoreKind::Memory => StorePlace::Memory,
-            StoreKind::File { path } => StorePlace::File {
+            StoreKind::Memory => StoreAddress::Memory,
+            StoreKind::File { path } => StoreAddress::File {
                 directory: path.clone(),
             },
-            StoreKind::Redis(redis) => StorePlace::Redis(RedisSettings {
+            StoreKind::Redis(redis) => StoreAddress::Redis(RedisSettings {
                 url: redis.url.to_string(),
                 user: redis.user.clone(),
                 password: redis.password.clone(),

@@ -80,7 +80,7 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
     if message.method() == Some("notifications/initialized") {
         session.remember(message).await;
     }
-    if !may_repeat(message, cause) {
+    if !is_safe(message, cause) {
         recover_in_background(session, &leg, cause, carried);
         return match cause {
             // What it refers to was lost with the session.
@@ -98,7 +98,7 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
 }
 
 /// Whether the server may get this notification or response twice.
-fn may_repeat(message: &Message, cause: Cause) -> bool {
+fn is_safe(message: &Message, cause: Cause) -> bool {
     match message.method() {
         Some("notifications/initialized" | "notifications/roots/list_changed") => true,
         // If the session is lost, what they refer to is lost, too.

@@ -9,17 +9,17 @@ use crate::config::Replay;
 
 /// Whether a request that may have run may be sent again.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum MayRepeat {
-    Yes,
-    No,
+pub(crate) enum Safety {
+    Safe,
+    Unsafe,
     /// If the tools list that the caller was shown says that this tool is safe to repeat.
     IfShown(String),
 }
 
 /// Looks a request up in the table.
-pub(crate) fn may_repeat(request: &Message, policy: &Replay) -> MayRepeat {
+pub(crate) fn safety_of(request: &Message, policy: &Replay) -> Safety {
     if *policy == Replay::Never {
-        return MayRepeat::No;
+        return Safety::Unsafe;
     }
     match request.method() {
         Some(
@@ -32,18 +32,18 @@ pub(crate) fn may_repeat(request: &Message, policy: &Replay) -> MayRepeat {
             | "resources/unsubscribe"
             | "tasks/get"
             | "tasks/result",
-        ) => MayRepeat::Yes,
+        ) => Safety::Safe,
         Some("tools/call") => {
             let name = request.param("name").map(|span| request.text(span));
             let name: Option<String> = name.and_then(|text| serde_json::from_str(text).ok());
             match (name, policy) {
-                (None, _) => MayRepeat::No,
-                (Some(name), Replay::Tools(tools)) if tools.contains(&name) => MayRepeat::Yes,
-                (Some(name), _) => MayRepeat::IfShown(name),
+                (None, _) => Safety::Unsafe,
+                (Some(name), Replay::Tools(tools)) if tools.contains(&name) => Safety::Safe,
+                (Some(name), _) => Safety::IfShown(name),
             }
         }
-        Some(method) if method.ends_with("/list") => MayRepeat::Yes,
-        Some(_) | None => MayRepeat::No,
+        Some(method) if method.ends_with("/list") => Safety::Safe,
+        Some(_) | None => Safety::Unsafe,
     }
 }
 
@@ -53,11 +53,11 @@ mod tests {
 
     use super::*;
 
-    fn safe(method: &str, policy: &Replay) -> MayRepeat {
+    fn safe(method: &str, policy: &Replay) -> Safety {
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"t"}}}}"#);
         let message = Message::parse(Bytes::from(text)).unwrap();
-        may_repeat(&message, policy)
+        safety_of(&message, policy)
     }
 
     #[test]
@@ -78,8 +78,8 @@ mod tests {
             "tasks/get",
             "tasks/result",
         ] {
-            assert_eq!(safe(method, &Replay::Safe), MayRepeat::Yes, "{method}");
-            assert_eq!(safe(method, &Replay::Never), MayRepeat::No, "{method}");
+            assert_eq!(safe(method, &Replay::Safe), Safety::Safe, "{method}");
+            assert_eq!(safe(method, &Replay::Never), Safety::Unsafe, "{method}");
         }
         for method in [
             "initialize",
@@ -88,7 +88,7 @@ mod tests {
             "list",
             "listings",
         ] {
-            assert_eq!(safe(method, &Replay::Safe), MayRepeat::No, "{method}");
+            assert_eq!(safe(method, &Replay::Safe), Safety::Unsafe, "{method}");
         }
     }
 
@@ -99,10 +99,10 @@ mod tests {
         ))
         .unwrap();
         let listed = |tool: &str| Replay::Tools(vec![tool.to_owned()]);
-        let if_shown = || MayRepeat::IfShown("te".to_owned());
-        assert_eq!(may_repeat(&call, &Replay::Safe), if_shown());
-        assert_eq!(may_repeat(&call, &Replay::Never), MayRepeat::No);
-        assert_eq!(may_repeat(&call, &listed("te")), MayRepeat::Yes);
-        assert_eq!(may_repeat(&call, &listed("other")), if_shown());
+        let if_shown = || Safety::IfShown("te".to_owned());
+        assert_eq!(safety_of(&call, &Replay::Safe), if_shown());
+        assert_eq!(safety_of(&call, &Replay::Never), Safety::Unsafe);
+        assert_eq!(safety_of(&call, &listed("te")), Safety::Safe);
+        assert_eq!(safety_of(&call, &listed("other")), if_shown());
     }
 }

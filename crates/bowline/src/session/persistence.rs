@@ -43,7 +43,7 @@ pub(crate) struct Persistence {
     pub(crate) opened: i64,
     /// The session's age when this gateway loaded it.
     pub(crate) before: Duration,
-    pub(super) place: Mutex<Place>,
+    pub(super) stored: Mutex<StoredState>,
     /// When the session was last seen in the store, and when its time there was last restarted;
     /// milliseconds since the session store started.
     pub(super) seen: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct Persistence {
 
 /// The session's state in the store, as far as this gateway knows.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StoredState {
     pub(super) version: Version,
     pub(super) jar_since: Version,
     /// The tag of the record at that version, once one was read or written. A different tag at the same
@@ -100,7 +100,7 @@ impl Persistence {
             key: Key::of(server, id),
             opened: clock::unix_seconds(),
             before: Duration::ZERO,
-            place: Mutex::new(Place {
+            stored: Mutex::new(StoredState {
                 version: Version::FIRST,
                 jar_since: Version::FIRST,
                 record_tag: None,
@@ -139,7 +139,7 @@ impl Persistence {
         persistence.opened = written.opened;
         let before = clock::unix_seconds().saturating_sub(written.opened);
         persistence.before = Duration::from_secs(u64::try_from(before).unwrap_or(0));
-        persistence.note_place(&live);
+        persistence.note_stored(&live);
         persistence.note_seal(&live);
         // The session may be about to expire in the store: the first use must restart its time.
         persistence.touched = 0.into();
@@ -187,7 +187,7 @@ impl Persistence {
         match self.session_store.ask(Operation::Load, loading).await {
             Ok(KeyState::Live(live)) => {
                 self.adopt(session, &live, knew).await?;
-                let is_behind = self.place.lock().is_behind;
+                let is_behind = self.stored.lock().is_behind;
                 if is_behind && let Err(error) = Box::pin(self.save(session, || {})).await {
                     tracing::debug!(%error, "restored session is still outdated in the store");
                 }
@@ -201,7 +201,7 @@ impl Persistence {
     }
 
     pub(super) fn known(&self) -> Version {
-        self.place.lock().version
+        self.stored.lock().version
     }
 
     /// Takes over what another gateway has written. `knew` is the version that this gateway had before
@@ -230,13 +230,13 @@ impl Persistence {
             let put = {
                 // Only if nothing newer arrived meanwhile: the next write must combine these settings,
                 // this generation and this version.
-                let mut place = self.place.lock();
-                let is_news = live.version > place.version;
+                let mut stored = self.stored.lock();
+                let is_news = live.version > stored.version;
                 if is_news {
                     written.said_to(&session.client_state);
-                    (place.version, place.jar_since) = (live.version, live.jar_since);
-                    place.record_tag = tag(&live.record);
-                    place.is_behind = false;
+                    (stored.version, stored.jar_since) = (live.version, live.jar_since);
+                    stored.record_tag = tag(&live.record);
+                    stored.is_behind = false;
                 }
                 newer.filter(|_| is_news).map(|leg| session.put(&leg))
             };
@@ -335,12 +335,12 @@ impl Persistence {
         Ok(Record::parse(&opened)?)
     }
 
-    pub(super) fn note_place(&self, live: &Live) {
-        let mut place = self.place.lock();
-        place.version = live.version;
-        place.jar_since = live.jar_since;
-        place.record_tag = tag(&live.record);
-        place.jar_tag = tag(&live.jar);
+    pub(super) fn note_stored(&self, live: &Live) {
+        let mut stored = self.stored.lock();
+        stored.version = live.version;
+        stored.jar_since = live.jar_since;
+        stored.record_tag = tag(&live.record);
+        stored.jar_tag = tag(&live.jar);
     }
 
     pub(super) fn sealed(

@@ -75,7 +75,7 @@ impl Session {
     }
 
     /// Whether a tool may run twice, by the hints that this session's caller had when it was called.
-    pub(crate) async fn may_run_twice(&self, tool: &str, called: Epoch) -> bool {
+    pub(crate) async fn is_safe_tool(&self, tool: &str, called: Epoch) -> bool {
         if let Some(shown) = self.shown()
             && shown.session_store.is_reachable()
         {
@@ -86,7 +86,7 @@ impl Session {
             && self
                 .upstream
                 .tool_hints
-                .is_harmless(&self.audience(), tool, called)
+                .is_safe(&self.audience(), tool, called)
     }
 
     fn sharing(&self) -> Sharing {

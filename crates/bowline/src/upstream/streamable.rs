@@ -37,7 +37,7 @@ use super::link::HttpLink;
 use super::{Repeat, Upstream, UpstreamError};
 use crate::config::{Server, Target};
 use crate::oauth::{Bearer, Challenge, Verdict};
-use bowline_egress::{EgressError, Place, Request, Sent, UpstreamBody, read_limited};
+use bowline_egress::{CookieUrl, EgressError, Request, Sent, UpstreamBody, read_limited};
 
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -124,12 +124,12 @@ impl Upstream {
         }
         let mut may_retry = true;
         for _ in 0..=MAX_REDIRECTS {
-            let place = Place {
+            let cookie_url = CookieUrl {
                 https: url.origin.https,
                 host: url.origin.host(),
                 path: target.path(),
             };
-            let request = asking.request(link, server, &target, place, bearer.as_deref());
+            let request = asking.request(link, server, &target, cookie_url, bearer.as_deref());
             let (head, body) = self.dispatch(link, server, &request).await?.into_parts();
             if head.status.is_redirection() {
                 note_move(link, &head, &target);
@@ -140,7 +140,7 @@ impl Upstream {
                 bearer.note_accepted();
             }
             if self.keeps_cookies() {
-                http.jar.lock().store(&head.headers, place);
+                http.jar.lock().store(&head.headers, cookie_url);
             }
             match head.status {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

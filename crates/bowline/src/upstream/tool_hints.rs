@@ -26,7 +26,7 @@ use self::changes::Changes;
 pub(crate) use self::changes::Forgetting;
 use self::listing::Listing;
 pub(crate) use self::stored::Stored;
-use self::stored::{Counts, Harmless};
+use self::stored::{Counts, SafeTools};
 use crate::caller::Caller;
 
 /// The most callers in the cache, and the most tools of each: their number, and the total length of
@@ -60,7 +60,7 @@ pub(crate) struct Audience {
 /// What is known about one audience's tools.
 #[derive(Debug, Default)]
 struct Known {
-    harmless: Harmless,
+    safe_tools: SafeTools,
     /// When this began to count.
     epoch: Epoch,
     /// The hints for calls that were sent earlier.
@@ -76,7 +76,7 @@ struct Known {
 /// The hints that counted until a generation was lost.
 #[derive(Debug)]
 struct Before {
-    harmless: Harmless,
+    safe_tools: SafeTools,
     from: Epoch,
     to: Epoch,
 }
@@ -137,16 +137,16 @@ impl ToolHints {
         };
         self.with(audience, |known| {
             let is_new = asked == Some(known.epoch);
-            for (tool, is_harmless) in listing.into_tools() {
-                if is_harmless && !is_new {
+            for (tool, is_safe) in listing.into_tools() {
+                if is_safe && !is_new {
                     continue;
                 }
-                if !is_harmless && let Some(before) = &mut known.before {
-                    before.harmless.set(&tool, false);
+                if !is_safe && let Some(before) = &mut known.before {
+                    before.safe_tools.set(&tool, false);
                 }
-                let is_news = known.harmless.set(&tool, is_harmless);
+                let is_news = known.safe_tools.set(&tool, is_safe);
                 if sharing == Sharing::All || (sharing == Sharing::OnlyNew && is_news) {
-                    known.unshared.add(tool, is_harmless);
+                    known.unshared.add(tool, is_safe);
                 }
             }
             known.begins_to_share()
@@ -187,14 +187,14 @@ impl ToolHints {
     }
 
     /// Whether a tool is safe to repeat, by the hints that the caller had when it was called.
-    pub(crate) fn is_harmless(&self, audience: &Audience, tool: &str, called: Epoch) -> bool {
+    pub(crate) fn is_safe(&self, audience: &Audience, tool: &str, called: Epoch) -> bool {
         let callers = self.callers.lock();
         let known = callers.get(audience);
         let counting = known.map(|known| match &known.before {
-            Some(before) if before.from <= called && called < before.to => &before.harmless,
-            _ => &known.harmless,
+            Some(before) if before.from <= called && called < before.to => &before.safe_tools,
+            _ => &known.safe_tools,
         });
-        counting.is_some_and(|harmless| harmless.names.contains(tool))
+        counting.is_some_and(|safe_tools| safe_tools.names.contains(tool))
     }
 
     /// Whether the store was ever read for this caller.
@@ -328,13 +328,13 @@ impl Known {
 
     /// Clears all hints, stored or not. Withdrawn hints stay withdrawn.
     fn lose(&mut self, why: Forgetting, now: Epoch) {
-        let harmless = std::mem::take(&mut self.harmless);
+        let safe_tools = std::mem::take(&mut self.safe_tools);
         match why {
             Forgetting::Changed => self.before = None,
-            Forgetting::Generation if harmless.names.is_empty() => {}
+            Forgetting::Generation if safe_tools.names.is_empty() => {}
             Forgetting::Generation => {
                 self.before = Some(Before {
-                    harmless,
+                    safe_tools,
                     from: self.epoch,
                     to: now,
                 });
@@ -355,9 +355,9 @@ impl Known {
         } else if counts != stored.counts {
             self.lose(Forgetting::Generation, now);
         }
-        let mut harmless = stored.harmless.clone();
-        self.unshared.change(&mut harmless);
-        self.harmless = harmless;
+        let mut safe_tools = stored.safe_tools.clone();
+        self.unshared.change(&mut safe_tools);
+        self.safe_tools = safe_tools;
         self.seen = Some(Seen {
             version,
             counts: stored.counts,

@@ -1,6 +1,6 @@
 use super::*;
 
-const PLACE: Place<'_> = Place {
+const URL: CookieUrl<'_> = CookieUrl {
     https: false,
     host: "mcp.example.com",
     path: "/a/mcp",
@@ -10,18 +10,18 @@ const NOW: i64 = 1_800_000_000;
 fn jar(cookies: &[&str]) -> Jar {
     let mut jar = Jar::default();
     for text in cookies {
-        jar.keep(&Cookie::parse(*text).unwrap(), PLACE, NOW);
+        jar.keep(&Cookie::parse(*text).unwrap(), URL, NOW);
     }
     jar
 }
 
-fn sent_at(jar: &Jar, place: Place<'_>, now: i64) -> String {
-    let header = jar.header_at(place, now);
+fn sent_at(jar: &Jar, url: CookieUrl<'_>, now: i64) -> String {
+    let header = jar.header_at(url, now);
     header.map_or_else(String::new, |value| value.to_str().unwrap().to_owned())
 }
 
 fn sent(cookies: &[&str]) -> String {
-    sent_at(&jar(cookies), PLACE, NOW)
+    sent_at(&jar(cookies), URL, NOW)
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn expiry_by_age_and_by_date() {
         "x=1"
     );
     let jar = jar(&["x=1; Max-Age=60"]);
-    assert_eq!(sent_at(&jar, PLACE, NOW + 59), "x=1");
-    assert_eq!(sent_at(&jar, PLACE, NOW + 60), "");
+    assert_eq!(sent_at(&jar, URL, NOW + 59), "x=1");
+    assert_eq!(sent_at(&jar, URL, NOW + 60), "");
 }
 
 #[test]
@@ -89,18 +89,8 @@ fn a_domain_never_widens_and_a_foreign_one_is_refused() {
 #[test]
 fn secure_means_https() {
     let jar = jar(&["x=1; Secure"]);
-    assert_eq!(sent_at(&jar, PLACE, NOW), "");
-    assert_eq!(
-        sent_at(
-            &jar,
-            Place {
-                https: true,
-                ..PLACE
-            },
-            NOW
-        ),
-        "x=1"
-    );
+    assert_eq!(sent_at(&jar, URL, NOW), "");
+    assert_eq!(sent_at(&jar, CookieUrl { https: true, ..URL }, NOW), "x=1");
 }
 
 #[test]
@@ -112,7 +102,7 @@ fn count_and_size_are_capped() {
 
     let mut jar = Jar::default();
     let huge = HeaderValue::try_from(format!("x={}", "y".repeat(MAX_COOKIE_BYTES))).unwrap();
-    jar.store(&HeaderMap::from_iter([(header::SET_COOKIE, huge)]), PLACE);
+    jar.store(&HeaderMap::from_iter([(header::SET_COOKIE, huge)]), URL);
     assert!(jar.cookies.is_empty());
 }
 

@@ -26,7 +26,7 @@ const WORTH_COMPACTING: u64 = 8 * 1024 * 1024;
 const MOSTLY_EMPTY: u64 = 4;
 
 /// The location of the database. A trait, so that a test can provide a disk that fails.
-pub(super) trait Place: std::fmt::Debug + Send + Sync {
+pub(super) trait Backing: std::fmt::Debug + Send + Sync {
     /// Opens the database, or creates it if `create` is set.
     fn open(&self, create: bool) -> Result<Database, StoreError>;
 
@@ -46,7 +46,7 @@ pub(super) struct InFile {
 /// The database and the state that belongs to it.
 #[derive(Debug)]
 pub(super) struct Disk {
-    place: Box<dyn Place>,
+    backing: Box<dyn Backing>,
     /// `None` while it is closed.
     database: RwLock<Option<Database>>,
     /// Why nothing can be written, while it cannot.
@@ -69,17 +69,17 @@ pub(super) struct Trouble {
 
 impl Disk {
     /// Opens the database, or makes it.
-    pub(super) fn open(place: Box<dyn Place>) -> Result<Self, StoreError> {
-        let mut database = place.open(true)?;
+    pub(super) fn open(backing: Box<dyn Backing>) -> Result<Self, StoreError> {
+        let mut database = backing.open(true)?;
         let unusable = |error: redb::Error| StoreError::unreachable(error);
-        let bytes = place.bytes().map_err(StoreError::unreachable)?;
+        let bytes = backing.bytes().map_err(StoreError::unreachable)?;
         if bytes > WORTH_COMPACTING && is_mostly_empty(&database, bytes).map_err(unusable)? {
             database.compact().map_err(StoreError::unreachable)?;
         }
         let meta = rows::meta(&database).map_err(unusable)?;
         let sessions = rows::count_sessions(&database).map_err(unusable)?;
         Ok(Self {
-            place,
+            backing,
             database: RwLock::new(Some(database)),
             trouble: Mutex::new(None),
             clock: Clock::from(meta.clock.unwrap_or_else(unix_millis)),
@@ -154,7 +154,7 @@ impl Disk {
     pub(super) fn open_again(&self) -> Result<(), StoreError> {
         let mut open = self.database.write();
         if open.is_none() {
-            let database = self.place.open(false)?;
+            let database = self.backing.open(false)?;
             // Whether the last commit succeeded is not known.
             let sessions = rows::count_sessions(&database).map_err(StoreError::unreachable)?;
             self.sessions
@@ -166,7 +166,7 @@ impl Disk {
 
     /// Fails if there is no room for a large record.
     pub(super) fn check_room(&self) -> Result<(), Trouble> {
-        self.place
+        self.backing
             .check_room()
             .map_err(|error| Trouble::of_io(&error))
     }
@@ -249,7 +249,7 @@ impl InFile {
     }
 }
 
-impl Place for InFile {
+impl Backing for InFile {
     fn open(&self, create: bool) -> Result<Database, StoreError> {
         let file = self.file(create).map_err(|error| self.unusable(error))?;
         let mut builder = Builder::new();

@@ -107,7 +107,7 @@ impl StorageBackend for Fragile {
     }
 }
 
-impl Place for Fragile {
+impl Backing for Fragile {
     fn open(&self, create: bool) -> Result<Database, StoreError> {
         let opened = Builder::new().create_with_backend(self.clone());
         let database = opened.map_err(StoreError::unreachable)?;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::sealed::SealKeys;
-use crate::{OpenStoreError, Password, RedisSettings, StorePlace, StoreSettings, open};
+use crate::{OpenStoreError, Password, RedisSettings, StoreAddress, StoreSettings, open};
 
-fn settings(place: StorePlace) -> StoreSettings {
+fn settings(place: StoreAddress) -> StoreSettings {
     StoreSettings {
         place,
         timeout: TIMEOUT,
@@ -25,7 +25,7 @@ fn redis(url: String) -> RedisSettings {
 
 #[tokio::test]
 async fn memory_needs_nothing() {
-    let (store, keys) = open(&settings(StorePlace::Memory)).await.unwrap();
+    let (store, keys) = open(&settings(StoreAddress::Memory)).await.unwrap();
     assert!(matches!(store, Store::Memory(_)));
     assert_eq!(keys, None);
 }
@@ -33,7 +33,7 @@ async fn memory_needs_nothing() {
 #[tokio::test]
 async fn a_file_has_a_key_of_its_own_that_stays() {
     let directory = tempfile::tempdir().unwrap();
-    let mut settings = settings(StorePlace::File {
+    let mut settings = settings(StoreAddress::File {
         directory: directory.path().join("state"),
     });
     let (store, first) = open(&settings).await.unwrap();
@@ -54,7 +54,7 @@ async fn redis_by_its_settings() {
     let server = Server::start_tls().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let keys_file = directory.path().join("keys");
-    let mut settings = settings(StorePlace::Redis(RedisSettings {
+    let mut settings = settings(StoreAddress::Redis(RedisSettings {
         ca_file: Some(server.authority()),
         ..redis(server.url())
     }));
@@ -76,7 +76,7 @@ async fn a_password_from_a_file() {
         .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("password");
-    let mut settings = settings(StorePlace::Redis(RedisSettings {
+    let mut settings = settings(StoreAddress::Redis(RedisSettings {
         password: Some(Password::File(path.clone())),
         ..redis(format!("{}/0", server.url()))
     }));

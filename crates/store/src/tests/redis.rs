@@ -123,7 +123,7 @@ async fn a_password_is_needed_and_used() {
     let server = Server::start_with(&["--requirepass", "s3cret"])
         .await
         .unwrap();
-    let place = |password: Option<&str>| RedisPlace {
+    let place = |password: Option<&str>| RedisAddress {
         url: server.url(),
         user: None,
         password: password.map(ToOwned::to_owned),

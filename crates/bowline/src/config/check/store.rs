@@ -64,7 +64,7 @@ pub(super) fn check(
 
 /// Refuses what means nothing with this kind.
 fn misplaced(written: &file::Store, kind: &str, findings: &mut Findings) {
-    let mut only = |kinds: &[&str], keys: &[Place]| {
+    let mut only = |kinds: &[&str], keys: &[KeySpan]| {
         let written = keys.iter().filter(|_| !kinds.contains(&kind));
         for (key, place) in written {
             let Some(place) = place else { continue };
@@ -81,13 +81,13 @@ fn misplaced(written: &file::Store, kind: &str, findings: &mut Findings) {
 }
 
 /// A key, and where it is written if it is.
-type Place = (&'static str, Option<Range<usize>>);
+type KeySpan = (&'static str, Option<Range<usize>>);
 
-fn of_file(written: &file::Store) -> [Place; 1] {
+fn of_file(written: &file::Store) -> [KeySpan; 1] {
     [("path", span(&written.path))]
 }
 
-fn of_redis(written: &file::Store) -> [Place; 7] {
+fn of_redis(written: &file::Store) -> [KeySpan; 7] {
     [
         ("url", span(&written.url)),
         ("user", span(&written.user)),
@@ -99,7 +99,7 @@ fn of_redis(written: &file::Store) -> [Place; 7] {
     ]
 }
 
-fn of_both(written: &file::Store) -> [Place; 4] {
+fn of_both(written: &file::Store) -> [KeySpan; 4] {
     [
         ("timeout", span(&written.timeout)),
         ("cache", written.cache.as_ref().map(Spanned::span)),
@@ -119,7 +119,7 @@ fn is_silent(written: &file::Store) -> bool {
     written.kind.is_none() && keys.all(|(_, place)| place.is_none())
 }
 
-fn earliest(keys: &[Place]) -> Option<Range<usize>> {
+fn earliest(keys: &[KeySpan]) -> Option<Range<usize>> {
     let places = keys.iter().filter_map(|(_, place)| place.clone());
     places.min_by_key(|place| place.start)
 }

@@ -6,7 +6,7 @@ use bowline_wire::message::Message;
 
 use crate::exchange::ping::ping;
 use crate::exchange::recovery::{Cause, recover, recover_in_background};
-use crate::exchange::replay::{self, MayRepeat};
+use crate::exchange::replay::{self, Safety};
 use crate::exchange::send::Request;
 use crate::leg::Leg;
 use crate::session::{Call, Session};
@@ -84,9 +84,9 @@ async fn may_retry(request: &Request<'_>, ran: Ran, known: SessionState) -> bool
         Ran::No if known == SessionState::Unproven => wait(request).await,
         Ran::No => true,
         Ran::Unknown => {
-            let may_repeat = call.count_failure() <= MAX_REPEATS
+            let safety_of = call.count_failure() <= MAX_REPEATS
                 && is_safe(request.session, &request.message, call.sent_in()).await;
-            may_repeat && wait(request).await
+            safety_of && wait(request).await
         }
         Ran::Yes => false,
     }
@@ -159,9 +159,9 @@ pub(crate) async fn is_safe(session: &Session, request: &Message, sent: Epoch) -
         return true;
     }
     let server = session.upstream.config();
-    match replay::may_repeat(request, &server.recovery.replay) {
-        MayRepeat::Yes => true,
-        MayRepeat::No => false,
-        MayRepeat::IfShown(tool) => session.may_run_twice(&tool, sent).await,
+    match replay::safety_of(request, &server.recovery.replay) {
+        Safety::Safe => true,
+        Safety::Unsafe => false,
+        Safety::IfShown(tool) => session.is_safe_tool(&tool, sent).await,
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Room {
 
 /// The place of a request. Dropping it returns it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RoomPermit {
     _request: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
 }
@@ -40,13 +40,13 @@ impl Room {
 
     /// Takes a place for a request of this many bytes. It never waits: the client may have to answer
     /// something before a place becomes free.
-    pub(super) fn take(&self, bytes: usize) -> Result<Place, Fault> {
+    pub(super) fn take(&self, bytes: usize) -> Result<RoomPermit, Fault> {
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
         let request = Arc::clone(&self.requests).try_acquire_owned();
         let request = request.map_err(|_| Fault::TooManyStreams(ShareOwner::Gateway))?;
         let memory = Arc::clone(&self.kib).try_acquire_many_owned(kib);
         let memory = memory.map_err(|_| Fault::TooManyBodies)?;
-        Ok(Place {
+        Ok(RoomPermit {
             _request: request,
             _memory: memory,
         })

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline_store::sealed::SealKeys;
-use bowline_store::{Redis, RedisPlace, Store};
+use bowline_store::{Redis, RedisAddress, Store};
 use bowline_testbed::redis::Redis as Server;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -74,7 +74,7 @@ fn new_keys() -> SealKeys {
 
 /// A gateway's handle on a Redis.
 pub(in crate::oauth) fn share(server: &Server, keys: &SealKeys, me: &str) -> Shared {
-    let place = RedisPlace {
+    let place = RedisAddress {
         url: server.url(),
         user: None,
         password: None,

@@ -21,12 +21,12 @@ impl Persistence {
     pub(crate) fn adopt_jar(&self, leg: &Leg, live: &Live) -> Result<(), PersistenceError> {
         let tag = tag(&live.jar);
         let is_news = {
-            let place = self.place.lock();
-            let is_its = live.jar_since == place.jar_since && live.version == place.version;
-            is_its && tag != place.jar_tag
+            let stored = self.stored.lock();
+            let is_its = live.jar_since == stored.jar_since && live.version == stored.version;
+            is_its && tag != stored.jar_tag
         };
         if is_news && leg.take_over_jar(self.jar(live)?) {
-            self.place.lock().jar_tag = tag;
+            self.stored.lock().jar_tag = tag;
         }
         Ok(())
     }
@@ -85,15 +85,15 @@ impl Persistence {
         if !leg.take_jar_change() {
             return None;
         }
-        let mut place = self.place.lock();
+        let mut stored = self.stored.lock();
         let names = leg.jar_names();
-        if names == place.jar_names && place.jar_written.elapsed() < JAR_EVERY {
+        if names == stored.jar_names && stored.jar_written.elapsed() < JAR_EVERY {
             leg.put_back_jar_change();
             return None;
         }
-        place.jar_names = names;
-        place.jar_written = Instant::now();
-        Some(place.jar_since)
+        stored.jar_names = names;
+        stored.jar_written = Instant::now();
+        Some(stored.jar_since)
     }
 }
 

@@ -37,8 +37,8 @@ impl Persistence {
         self.adopt(session, &live, knew).await?;
         // An older record that was restored must not be resealed as current.
         let is_current = {
-            let place = self.place.lock();
-            place.version == live.version && !place.is_behind
+            let stored = self.stored.lock();
+            stored.version == live.version && !stored.is_behind
         };
         if !is_current || !self.has_old_seal.load(Ordering::Relaxed) {
             return Ok(());
@@ -59,10 +59,10 @@ impl Persistence {
             self.session_store.ask(Operation::Update, updating).await?
         {
             {
-                let mut place = self.place.lock();
-                if version > place.version {
-                    (place.version, place.jar_since) = (version, version);
-                    (place.record_tag, place.jar_tag) = (tag(&record), tag(&jar));
+                let mut stored = self.stored.lock();
+                if version > stored.version {
+                    (stored.version, stored.jar_since) = (version, version);
+                    (stored.record_tag, stored.jar_tag) = (tag(&record), tag(&jar));
                     self.has_old_seal.store(false, Ordering::Relaxed);
                 }
             }

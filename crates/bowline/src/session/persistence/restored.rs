@@ -41,11 +41,11 @@ impl Persistence {
         if session_store.ask(Operation::Create, creating).await? {
             tracing::info!(session = %session.hash, "session written again after the store lost it");
             session_store.note_opened();
-            let mut place = self.place.lock();
-            (place.version, place.jar_since) = (Version::FIRST, Version::FIRST);
-            (place.record_tag, place.jar_tag) = (tag(&record), tag(&jar));
-            place.is_behind = false;
-            drop(place);
+            let mut stored = self.stored.lock();
+            (stored.version, stored.jar_since) = (Version::FIRST, Version::FIRST);
+            (stored.record_tag, stored.jar_tag) = (tag(&record), tag(&jar));
+            stored.is_behind = false;
+            drop(stored);
             self.was_seen(session_store.now());
             return Ok(true);
         }
@@ -60,9 +60,9 @@ impl Persistence {
 
     /// Whether the store has a different record at the version that this gateway knows.
     pub(crate) fn is_another(&self, live: &Live) -> bool {
-        let place = self.place.lock();
-        let is_known = place.record_tag.is_none() || place.record_tag == tag(&live.record);
-        live.version == place.version && !is_known
+        let stored = self.stored.lock();
+        let is_known = stored.record_tag.is_none() || stored.record_tag == tag(&live.record);
+        live.version == stored.version && !is_known
     }
 
     /// Handles a store whose version is older than the known one, or whose record is a different one.
@@ -77,14 +77,14 @@ impl Persistence {
         let written = self.open(live)?;
         let newer = self.newer_leg(session, &written, live).await?;
         let put = {
-            let mut place = self.place.lock();
-            if place.version != knew {
+            let mut stored = self.stored.lock();
+            if stored.version != knew {
                 return Ok(());
             }
             tracing::info!(session = %session.hash, "store was restored to another state of a session");
-            (place.version, place.jar_since) = (live.version, live.jar_since);
-            (place.record_tag, place.jar_tag) = (tag(&live.record), None);
-            place.is_behind = true;
+            (stored.version, stored.jar_since) = (live.version, live.jar_since);
+            (stored.record_tag, stored.jar_tag) = (tag(&live.record), None);
+            stored.is_behind = true;
             newer.map(|leg| session.put(&leg))
         };
         if let Some(put) = put {

@@ -29,8 +29,8 @@ async fn kept() -> Arc<Session> {
     let seal = Seal::generate().unwrap();
     let session = Session::new(&id, Caller::Local, seal, Leg::idle(), client_state);
     let session = Arc::new(session.persisted_by(Persistence::new(&session_store, &id, "s")));
-    let place = session.persistence.as_ref().unwrap();
-    place.create(&session).await.unwrap();
+    let stored = session.persistence.as_ref().unwrap();
+    stored.create(&session).await.unwrap();
     session
 }
 
@@ -52,8 +52,8 @@ async fn a_generation_and_its_version_become_visible_together() {
         let persistence = looking.persistence.as_ref().unwrap();
         let mut looks = 0_u64;
         while !watched.is_cancelled() {
-            let place = persistence.place.lock();
-            let (version, generation) = (place.version.0, looking.leg().generation.number);
+            let stored = persistence.stored.lock();
+            let (version, generation) = (stored.version.0, looking.leg().generation.number);
             assert_eq!(version, u64::from(generation), "after {looks} looks");
             looks += 1;
         }

@@ -19,9 +19,9 @@ impl Persistence {
         let record = self.sealed(Part::Record, Version::FIRST, &record)?;
         let jar = self.sealed_jar(&leg, Version::FIRST)?;
         {
-            let mut place = self.place.lock();
-            place.jar_names = leg.jar_names();
-            place.record_tag = tag(&record);
+            let mut stored = self.stored.lock();
+            stored.jar_names = leg.jar_names();
+            stored.record_tag = tag(&record);
         }
         let store = &self.session_store.store;
         let creating = store.create(&self.key, &record, &jar, self.session_store.ttl);
@@ -45,12 +45,12 @@ impl Persistence {
             let (version, written) = {
                 // The settings and the leg belong to the version (see `adopt`), so all three are read
                 // under one lock.
-                let place = self.place.lock();
+                let stored = self.stored.lock();
                 let current = session.leg();
                 if current.generation.number >= leg.generation.number {
                     return Ok(Published::Other(current));
                 }
-                (place.version, self.written(session, leg)?)
+                (stored.version, self.written(session, leg)?)
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let jar = self.sealed_jar(leg, version.next())?;
@@ -61,12 +61,12 @@ impl Persistence {
                     let put = {
                         // One step for other writers: they see the new version and the new generation
                         // together.
-                        let mut place = self.place.lock();
-                        if version > place.version {
-                            (place.version, place.jar_since) = (version, version);
-                            place.record_tag = tag(&record);
-                            place.jar_names = leg.jar_names();
-                            place.is_behind = false;
+                        let mut stored = self.stored.lock();
+                        if version > stored.version {
+                            (stored.version, stored.jar_since) = (version, version);
+                            stored.record_tag = tag(&record);
+                            stored.jar_names = leg.jar_names();
+                            stored.is_behind = false;
                         }
                         session.put(leg)
                     };
@@ -98,11 +98,11 @@ impl Persistence {
         for _ in 0..MAX_CONFLICTS {
             let (version, leg, written, is_behind) = {
                 // The settings belong to the version, see `adopt`.
-                let place = self.place.lock();
+                let stored = self.stored.lock();
                 said();
                 let leg = session.leg();
                 let written = self.written(session, &leg)?;
-                (place.version, leg, written, place.is_behind)
+                (stored.version, leg, written, stored.is_behind)
             };
             let record = self.sealed(Part::Record, version.next(), &written.to_bytes()?)?;
             let jar = match is_behind {
@@ -114,13 +114,13 @@ impl Persistence {
             match self.session_store.ask(Operation::Update, updating).await? {
                 UpdateOutcome::Done(version) => {
                     {
-                        let mut place = self.place.lock();
-                        if version > place.version {
-                            place.version = version;
-                            place.record_tag = tag(&record);
+                        let mut stored = self.stored.lock();
+                        if version > stored.version {
+                            stored.version = version;
+                            stored.record_tag = tag(&record);
                             if let Some(jar) = &jar {
-                                (place.jar_since, place.jar_tag) = (version, tag(jar));
-                                place.is_behind = false;
+                                (stored.jar_since, stored.jar_tag) = (version, tag(jar));
+                                stored.is_behind = false;
                             }
                         }
                     }

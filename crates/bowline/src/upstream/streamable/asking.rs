@@ -14,7 +14,7 @@ use http::{HeaderValue, Method};
 use crate::config::Server;
 use crate::oauth::Bearer;
 use crate::upstream::link::HttpLink;
-use bowline_egress::{Head, Place, Request, Sent};
+use bowline_egress::{CookieUrl, Head, Request, Sent};
 
 /// The default `User-Agent`.
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
@@ -35,7 +35,7 @@ impl Asking<'_> {
         link: HttpLink<'_>,
         server: &Server,
         target: &PathAndQuery,
-        place: Place<'_>,
+        cookie_url: CookieUrl<'_>,
         bearer: Option<&Bearer>,
     ) -> Request {
         let mut head = Head::new(&self.method, target);
@@ -67,7 +67,7 @@ impl Asking<'_> {
         if let Some(id) = self.last_event_id {
             head.add(&header::LAST_EVENT_ID, id);
         }
-        if let Some(cookies) = link.http.jar.lock().header(place) {
+        if let Some(cookies) = link.http.jar.lock().header(cookie_url) {
             head.add(&COOKIE, &cookies);
         }
         match &self.message {

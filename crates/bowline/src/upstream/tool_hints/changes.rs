@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::MAX_UNSHARED;
-use super::stored::{Harmless, Stored};
+use super::stored::{SafeTools, Stored};
 
 /// Why hints are cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,18 +37,18 @@ impl Changes {
     }
 
     pub(super) fn only_take_back(&mut self) {
-        self.tools.retain(|_, is_harmless| !*is_harmless);
+        self.tools.retain(|_, is_safe| !*is_safe);
     }
 
     pub(super) fn are_none(&self) -> bool {
         self.forget.is_none() && self.tools.is_empty()
     }
 
-    pub(super) fn add(&mut self, tool: Box<str>, is_harmless: bool) {
+    pub(super) fn add(&mut self, tool: Box<str>, is_safe: bool) {
         if self.tools.len() >= MAX_UNSHARED {
             self.forget_all(Forgetting::Changed);
         }
-        self.tools.insert(tool, is_harmless);
+        self.tools.insert(tool, is_safe);
     }
 
     /// Applies these changes to the stored value.
@@ -56,20 +56,20 @@ impl Changes {
         // The count tells other gateways that hints were cleared. It changes only if there were
         // any, because many sessions of one caller may be recovered at the same time.
         if let Some(why) = self.forget
-            && !stored.harmless.names.is_empty()
+            && !stored.safe_tools.names.is_empty()
         {
             stored.counts.forgotten += 1;
             stored.counts.changed += u64::from(why == Forgetting::Changed);
         }
-        self.change(&mut stored.harmless);
+        self.change(&mut stored.safe_tools);
     }
 
-    pub(super) fn change(&self, harmless: &mut Harmless) {
+    pub(super) fn change(&self, safe_tools: &mut SafeTools) {
         if self.forget.is_some() {
-            *harmless = Harmless::default();
+            *safe_tools = SafeTools::default();
         }
-        for (tool, is_harmless) in &self.tools {
-            harmless.set(tool, *is_harmless);
+        for (tool, is_safe) in &self.tools {
+            safe_tools.set(tool, *is_safe);
         }
     }
 
@@ -80,6 +80,6 @@ impl Changes {
         }
         self.forget = None;
         self.tools
-            .retain(|tool, is_harmless| done.tools.get(tool) != Some(is_harmless));
+            .retain(|tool, is_safe| done.tools.get(tool) != Some(is_safe));
     }
 }

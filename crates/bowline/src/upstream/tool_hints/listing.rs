@@ -36,14 +36,13 @@ impl Listing {
         let Some([names, annotations]) = members(tool, ["name", "annotations"]) else {
             return;
         };
-        let is_harmless =
-            names.len() == 1 && annotations.len() == 1 && is_harmless(annotations[0].get());
+        let is_safe = names.len() == 1 && annotations.len() == 1 && is_safe(annotations[0].get());
         let names = names
             .iter()
             .filter_map(|name| serde_json::from_str::<Box<str>>(name.get()).ok());
         for name in names {
             // If a name is listed twice, both entries must say that it is safe to repeat.
-            *self.0.entry(name).or_insert(true) &= is_harmless;
+            *self.0.entry(name).or_insert(true) &= is_safe;
         }
     }
 
@@ -53,7 +52,7 @@ impl Listing {
 }
 
 /// Whether annotations (JSON text) say that a tool may run twice.
-fn is_harmless(annotations: &str) -> bool {
+fn is_safe(annotations: &str) -> bool {
     let hint = |values: &[&RawValue]| match values {
         [] => Some(false),
         [value] => match value.get() {
@@ -112,7 +111,7 @@ mod tests {
         let mut tools: Vec<_> = listing
             .unwrap()
             .into_tools()
-            .map(|(name, is_harmless)| (name.into_string(), is_harmless))
+            .map(|(name, is_safe)| (name.into_string(), is_safe))
             .collect();
         tools.sort();
         tools

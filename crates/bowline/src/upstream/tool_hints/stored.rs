@@ -12,7 +12,9 @@ pub(crate) struct Stored {
     /// The identity of the server, because another may be configured under its name now.
     pub(super) server: Box<str>,
     pub(super) counts: Counts,
-    pub(super) harmless: Harmless,
+    // An older name is in stored records.
+    #[serde(rename = "harmless")]
+    pub(super) safe_tools: SafeTools,
 }
 
 /// How often the hints were cleared, and how often because the tools changed.
@@ -25,7 +27,7 @@ pub(crate) struct Counts {
 /// The names of tools that are safe to repeat.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeSet<Box<str>>", into = "BTreeSet<Box<str>>")]
-pub(crate) struct Harmless {
+pub(crate) struct SafeTools {
     pub(super) names: BTreeSet<Box<str>>,
     pub(super) length: usize,
 }
@@ -39,20 +41,20 @@ impl Stored {
         Self {
             server: server.into(),
             counts: self.counts,
-            harmless: match is_it {
-                true => self.harmless.clone(),
-                false => Harmless::default(),
+            safe_tools: match is_it {
+                true => self.safe_tools.clone(),
+                false => SafeTools::default(),
             },
         }
     }
 }
 
-// === impl Harmless ===
+// === impl SafeTools ===
 
-impl Harmless {
+impl SafeTools {
     /// Returns whether this changed anything.
-    pub(super) fn set(&mut self, name: &str, is_harmless: bool) -> bool {
-        if !is_harmless {
+    pub(super) fn set(&mut self, name: &str, is_safe: bool) -> bool {
+        if !is_safe {
             let was_known = self.names.remove(name);
             self.length -= if was_known { name.len() } else { 0 };
             return was_known;
@@ -64,15 +66,15 @@ impl Harmless {
     }
 }
 
-impl From<BTreeSet<Box<str>>> for Harmless {
+impl From<BTreeSet<Box<str>>> for SafeTools {
     fn from(names: BTreeSet<Box<str>>) -> Self {
         let length = names.iter().map(|name| name.len()).sum();
         Self { names, length }
     }
 }
 
-impl From<Harmless> for BTreeSet<Box<str>> {
-    fn from(harmless: Harmless) -> Self {
-        harmless.names
+impl From<SafeTools> for BTreeSet<Box<str>> {
+    fn from(safe_tools: SafeTools) -> Self {
+        safe_tools.names
     }
 }

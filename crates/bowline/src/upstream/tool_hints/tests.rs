@@ -29,13 +29,13 @@ impl Stage {
         self.tools.learn(&own(), listing, asked, sharing)
     }
 
-    fn is_harmless(&self, tool: &str) -> bool {
-        self.was_harmless(tool, self.tools.now())
+    fn is_safe(&self, tool: &str) -> bool {
+        self.was_safe(tool, self.tools.now())
     }
 
     /// The same for a call that was sent in this epoch.
-    fn was_harmless(&self, tool: &str, called: Epoch) -> bool {
-        self.tools.is_harmless(&own(), tool, called)
+    fn was_safe(&self, tool: &str, called: Epoch) -> bool {
+        self.tools.is_safe(&own(), tool, called)
     }
 
     fn merge(&self) -> Merged {
@@ -67,7 +67,7 @@ impl Stage {
     }
 
     fn names(&self) -> Vec<&str> {
-        let names = self.stored.harmless.names.iter();
+        let names = self.stored.safe_tools.names.iter();
         names.map(|name| &**name).collect()
     }
 }
@@ -82,25 +82,25 @@ fn tools_are_known_per_caller_until_they_change() {
         tools.learn(&ann, listing, asked, Sharing::Alone)
     };
     assert!(!learn(FOUR));
-    let harmless = |caller: &Audience| {
-        ["r", "i", "w", "d"].map(|tool| tools.is_harmless(caller, tool, tools.now()))
+    let safe_tools = |caller: &Audience| {
+        ["r", "i", "w", "d"].map(|tool| tools.is_safe(caller, tool, tools.now()))
     };
-    assert_eq!(harmless(&ann), [true, true, false, false]);
-    assert_eq!(harmless(&bob), [false; 4]);
+    assert_eq!(safe_tools(&ann), [true, true, false, false]);
+    assert_eq!(safe_tools(&bob), [false; 4]);
     learn(NOT_R);
     assert_eq!(
-        harmless(&ann),
+        safe_tools(&ann),
         [false, true, false, false],
         "a later listing counts"
     );
     assert!(!tools.forget(&ann, Forgetting::Changed, Sharing::Alone));
-    assert_eq!(harmless(&ann), [false; 4]);
+    assert_eq!(safe_tools(&ann), [false; 4]);
     learn(FOUR);
     learn(r#"{"tools":"many"}"#);
-    assert_eq!(harmless(&ann), [false; 4], "nobody knows what it says");
+    assert_eq!(safe_tools(&ann), [false; 4], "nobody knows what it says");
     learn(FOUR);
     tools.lose_all();
-    assert_eq!(harmless(&ann), [false; 4], "another server");
+    assert_eq!(safe_tools(&ann), [false; 4], "another server");
 }
 
 #[test]
@@ -117,14 +117,14 @@ fn a_listing_from_before_only_takes_back() {
         let asked = Some(stage.tools.epoch(caller));
         forgets(&stage.tools);
         stage.tools.learn(caller, FOUR, asked, Sharing::Alone);
-        assert!(!stage.is_harmless("r"));
+        assert!(!stage.is_safe("r"));
         stage.learn(FOUR, Sharing::Alone);
-        assert!(stage.is_harmless("r"));
+        assert!(stage.is_safe("r"));
         stage.tools.learn(caller, NOT_R, asked, Sharing::Alone);
-        assert!(!stage.is_harmless("r") && stage.is_harmless("i"));
+        assert!(!stage.is_safe("r") && stage.is_safe("i"));
     }
     stage.tools.learn(caller, FOUR, None, Sharing::Alone);
-    assert!(!stage.is_harmless("r"));
+    assert!(!stage.is_safe("r"));
 }
 
 #[test]
@@ -139,17 +139,17 @@ fn a_call_that_was_sent_before_a_loss_is_judged_by_what_was_known_then() {
         .forget(caller, Forgetting::Generation, Sharing::Alone);
     stage.tools.lose(caller);
     let later = stage.tools.now();
-    assert!(stage.was_harmless("r", sent));
-    assert!(!stage.was_harmless("r", later) && !stage.was_harmless("r", early));
+    assert!(stage.was_safe("r", sent));
+    assert!(!stage.was_safe("r", later) && !stage.was_safe("r", early));
     stage.learn(NOT_R, Sharing::Alone);
-    assert!(!stage.was_harmless("r", sent) && stage.was_harmless("i", sent));
+    assert!(!stage.was_safe("r", sent) && stage.was_safe("i", sent));
     stage.learn(FOUR, Sharing::Alone);
-    assert!(stage.was_harmless("r", later) && !stage.was_harmless("r", sent));
+    assert!(stage.was_safe("r", later) && !stage.was_safe("r", sent));
     // The tools may have changed before the call ran.
     stage
         .tools
         .forget(caller, Forgetting::Changed, Sharing::Alone);
-    assert!(!stage.was_harmless("i", sent) && !stage.was_harmless("r", later));
+    assert!(!stage.was_safe("i", sent) && !stage.was_safe("r", later));
     // The same for a gateway that learns of it from the store.
     let (mut one, other) = (Stage::default(), Stage::default());
     for why in [Forgetting::Generation, Forgetting::Changed] {
@@ -157,12 +157,12 @@ fn a_call_that_was_sent_before_a_loss_is_judged_by_what_was_known_then() {
         one.share();
         other.look(&one.stored, one.version);
         let sent = other.tools.now();
-        assert!(other.was_harmless("r", sent));
+        assert!(other.was_safe("r", sent));
         one.tools.forget(caller, why, Sharing::All);
         one.share();
         other.look(&one.stored, one.version);
-        assert_eq!(other.was_harmless("r", sent), why == Forgetting::Generation);
-        assert!(!other.is_harmless("r"));
+        assert_eq!(other.was_safe("r", sent), why == Forgetting::Generation);
+        assert!(!other.is_safe("r"));
     }
 }
 
@@ -186,9 +186,9 @@ fn what_is_learnt_while_the_store_is_told_counts() {
     let merged = stage.merge();
     stage.learn(NOT_R, Sharing::OnlyNew);
     assert!(stage.put(&merged));
-    assert!(!stage.is_harmless("r"));
+    assert!(!stage.is_safe("r"));
     stage.look(&stage.stored, stage.version);
-    assert!(!stage.is_harmless("r"), "the store is behind");
+    assert!(!stage.is_safe("r"), "the store is behind");
     assert!(!stage.share());
     assert_eq!(stage.names(), ["i"]);
     // The same for cleared hints.
@@ -200,7 +200,7 @@ fn what_is_learnt_while_the_store_is_told_counts() {
             .forget(&own(), Forgetting::Changed, Sharing::OnlyNew)
     );
     assert!(stage.put(&merged));
-    assert!(!stage.is_harmless("i"));
+    assert!(!stage.is_safe("i"));
     assert!(!stage.share());
     assert_eq!(stage.names(), [""; 0]);
     // Also if older changes are stored after that.
@@ -215,14 +215,14 @@ fn what_is_learnt_while_the_store_is_told_counts() {
         .tools
         .forget(&own(), Forgetting::Changed, Sharing::OnlyNew);
     assert!(stage.put(&merged));
-    assert!(!stage.is_harmless("i"));
+    assert!(!stage.is_safe("i"));
     assert!(!stage.share());
     assert_eq!(stage.names(), [""; 0]);
     // A value that was read before another one was written, and arrives after it.
     let mut old = Stored::default().about(SERVER);
-    old.harmless.set("r", true);
+    old.safe_tools.set("r", true);
     stage.look(&old, 1);
-    assert!(!stage.is_harmless("r"));
+    assert!(!stage.is_safe("r"));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn what_another_gateway_forgot_does_not_come_back() {
     one.learn(FOUR, Sharing::All);
     one.share();
     other.look(&one.stored, one.version);
-    assert!(other.is_harmless("r"));
+    assert!(other.is_safe("r"));
     // Hints that are not stored yet, and a listing that was requested before the other gateway
     // cleared.
     other.learn(FOUR, Sharing::All);
@@ -241,10 +241,10 @@ fn what_another_gateway_forgot_does_not_come_back() {
     one.share();
     (other.stored, other.version) = (one.stored.clone(), one.version);
     assert!(!other.share());
-    assert!(!other.is_harmless("r"));
+    assert!(!other.is_safe("r"));
     assert_eq!(other.names(), [""; 0]);
     other.tools.learn(&own(), FOUR, asked, Sharing::All);
-    assert!(!other.is_harmless("r"));
+    assert!(!other.is_safe("r"));
     other.learn(FOUR, Sharing::All);
     assert!(!other.share());
     assert_eq!(other.names(), ["i", "r"]);
@@ -253,7 +253,7 @@ fn what_another_gateway_forgot_does_not_come_back() {
     other.tools.lose(&own());
     let (stored, version) = (other.stored.about(SERVER), Some(Version(other.version)));
     other.tools.see(&own(), &stored, version, read);
-    assert!(!other.is_harmless("r"));
+    assert!(!other.is_safe("r"));
     let merged = other.tools.merge(&own(), &stored, version, read);
     assert!(merged.is_none());
 }
@@ -266,7 +266,7 @@ fn what_is_stored_of_another_server_counts_for_nothing() {
     assert_eq!(stage.names(), ["i", "r"]);
     let stored = &stage.stored;
     assert_eq!(stored.about(SERVER), *stored);
-    assert_eq!(stored.about("another").harmless, Harmless::default());
+    assert_eq!(stored.about("another").safe_tools, SafeTools::default());
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_listing_without_end_costs_no_more() {
     stage.learn(&listing(MAX_UNSHARED + 9, "t"), Sharing::All);
     stage.learn(&listing(9, &"x".repeat(MAX_NAMES / 4)), Sharing::All);
     stage.share();
-    assert!(stage.stored.harmless.names.len() <= MAX_TOOLS);
+    assert!(stage.stored.safe_tools.names.len() <= MAX_TOOLS);
     let bytes = serde_json::to_vec(&stage.stored).unwrap();
     assert!(bytes.len() < 4 * MAX_NAMES);
     assert_eq!(
@@ -300,7 +300,7 @@ fn what_one_tenant_is_shown_says_nothing_of_another() {
     );
     let asked = Some(tools.epoch(&acme));
     tools.learn(&acme, FOUR, asked, Sharing::Alone);
-    assert!(tools.is_harmless(&acme, "r", tools.now()));
-    assert!(!tools.is_harmless(&other, "r", tools.now()));
-    assert!(!tools.is_harmless(&own(), "r", tools.now()));
+    assert!(tools.is_safe(&acme, "r", tools.now()));
+    assert!(!tools.is_safe(&other, "r", tools.now()));
+    assert!(!tools.is_safe(&own(), "r", tools.now()));
 }

@@ -10,7 +10,7 @@ use super::errors::refused;
 use crate::StoreError;
 
 /// Where a Redis is, and the credentials for it.
-pub struct RedisPlace {
+pub struct RedisAddress {
     /// `redis://` or `rediss://`, without credentials.
     pub url: String,
     /// The user to sign in as.
@@ -25,9 +25,9 @@ pub struct RedisPlace {
     pub timeout: Duration,
 }
 
-// === impl RedisPlace ===
+// === impl RedisAddress ===
 
-impl RedisPlace {
+impl RedisAddress {
     /// A client that has not connected yet.
     pub(super) fn client(&self) -> Result<Client, StoreError> {
         let refused = |error: RedisError| refused(&error);
@@ -70,9 +70,9 @@ impl RedisPlace {
     }
 }
 
-impl fmt::Debug for RedisPlace {
+impl fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisPlace")
+        f.debug_struct("RedisAddress")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
