@@ -35,8 +35,9 @@ pub(crate) enum Command {
     /// Connect an editor to a server: MCP on stdin and stdout
     ///
     /// For the `command` of an editor's MCP configuration. Keeps one session for as long as the editor
-    /// runs it, while the server restarts, the network changes or the machine sleeps. It cannot
-    /// sign in yet: use `--header` for a server that needs a token.
+    /// runs it, while the server restarts, the network changes or the machine sleeps. The server is at a
+    /// URL, or it is a command, which is started again when it crashes. If the server asks for a
+    /// sign-in, the browser opens, and calls wait for it; every `connect` of this user shares it.
     #[command(after_help = CONNECT_EXAMPLES)]
     Connect(ConnectArguments),
 
@@ -90,10 +91,16 @@ pub(crate) struct ServeArguments {
 pub(crate) struct ConnectArguments {
     /// The server, by its URL or by its name in the configuration file
     // Read by `named_server`, because clap shows bad values and a URL may hold a secret.
-    #[arg(value_name = "URL|NAME")]
-    pub(crate) server: String,
+    #[arg(value_name = "URL|NAME", required_unless_present = "command")]
+    pub(crate) server: Option<String>,
+
+    /// Or the command of a server on stdio, which gets all of the environment
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["server", "headers"])]
+    pub(crate) command: Vec<String>,
 
     /// Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
+    ///
+    /// [default for a NAME: bowline/bowline.toml in $XDG_CONFIG_HOME or ~/.config]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -106,6 +113,8 @@ pub(crate) struct ConnectArguments {
     pub(crate) headers: Vec<String>,
 
     /// Append logs to this file instead of writing them to stderr
+    ///
+    /// Whether and where an editor keeps stderr is its own affair.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
 }
@@ -130,6 +139,8 @@ pub(crate) struct SignInArguments {
     pub(crate) server: String,
 
     /// Read the configuration from this file
+    ///
+    /// [default for a NAME: bowline/bowline.toml in $XDG_CONFIG_HOME or ~/.config]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -235,7 +246,8 @@ The session ends when stdin is closed, or on SIGTERM or Ctrl-C.
 Examples:
   bowline connect https://mcp.example.com/mcp
   bowline connect https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
-  bowline connect files --config bowline.toml";
+  bowline connect files --config bowline.toml
+  bowline connect -- npx -y @modelcontextprotocol/server-everything";
 
 const LOGIN_EXAMPLES: &str = "\
 Examples:

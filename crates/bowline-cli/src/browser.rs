@@ -4,7 +4,14 @@
 
 use std::process::{Command, Stdio};
 
+use bowline::OpenBrowser;
+
 use crate::environment;
+
+/// Opens links, if there is a browser to open them in.
+pub(crate) fn opener() -> Option<OpenBrowser> {
+    has_display().then(|| Box::new(open) as OpenBrowser)
+}
 
 /// Whether a browser was asked to open the link.
 pub(crate) fn open(link: &str) -> bool {
@@ -20,7 +27,12 @@ pub(crate) fn open(link: &str) -> bool {
     // Ctrl-C is meant for this program, not for a browser that it started.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.spawn().is_ok()
+    let Ok(mut child) = command.spawn() else {
+        return false;
+    };
+    // Nobody else waits for it to end.
+    std::thread::spawn(move || child.wait());
+    true
 }
 
 /// Without a display, `xdg-open` would look for a browser that takes over the terminal.

@@ -8,17 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
 use self::line::Line;
 use crate::args::LogFormat;
-use crate::colour;
 use crate::failure::Failure;
+use crate::{colour, environment};
 
-/// Sends logs to stderr from now on; those of this level, unless the environment says otherwise.
-pub(crate) fn to_stderr(format: LogFormat, level: LevelFilter) -> Result<(), Failure> {
+/// Sends logs to stderr from now on; those of these levels, unless the environment says otherwise.
+pub(crate) fn to_stderr(format: LogFormat, levels: &str) -> Result<(), Failure> {
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter(level)?)
+        .with_env_filter(filter(levels)?)
         .with_writer(io::stderr)
         // Complaints about stderr would go to stderr, and panic when it is closed.
         .log_internal_errors(false);
@@ -33,7 +32,7 @@ pub(crate) fn to_stderr(format: LogFormat, level: LevelFilter) -> Result<(), Fai
 }
 
 /// Appends logs to a file from now on. Only this user can read one that is made here.
-pub(crate) fn to_file(path: &Path, level: LevelFilter) -> Result<(), Failure> {
+pub(crate) fn to_file(path: &Path, levels: &str) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]
@@ -43,7 +42,7 @@ pub(crate) fn to_file(path: &Path, level: LevelFilter) -> Result<(), Failure> {
         Failure::usage(message, "name a file in a directory that exists")
     })?;
     tracing_subscriber::fmt()
-        .with_env_filter(filter(level)?)
+        .with_env_filter(filter(levels)?)
         .with_writer(Arc::new(file))
         .log_internal_errors(false)
         .event_format(Line { colour: false })
@@ -51,10 +50,10 @@ pub(crate) fn to_file(path: &Path, level: LevelFilter) -> Result<(), Failure> {
     Ok(())
 }
 
-fn filter(level: LevelFilter) -> Result<EnvFilter, Failure> {
+fn filter(levels: &str) -> Result<EnvFilter, Failure> {
+    let chosen = environment::variable("RUST_LOG").filter(|chosen| !chosen.is_empty());
     EnvFilter::builder()
-        .with_default_directive(level.into())
-        .from_env()
+        .parse(chosen.as_deref().unwrap_or(levels))
         .map_err(|error| {
             let message = format!("the environment variable RUST_LOG cannot be used: {error}");
             Failure::usage(message, "write it like `RUST_LOG=info,bowline=debug`")

@@ -31,7 +31,6 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
 use clap::Parser as _;
 use tokio::runtime::Runtime;
-use tracing_subscriber::filter::LevelFilter;
 
 use self::args::{Arguments, Command, ConnectArguments, LogFormat, ServeArguments};
 use self::failure::Failure;
@@ -43,6 +42,9 @@ use self::watch::Watch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// What `connect` logs: also what a wrapped command writes to its stderr, which its editor would show.
+const CONNECT_LEVELS: &str = "info,bowline::process=debug";
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -80,7 +82,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
-    logs::to_stderr(arguments.log_format, LevelFilter::INFO)?;
+    logs::to_stderr(arguments.log_format, "info")?;
     // Before the file is read, so that no change after that goes unnoticed.
     let watch = arguments.config.config.as_deref().map(Watch::new);
     let plan = Plan::new(&arguments.config, &environment::variable)?;
@@ -93,8 +95,8 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
 
 fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
     match &arguments.log {
-        Some(file) => logs::to_file(file, LevelFilter::INFO)?,
-        None => logs::to_stderr(LogFormat::Text, LevelFilter::INFO)?,
+        Some(file) => logs::to_file(file, CONNECT_LEVELS)?,
+        None => logs::to_stderr(LogFormat::Text, CONNECT_LEVELS)?,
     }
     let runtime = runtime()?;
     let ended = runtime.block_on(connect::connect(arguments));
@@ -107,7 +109,7 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
 fn run_async(
     command: impl Future<Output = Result<ExitCode, Failure>>,
 ) -> Result<ExitCode, Failure> {
-    logs::to_stderr(LogFormat::Text, LevelFilter::WARN)?;
+    logs::to_stderr(LogFormat::Text, "warn")?;
     let runtime = runtime()?;
     let ended = runtime.block_on(command);
     runtime.shutdown_background();

@@ -1,10 +1,14 @@
 //! A server that the command line names, by its name in the configuration or by its URL.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bowline::config::{Config, Server, shown_url};
 
 use crate::failure::Failure;
+use crate::{environment, sign_in};
+
+/// The configuration file that is read if none is given, below the person's configuration directory.
+const DEFAULT_FILE: &str = "bowline/bowline.toml";
 
 /// A server that the command line names.
 pub(crate) struct NamedServer {
@@ -16,17 +20,19 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// The server of this name, or at this URL. A URL of a configured server is that server. `file` is where the
-    /// configuration is from.
-    pub(crate) fn find(
-        written: &str,
-        config: &Config,
-        file: Option<&Path>,
-    ) -> Result<Self, Failure> {
-        match written.contains("://") {
-            true => Self::at(written, config),
-            false => Self::called(written, config, file),
+    /// The server of this name, or at this URL, and the configuration that it is from: this file or, for a name,
+    /// the default one. A URL of a configured server is that server.
+    pub(crate) fn read(written: &str, file: Option<&Path>) -> Result<(Self, Config), Failure> {
+        if written.contains("://") {
+            let config = sign_in::config(file)?;
+            return Ok((Self::at(written, &config)?, config));
         }
+        let file = match file {
+            Some(file) => file.to_owned(),
+            None => default_file(written)?,
+        };
+        let config = sign_in::config(Some(&file))?;
+        Ok((Self::called(written, &config, &file)?, config))
     }
 
     fn at(url: &str, config: &Config) -> Result<Self, Failure> {
@@ -42,14 +48,8 @@ impl NamedServer {
         })
     }
 
-    fn called(name: &str, config: &Config, file: Option<&Path>) -> Result<Self, Failure> {
+    fn called(name: &str, config: &Config, file: &Path) -> Result<Self, Failure> {
         let shown = name.escape_debug();
-        let Some(file) = file else {
-            return Err(Failure::usage(
-                format!("`{shown}` is not a URL, and no configuration file was given"),
-                "give the server's full URL, or the file with `-c`",
-            ));
-        };
         let mut servers = config.servers.iter();
         let found = servers.find(|(known, _)| known.as_ref() == name);
         let Some((_, server)) = found else {
@@ -64,5 +64,26 @@ impl NamedServer {
             server: server.clone(),
             is_configured: true,
         })
+    }
+}
+
+/// The configuration file that is read if none is given. `name` is not a URL, so there must be one.
+fn default_file(name: &str) -> Result<PathBuf, Failure> {
+    let shown = name.escape_debug();
+    let directory = environment::directory("XDG_CONFIG_HOME", ".config");
+    let file = directory.map(|directory| directory.join(DEFAULT_FILE));
+    match file {
+        Some(file) if file.is_file() => Ok(file),
+        Some(file) => Err(Failure::usage(
+            format!(
+                "`{shown}` is not a URL, and there is no configuration file {}",
+                file.display()
+            ),
+            "give the server's full URL, or another file with `-c`",
+        )),
+        None => Err(Failure::usage(
+            format!("`{shown}` is not a URL, and no configuration file was given"),
+            "give the server's full URL, or the file with `-c`",
+        )),
     }
 }

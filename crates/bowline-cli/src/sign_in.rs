@@ -31,14 +31,13 @@ pub(crate) async fn login(arguments: &SignInArguments) -> Result<ExitCode, Failu
 }
 
 async fn signed_in(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
-    let config = config(arguments.config.as_deref())?;
+    let (NamedServer { name, server, .. }, config) = find(arguments)?;
     if !config.callers.is_empty() {
         return Err(Failure::usage(
             "the gateway has [callers], and callers do not sign in on the command line",
             "sign in with the link that the gateway sends to the caller",
         ));
     }
-    let NamedServer { name, server, .. } = find(arguments, &config)?;
     let desk = open(&config).await?;
     let failed = |error| failure(error, &name);
     let signing_in = desk.begin(&name, &server).await.map_err(failed)?;
@@ -69,9 +68,8 @@ async fn signed_in(arguments: &SignInArguments) -> Result<ExitCode, Failure> {
 /// Signs a caller out.
 pub(crate) async fn logout(arguments: &LogoutArguments) -> Result<ExitCode, Failure> {
     let LogoutArguments { sign_in, caller } = arguments;
-    let config = config(sign_in.config.as_deref())?;
+    let (NamedServer { name, server, .. }, config) = find(sign_in)?;
     let caller = leaving(caller.as_deref(), &config)?;
-    let NamedServer { name, server, .. } = find(sign_in, &config)?;
     let desk = open(&config).await?;
     let out = desk.sign_out(caller.as_ref(), &name, &server).await;
     match out.map_err(|error| failure(error, &name))? {
@@ -214,10 +212,10 @@ fn failure(error: LoginError, name: &str) -> Failure {
     }
 }
 
-/// The server that the command line names, if people sign in there.
-fn find(arguments: &SignInArguments, config: &Config) -> Result<NamedServer, Failure> {
+/// The server that the command line names, if people sign in there, and the configuration.
+fn find(arguments: &SignInArguments) -> Result<(NamedServer, Config), Failure> {
     let file = arguments.config.as_deref();
-    let mut found = NamedServer::find(&arguments.server, config, file)?;
+    let (mut found, config) = NamedServer::read(&arguments.server, file)?;
     if !found.is_configured {
         found.server.oauth = Some(Default::default());
     }
@@ -227,5 +225,5 @@ fn find(arguments: &SignInArguments, config: &Config) -> Result<NamedServer, Fai
             format!("add `[servers.{}.oauth]` to the file", found.name),
         ));
     }
-    Ok(found)
+    Ok((found, config))
 }

@@ -20,7 +20,7 @@ use bowline_system::socket_file::SocketFileError;
 use thiserror::Error;
 
 use self::bind::Bound;
-pub use self::bridge::Bridge;
+pub use self::bridge::{Bridge, OpenBrowser};
 pub use self::reload::ReloadError;
 use self::reload::StartupSettings;
 use crate::config::{Config, ListenAddress, ServerName, SignInProblem, StoreKind};

@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bowline_egress::Tls;
-use bowline_system::socket_owner;
+use bowline_store::sealed::SealKeysError;
 use thiserror::Error;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::task::TaskTracker;
 
 use crate::caller::Caller;
-use crate::config::{
-    CallerName, Config, Flow as FlowKind, Server, ServerOAuth, StoreKind, shown_url,
-};
-use crate::front::callback::Callback;
+use crate::config::{CallerName, Config, Server, StoreKind, shown_url};
+use crate::front::callback::{Callback, Callbacks, Started};
 use crate::gateway::{StartError, local};
 use crate::oauth::{
     Account, AuthServerError, Flow, FlowOutcome, Flows, Grant, ProbeOutcome, Secret, SignInError,
@@ -31,7 +30,8 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct GrantManager {
     vault: Arc<Vault>,
-    flows: Arc<Flows>,
+    config: Config,
+    tracker: TaskTracker,
 }
 
 /// Why the vault could not be opened.
@@ -50,8 +50,6 @@ pub enum GrantManagerError {
 pub struct PendingSignIn {
     flows: Arc<Flows>,
     link: Secret,
-    /// The address of the listener that leads a browser to the link.
-    start_url: String,
     flow: Flow,
     callback: Callback,
 }
@@ -119,9 +117,19 @@ impl GrantManager {
             return Err(GrantManagerError::InMemory);
         }
         let vault = Arc::new(local::vault(config, &tracker).await?);
-        let flows = local::flows(config, &vault, &Tls::platform(), tracker);
-        let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
-        Ok(Self { vault, flows })
+        Ok(Self {
+            vault,
+            config: config.clone(),
+            tracker,
+        })
+    }
+
+    /// Flows of their own, and those that are started among them.
+    fn flows(&self) -> Result<(Arc<Flows>, UnboundedReceiver<Started>), SealKeysError> {
+        let (callbacks, started) = Callbacks::new(true);
+        let (tls, tracker) = (Tls::platform(), self.tracker.clone());
+        let flows = local::flows(&self.config, &self.vault, &tls, tracker, callbacks)?;
+        Ok((flows, started))
     }
 
     /// Where grants are stored and, if in a file, where its key is; for people.
@@ -132,11 +140,13 @@ impl GrantManager {
     /// Starts to sign the local caller in at a server. `name` is the server's name for people.
     pub async fn begin(&self, name: &str, server: &Server) -> Result<PendingSignIn, LoginError> {
         let failed = |error: AuthServerError| LoginError::NotBegun(error.into());
-        let mut server = with_oauth(server);
-        let Some(url) = self.flows.auth_servers.know(&server) else {
+        let flows = self.flows();
+        let (flows, mut started) = flows.map_err(|error| LoginError::NotBegun(error.into()))?;
+        let server = local::with_oauth(server);
+        let Some(url) = flows.auth_servers.know(&server) else {
             return Err(failed(AuthServerError::NoSupport));
         };
-        let auth_server = self.flows.auth_servers.of(&url.to_string());
+        let auth_server = flows.auth_servers.of(&url.to_string());
         let probed = auth_server.map_err(failed)?.probe().await;
         let probed = probed.map_err(|error| match error {
             AuthServerError::Unreachable(error) => LoginError::Unreachable(error.to_string()),
@@ -149,20 +159,12 @@ impl GrantManager {
             ProbeOutcome::SignInRequired(challenge) => (challenge, false),
             ProbeOutcome::Open => (None, true),
         };
-        let callback = Callback::listen(&self.flows)
-            .await
-            .map_err(|error| LoginError::NotBegun(error.into()))?;
-        if let Some(oauth) = &mut server.oauth {
-            // Whatever `flow` a gateway uses for this server, here the browser returns to our listener.
-            oauth.flow = FlowKind::Drive;
-            oauth.redirect_uri = Some(callback.redirect_uri().clone());
-        }
-        let account = Account::new(&self.flows, &Caller::Local, name, &url);
+        let account = Account::new(&flows, &Caller::Local, name, &url);
         let reason = SignInReason {
             challenge,
             is_step_up: false,
         };
-        let begun = self.flows.begin(&account, &server, &reason).await;
+        let begun = flows.begin(&account, &server, &reason).await;
         let flow = begun.map_err(|error| match error {
             SignInError::AuthServer(AuthServerError::NoSupport) if is_open => LoginError::NotNeeded,
             SignInError::AuthServer(AuthServerError::NoRegistration) => LoginError::NoRegistration,
@@ -171,11 +173,13 @@ impl GrantManager {
         let Some(authorization) = flow.authorization() else {
             return Err(LoginError::NoRegistration);
         };
-        callback.expect(&flow);
+        let Ok(Started { callback, .. }) = started.try_recv() else {
+            return Err(LoginError::NotBegun("nothing listens".into()));
+        };
+        callback.expect(&flows, &flow);
         Ok(PendingSignIn {
-            flows: Arc::clone(&self.flows),
+            flows,
             link: Secret::new(authorization.request.authorize_url.as_str()),
-            start_url: callback.start_url(),
             flow,
             callback,
         })
@@ -190,7 +194,10 @@ impl GrantManager {
         let Some(url) = server.target.urls().first() else {
             return Ok(None);
         };
-        let caller = identity_of(&self.known_as(caller));
+        let (flows, _) = self
+            .flows()
+            .map_err(|error| LoginError::Unknown(error.into()))?;
+        let caller = identity_of(&known_as(&flows, caller));
         self.granted(&caller, &url.to_string()).await
     }
 
@@ -226,18 +233,21 @@ impl GrantManager {
         name: &str,
         server: &Server,
     ) -> Result<SignOutOutcome, LoginError> {
-        let Some(url) = self.flows.auth_servers.know(&with_oauth(server)) else {
+        let (flows, _) = self
+            .flows()
+            .map_err(|error| LoginError::Unknown(error.into()))?;
+        let Some(url) = flows.auth_servers.know(&local::with_oauth(server)) else {
             return Ok(SignOutOutcome::NotSignedIn);
         };
-        let (caller, url) = (self.known_as(caller), url.to_string());
-        let signed_out = self.flows.sign_out(&caller, name, &url).await;
+        let (caller, url) = (known_as(&flows, caller), url.to_string());
+        let signed_out = flows.sign_out(&caller, name, &url).await;
         signed_out.map_err(|error| LoginError::Unknown(error.into()))
     }
+}
 
-    fn known_as(&self, caller: Option<&CallerName>) -> Caller {
-        let named = |name: &CallerName| self.flows.identities.named(name.clone());
-        caller.map_or(Caller::Local, named)
-    }
+fn known_as(flows: &Flows, caller: Option<&CallerName>) -> Caller {
+    let named = |name: &CallerName| flows.identities.named(name.clone());
+    caller.map_or(Caller::Local, named)
 }
 
 // === impl PendingSignIn ===
@@ -253,7 +263,7 @@ impl PendingSignIn {
     /// A URL on this machine, without any secret, that leads a browser of this user to the link, and nobody
     /// else. `None` if the system does not say whose a connection is.
     pub fn browser_link(&self) -> Option<&str> {
-        socket_owner::IS_KNOWN.then_some(&self.start_url)
+        self.flow.loopback()?.start_url.as_deref()
     }
 
     /// When the sign-in expires.
@@ -291,19 +301,6 @@ impl GrantSummary {
             until: grant.expires.map(date),
             is_renewed: grant.refresh_token.is_some(),
         }
-    }
-}
-
-/// The server's configuration for a sign-in that Bowline does itself, whatever `flow` gateways use.
-fn with_oauth(server: &Server) -> Server {
-    let oauth = server.oauth.clone().unwrap_or_default();
-    Server {
-        oauth: Some(ServerOAuth {
-            flow: FlowKind::Managed,
-            redirect_uri: None,
-            ..oauth
-        }),
-        ..server.clone()
     }
 }
 

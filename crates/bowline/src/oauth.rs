@@ -9,7 +9,7 @@
 //! a [`flow`], which a person finishes: how it [begins](begin), as which [client](registration), for which
 //! scopes ([`step_ups`]), with which [`prompts`] and which [start page](start_page). The [`delivery`] of the
 //! authorization server's answer ends it, or what a [client provides itself](client_driven); flows are stored
-//! in the [`flow_store`]. [Signing out](sign_out) ends a grant. [`crate::login`] does the same without a gateway.
+//! in the [`flow_store`]. A process of one person has a [`loopback`] listener for each. [Signing out](sign_out) ends a grant. [`crate::login`] does the same without a gateway.
 
 mod account;
 mod auth_server;
@@ -27,6 +27,7 @@ mod flows;
 mod grant;
 mod grants;
 mod identity;
+mod loopback;
 mod prompts;
 mod registration;
 mod secret;
@@ -43,12 +44,15 @@ pub(crate) use self::bearer::Bearer;
 pub(crate) use self::challenge::Challenge;
 pub(crate) use self::client_driven::ClientTokens;
 pub(crate) use self::delivery::{Delivery, DeliveryError, DeliveryRoute};
-pub(crate) use self::flow::{Authorization, AwaitedInput, Flow, FlowId, FlowOutcome};
+pub(crate) use self::flow::{
+    Authorization, AwaitedInput, Flow, FlowId, FlowOutcome, LoopbackAddress,
+};
 pub(crate) use self::flow_store::{FlowStore, FlowStoreError};
-pub(crate) use self::flows::{Flows, SignInError};
+pub(crate) use self::flows::{Flows, Home, SignInError};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::grants::{GrantError, Grants};
 pub(crate) use self::identity::{CallerIdentities, identity_of, name_of};
+pub(crate) use self::loopback::Loopback;
 pub(crate) use self::prompts::Prompt;
 pub(crate) use self::secret::Secret;
 pub use self::sign_out::SignOutOutcome;

@@ -114,8 +114,8 @@ error: bowline.toml has no server `fles`
     assert_data_eq!(
         mistake(home.path(), &["login", "files"]),
         str![[r#"
-error: `files` is not a URL, and no configuration file was given
-  help: give the server's full URL, or the file with `-c`
+error: `files` is not a URL, and there is no configuration file [..]/bowline/bowline.toml
+  help: give the server's full URL, or another file with `-c`
 
 "#]]
     );

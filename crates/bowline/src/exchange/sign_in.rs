@@ -9,6 +9,7 @@ pub(crate) mod prompt;
 mod words;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bowline_wire::sse::event_of;
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 
 use self::answer::Elicited;
 use self::prompt::{mark, question, withdrawn};
-use self::words::{error, is_own_tool, signed_in, told, try_later, why};
+use self::words::{NOT_YET, error, is_own_tool, signed_in, told, told_body, try_later, why};
 use crate::exchange::detach::{Abandoned, detachable};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::request;
@@ -29,6 +30,7 @@ use crate::exchange::stream::rescue::whole;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::exchange::{Exchange, stream_key};
 use crate::fault::Fault;
+use crate::leg::Generation;
 use crate::oauth::{Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason};
 use crate::registry::Registry;
 use crate::session::{Call, Session};
@@ -42,9 +44,15 @@ pub(crate) enum Means {
     Link,
     /// With a form elicitation.
     Form,
+    /// Not at all: Bowline opens a browser itself.
+    Browser,
     /// It declared no elicitation: only with the tool and with errors.
     Words,
 }
+
+/// How long lists are held before the first sign-in: editors give up on a server that does not list its tools,
+/// and then nobody waits for the browser.
+const LISTS_HELD: Duration = Duration::from_secs(20);
 
 /// A request that waits for a sign-in.
 struct Wait {
@@ -67,6 +75,10 @@ pub(crate) async fn ask(
     let Some(account) = session.upstream.account(&session.caller) else {
         return Err(Fault::on(&session.leg(), UpstreamError::SignIn(wanted)));
     };
+    if message.method() == Some("ping") {
+        // A client that only looks whether anybody is there asks nobody to sign in.
+        return Ok(told(&session, &message, None, ""));
+    }
     let flows = Arc::clone(&account.flows);
     if is_own_tool(&message)
         && let Err(error) = flows.ask_again(&account).await
@@ -85,7 +97,7 @@ pub(crate) async fn ask(
         Ok(flow) => flow,
         Err(error) => return Ok(told(&session, &message, None, &error.to_string())),
     };
-    let (means, link) = (Means::of(&session, &flow), flow.link());
+    let (means, link) = (Means::of(&session, &flows, &flow), flow.link());
     if means == Means::Words || (is_own_tool(&message) && link.is_some()) {
         return Ok(told(&session, &message, link.as_deref(), why(&flow)));
     }
@@ -109,10 +121,16 @@ fn hold(
     let place = session.stream_place().map_err(Fault::TooManyStreams)?;
     let key = stream_key(&message);
     let abandoned = Abandoned::of(&registry, &session);
+    let hold = account.flows.settings().hold;
+    let is_browser = Means::of(&session, &account.flows, flow) == Means::Browser;
+    let hold = match is_browser && is_first_list(&session, &message) {
+        true => hold.min(LISTS_HELD),
+        false => hold,
+    };
     let wait = Wait {
         registry,
         session: Arc::clone(&session),
-        until: Instant::now() + account.flows.settings().hold,
+        until: Instant::now() + hold,
         account,
         message,
         carried,
@@ -134,14 +152,17 @@ impl Wait {
     /// shows it already, and then the outcome.
     fn on(self, flow: &Flow) -> Source {
         let flows = &self.account.flows;
-        let means = Means::of(&self.session, flow);
+        let means = Means::of(&self.session, flows, flow);
         let link = flow.link();
         if means == Means::Words {
             let id = self.message.id().unwrap_or_default();
             let body = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
             return Source::Last(event_of(body.as_bytes()));
         }
-        let asking = flows.open_prompt(self.session.hash, flow);
+        let asking = match means {
+            Means::Browser => None,
+            _ => flows.open_prompt(self.session.hash, flow),
+        };
         let asking = asking.and_then(|asking| {
             let request = self.message.id().unwrap_or_default();
             let mark = mark(&self.session, flow, request)?;
@@ -181,7 +202,12 @@ impl Wait {
                 if means == Means::Link {
                     notify_when_done(&self.session, &flows, &flow);
                 }
-                let body = try_later(id.as_id(), &flow, means);
+                let body = match means {
+                    Means::Browser => {
+                        told_body(&self.session, &self.message, flow.link().as_deref(), NOT_YET)
+                    }
+                    _ => try_later(id.as_id(), &flow, means),
+                };
                 return Ok(Source::Last(event_of(body.as_bytes())));
             }
         };
@@ -249,6 +275,13 @@ impl Wait {
     }
 }
 
+/// Whether this lists what the server has, before the session was ever opened there.
+fn is_first_list(session: &Session, message: &Message) -> bool {
+    let method = message.method();
+    session.leg().generation == Generation::UNOPENED
+        && method.is_some_and(|method| method.ends_with("/list"))
+}
+
 fn failed(session: &Session, error: UpstreamError, id: Option<&RawIdBuf>) -> Source {
     let body = Fault::on(&session.leg(), error).body(id.map(RawIdBuf::as_id));
     Source::Last(event_of(body.as_bytes()))
@@ -291,7 +324,10 @@ pub(crate) async fn answered(session: &Session, id: RawId<'_>, answer: &Message)
 
 impl Means {
     /// What the client declared and the flow can use.
-    fn of(session: &Session, flow: &Flow) -> Self {
+    fn of(session: &Session, flows: &Flows, flow: &Flow) -> Self {
+        if flow.authorization().is_some() && flows.opens_browser() {
+            return Self::Browser;
+        }
         #[derive(Deserialize)]
         struct Initialize {
             params: Params,

@@ -18,8 +18,8 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 
-use crate::config::RedirectUri;
 use crate::drain::Drain;
 use crate::fault::Fault;
 use crate::front::html::{end_page, no_store, page};
@@ -28,7 +28,7 @@ use crate::front::response::{ReplyBody, empty, refuse, refuse_connection};
 use crate::guard::Guard;
 use crate::listener::{self, Connection, ConnectionLimits, Door};
 use crate::net::Peer;
-use crate::oauth::{DeliveryError, DeliveryRoute, Flow, FlowId, Flows};
+use crate::oauth::{DeliveryError, DeliveryRoute, Flow, FlowId, Flows, Loopback, LoopbackAddress};
 
 const PATH: &str = "/callback";
 /// Where a browser is led on to the authorization server.
@@ -41,16 +41,30 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Callback {
     address: SocketAddr,
-    redirect_uri: RedirectUri,
     handler: Arc<CallbackHandler>,
     drain: Drain,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CallbackHandler {
-    flows: Arc<Flows>,
     /// The flow whose answer is expected, once there is one.
-    flow: Mutex<Option<Flow>>,
+    expected: Mutex<Option<(Arc<Flows>, Flow)>>,
+}
+
+/// The listeners of a process's flows.
+#[derive(Debug)]
+pub(crate) struct Callbacks {
+    /// The listener for the next flow, once its address was given out.
+    next: Mutex<Option<Callback>>,
+    started: mpsc::UnboundedSender<Started>,
+    opens_browser: bool,
+}
+
+/// A flow that was started, and its listener.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) flow: Flow,
+    pub(crate) callback: Callback,
 }
 
 /// The listener's door. It knows the connections of this process's own user, where the system says whose a
@@ -80,15 +94,12 @@ impl Door for KnowingDoor {
 
 impl Callback {
     /// Listens on 127.0.0.1, on a free port.
-    pub(crate) async fn listen(flows: &Arc<Flows>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    fn listen() -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
-        let redirect_uri = format!("http://{address}{PATH}");
-        let redirect_uri = redirect_uri.parse().map_err(io::Error::other)?;
-        let handler = Arc::new(CallbackHandler {
-            flows: Arc::clone(flows),
-            flow: Mutex::default(),
-        });
+        let handler = Arc::new(CallbackHandler::default());
         let drain = Drain::new(FAREWELL);
         let opened = Arc::clone(&handler);
         let serve = move |request, connection: &Arc<Connection>| {
@@ -105,24 +116,22 @@ impl Callback {
         drain.connections().spawn(accept);
         Ok(Self {
             address,
-            redirect_uri,
             handler,
             drain,
         })
     }
 
-    pub(crate) fn redirect_uri(&self) -> &RedirectUri {
-        &self.redirect_uri
-    }
-
     /// Accepts the answer to this flow from now on.
-    pub(crate) fn expect(&self, flow: &Flow) {
-        *self.handler.flow.lock() = Some(flow.clone());
+    pub(crate) fn expect(&self, flows: &Arc<Flows>, flow: &Flow) {
+        *self.handler.expected.lock() = Some((Arc::clone(flows), flow.clone()));
     }
 
-    /// The address that leads this user's browser on. It has no secret.
-    pub(crate) fn start_url(&self) -> String {
-        format!("http://{}{START}", self.address)
+    fn loopback_address(&self) -> LoopbackAddress {
+        let origin = format!("http://{}", self.address);
+        LoopbackAddress {
+            redirect_uri: format!("{origin}{PATH}"),
+            start_url: socket_owner::IS_KNOWN.then(|| format!("{origin}{START}")),
+        }
     }
 
     /// Lets the browser load its last page, and stops listening.
@@ -137,6 +146,45 @@ impl Drop for Callback {
     fn drop(&mut self) {
         self.drain.begin();
         self.drain.close();
+    }
+}
+
+// === impl Callbacks ===
+
+impl Callbacks {
+    /// Listeners for flows, and the flows that are started. `opens_browser`: whoever receives them shows them in
+    /// a browser.
+    pub(crate) fn new(opens_browser: bool) -> (Arc<Self>, mpsc::UnboundedReceiver<Started>) {
+        let (started, receiver) = mpsc::unbounded_channel();
+        let callbacks = Self {
+            next: Mutex::default(),
+            started,
+            opens_browser,
+        };
+        (Arc::new(callbacks), receiver)
+    }
+}
+
+impl Loopback for Callbacks {
+    fn address(&self) -> io::Result<LoopbackAddress> {
+        let mut next = self.next.lock();
+        let callback = match next.take() {
+            Some(callback) => callback,
+            None => Callback::listen()?,
+        };
+        Ok(next.insert(callback).loopback_address())
+    }
+
+    fn started(&self, flow: &Flow) {
+        if let Some(callback) = self.next.lock().take() {
+            let flow = flow.clone();
+            // If nobody receives it, the process is about to end.
+            self.started.send(Started { flow, callback }).ok();
+        }
+    }
+
+    fn opens_browser(&self) -> bool {
+        self.opens_browser
     }
 }
 
@@ -174,11 +222,11 @@ impl CallbackHandler {
             return page(
                 StatusCode::FORBIDDEN,
                 "Use the link in the terminal",
-                "<p>Whose browser this is cannot be told. Open the link that <code>bowline login</code> printed.</p>",
+                "<p>Whose browser this is cannot be told. Open the link that Bowline printed.</p>",
             );
         }
-        let flow = self.flow.lock();
-        let authorization = flow.as_ref().and_then(Flow::authorization);
+        let expected = self.expected.lock();
+        let authorization = expected.as_ref().and_then(|(_, flow)| flow.authorization());
         let location = authorization
             .and_then(|found| HeaderValue::try_from(&found.request.authorize_url).ok());
         let Some(mut location) = location else {
@@ -197,14 +245,12 @@ impl CallbackHandler {
             return Ok(not_a_sign_in());
         };
         let id = FlowId::of(&state);
-        if !self.flow.lock().as_ref().is_some_and(|flow| flow.id == id) {
+        let expected = self.expected.lock().clone();
+        let Some((flows, _)) = expected.filter(|(_, flow)| flow.id == id) else {
             return Ok(not_a_sign_in());
-        }
-        let delivered = self
-            .flows
-            .deliver(&state, delivery, DeliveryRoute::Loopback)
-            .await;
-        Ok(match delivered {
+        };
+        let delivered = flows.deliver(&state, delivery, DeliveryRoute::Loopback);
+        Ok(match delivered.await {
             Ok(end) => end_page(&end),
             // Its state is right, so its answer was taken before: the page was loaded again.
             Err(DeliveryError::UnknownFlow) => page(

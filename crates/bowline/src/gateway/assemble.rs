@@ -21,7 +21,8 @@ use crate::hub::Hub;
 use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
 use crate::oauth::{
-    AuthServers, FileVault, FlowStore, Flows, Grants, MemoryVault, SharedVault, Vault,
+    AuthServers, FileVault, FlowStore, Flows, Grants, Home, Loopback, MemoryVault, SharedVault,
+    Vault,
 };
 use crate::owners::Owners;
 use crate::registry::presence::OtherGateways;
@@ -48,10 +49,13 @@ pub(super) async fn hub(
 
 /// Makes it for a bridge, which serves one person: sessions are in memory, and grants in the vault of the
 /// configuration.
-pub(super) async fn hub_of_bridge(config: Config) -> Result<Arc<Hub>, StartError> {
+pub(super) async fn hub_of_bridge(
+    config: Config,
+    loopback: Arc<dyn Loopback>,
+) -> Result<Arc<Hub>, StartError> {
     let basis = Basis::new();
     let vault = Arc::new(local::vault(&config, &basis.tracker).await?);
-    let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone());
+    let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone(), loopback);
     let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
     let listen = config.listen.clone();
     Ok(basis.hub(config, &listen, None, flows, |_| {}))
@@ -259,7 +263,7 @@ fn flows(
         vault,
         pending,
         config.oauth.clone(),
-        &public_url,
+        Home::Pages(&public_url),
         auth_servers,
     );
     flows.identities.know(&config.callers);

@@ -1,19 +1,29 @@
 //! A gateway inside one program, for one client on a pair of byte streams: what `bowline connect` runs. It
-//! listens for no clients, and its session is in memory.
+//! listens for no clients, and its session is in memory. Where its server wants a sign-in, it shows that in a
+//! browser of this machine.
+
+mod sign_ins;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_system::socket_owner;
+use http::header::AUTHORIZATION;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::{StartError, assemble, stop, upkeep};
-use crate::config::{Config, Server, ServerName};
+use self::sign_ins::present;
+use super::{StartError, assemble, local, stop, upkeep};
+use crate::config::{Config, Server, ServerName, Target};
+use crate::front::callback::Callbacks;
 use crate::front::stdio;
 use crate::hub::Hub;
 
 /// How long the end of the session may take at the server, after the client has left.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Opens a URL, which has no secret, in the person's browser. `false` if that is not possible.
+pub type OpenBrowser = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// A gateway for one client and one server. Dropping it stops it.
 #[derive(Debug)]
@@ -23,12 +33,20 @@ pub struct Bridge {
 
 impl Bridge {
     /// A bridge to this server. Of the configuration it uses limits, OAuth settings, and the store, where
-    /// grants are kept.
+    /// grants are kept. Without a browser, the client is asked to show where to sign in.
     pub async fn start(
         config: Config,
         name: ServerName,
         server: Server,
+        browser: Option<OpenBrowser>,
     ) -> Result<Self, StartError> {
+        let server = match can_sign_in(&server) {
+            true => local::with_oauth(&server),
+            false => server,
+        };
+        // A link without a secret leads on nobody but this user's browsers, if the system knows those.
+        let browser = browser.filter(|_| socket_owner::IS_KNOWN);
+        let (callbacks, started) = Callbacks::new(browser.is_some());
         let config = Config {
             servers: [(name, server)].into(),
             // Whoever starts the bridge is its only caller.
@@ -36,8 +54,9 @@ impl Bridge {
             stop_timeout: STOP_TIMEOUT,
             ..config
         };
-        let hub = assemble::hub_of_bridge(config).await?;
+        let hub = assemble::hub_of_bridge(config, callbacks).await?;
         upkeep::keep_tidy(&hub);
+        present(&hub, started, browser);
         Ok(Self { hub })
     }
 
@@ -65,6 +84,12 @@ impl Bridge {
         }
         stop::stop(&self.hub).await;
     }
+}
+
+/// Whether a person can sign in at this server. A key of its own in its headers is what it gets otherwise.
+fn can_sign_in(server: &Server) -> bool {
+    let is_remote = !matches!(server.target, Target::Command(_));
+    is_remote && !server.headers.contains_key(AUTHORIZATION)
 }
 
 impl Drop for Bridge {

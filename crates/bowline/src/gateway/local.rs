@@ -9,9 +9,10 @@ use bowline_store::{Memory, OpenStoreError, Store};
 use tokio_util::task::TaskTracker;
 
 use super::StartError;
-use crate::config::{Config, StoreKind};
+use crate::config::{Config, Flow as FlowKind, Server, ServerOAuth, StoreKind};
 use crate::oauth::{
-    AuthServers, FileVault, FlowStore, Flows, Grants, MemoryVault, SharedVault, Vault,
+    AuthServers, FileVault, FlowStore, Flows, Grants, Home, Loopback, MemoryVault, SharedVault,
+    Vault,
 };
 use crate::registry::presence;
 
@@ -41,6 +42,19 @@ async fn shared(config: &Config, tracker: &TaskTracker) -> Result<SharedVault, S
     Ok(SharedVault::new(Arc::new(store), keys, me, tracker.clone()))
 }
 
+/// The server's configuration for a sign-in that this process does itself, whatever `flow` gateways use.
+pub(crate) fn with_oauth(server: &Server) -> Server {
+    let oauth = server.oauth.clone().unwrap_or_default();
+    Server {
+        oauth: Some(ServerOAuth {
+            flow: FlowKind::Managed,
+            redirect_uri: None,
+            ..oauth
+        }),
+        ..server.clone()
+    }
+}
+
 /// Flows that end with this process, which alone has their listener. So do client registrations: the next
 /// process listens on another port, and a grant contains its client.
 pub(crate) fn flows(
@@ -48,6 +62,7 @@ pub(crate) fn flows(
     vault: &Arc<Vault>,
     tls: &Tls,
     tracker: TaskTracker,
+    loopback: Arc<dyn Loopback>,
 ) -> Result<Arc<Flows>, SealKeysError> {
     let auth_servers = Arc::new(AuthServers::new(tls.clone()));
     let renew: Arc<AuthServers> = Arc::clone(&auth_servers);
@@ -62,7 +77,7 @@ pub(crate) fn flows(
         registrations,
         flow_store,
         settings,
-        "",
+        Home::Loopback(loopback),
         auth_servers,
     );
     flows.identities.know(&config.callers);

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::account::{Account, AccountKey, SignInReason};
 use super::auth_server::AuthServerError;
-use super::flow::{AwaitedInput, Flow, FlowKind, FlowState};
+use super::flow::{AwaitedInput, Flow, FlowKind, FlowState, Since};
 use super::flow_store::FlowStoreError;
 use super::flows::{Flows, SignInError};
 use super::step_ups::requested_scopes;
@@ -53,7 +53,10 @@ impl Flows {
         let _one = one.lock().await;
         let now = clock::unix_seconds();
         // Read first: a sign-out from here on makes the flow worthless.
-        let sign_outs = self.grants.sign_outs(&key.caller, &key.server_url).await?;
+        let since = Since {
+            sign_outs: self.grants.sign_outs(&key.caller, &key.server_url).await?,
+            sign_in: account.sent(),
+        };
         let before = self
             .flow_store
             .signing(&key.caller, &key.server_url)
@@ -61,10 +64,9 @@ impl Flows {
         if now < before.declined_until {
             return Err(SignInError::Declined { said: None });
         }
-        let kind = self.kind(oauth);
         if let Some(flow) = self.under_way(&before, now).await? {
             let is_fitting =
-                reason.is_covered_by(flow.scopes()) && is_as_configured(&flow, &kind, oauth);
+                reason.is_covered_by(flow.scopes()) && self.is_as_configured(&flow, oauth);
             // One that is finishing has its answer: its tokens are nearly here.
             if flow.is_finishing(now) || (flow.is_open(now) && is_fitting) {
                 return Ok(flow);
@@ -78,24 +80,17 @@ impl Flows {
         if reason.is_step_up {
             self.step_ups.count(key, reason.is_covered_by(&granted))?;
         }
+        let kind = self.kind(oauth)?;
         let auth_server = self.auth_servers.of(&key.server_url)?;
         let discovery = auth_server.discover(reason.challenge.as_ref()).await?;
         if before.flow.is_some() && before.current(now).is_none() {
-            self.forget_unfinished_registration(key, oauth, &discovery)
+            self.forget_unfinished_registration(key, &kind, &discovery)
                 .await?;
         }
         let scopes = requested_scopes(oauth, &discovery, reason, granted);
-        let awaited = self.first_input(key, oauth, &auth_server, &discovery, scopes);
+        let awaited = self.first_input(key, oauth, &kind, &auth_server, &discovery, scopes);
         let (awaited, ends) = (awaited.await?, now + seconds(self.settings().deadline));
-        let flow = Flow::new(
-            key,
-            &account.server,
-            discovery,
-            kind,
-            awaited,
-            ends,
-            sign_outs,
-        );
+        let flow = Flow::new(key, &account.server, discovery, kind, awaited, ends, since);
         let flow = flow.map_err(FlowStoreError::from)?;
         self.publish(flow, before, now).await
     }
@@ -128,6 +123,9 @@ impl Flows {
                 self.forget(&replaced).await;
                 self.changed.notify_waiters();
             }
+            if let Some(loopback) = &self.loopback {
+                loopback.started(&flow);
+            }
             return Ok(flow);
         }
         self.forget(&flow.id).await;
@@ -138,8 +136,14 @@ impl Flows {
     }
 
     /// The kind of a new flow at a server with these settings.
-    fn kind(&self, oauth: &ServerOAuth) -> FlowKind {
-        match (oauth.flow, &oauth.redirect_uri) {
+    fn kind(&self, oauth: &ServerOAuth) -> Result<FlowKind, SignInError> {
+        if let Some(loopback) = &self.loopback {
+            let address = loopback.address();
+            return Ok(FlowKind::Loopback(
+                address.map_err(SignInError::NoListener)?,
+            ));
+        }
+        Ok(match (oauth.flow, &oauth.redirect_uri) {
             (config::Flow::ClientDriven, _) => FlowKind::ClientDriven,
             (_, Some(uri)) => FlowKind::Drive {
                 redirect_uri: uri.as_str().to_owned(),
@@ -147,7 +151,23 @@ impl Flows {
             (_, None) => FlowKind::Managed {
                 pages: self.public_url().to_owned(),
             },
-        }
+        })
+    }
+
+    /// Whether a flow would still be started like this: the operator may have changed the configuration.
+    fn is_as_configured(&self, flow: &Flow, oauth: &ServerOAuth) -> bool {
+        let is_for_client = matches!(flow.awaited, AwaitedInput::Client { .. });
+        let is_of_kind = match &flow.kind {
+            FlowKind::Loopback(_) => self.loopback.is_some(),
+            // Any gateway's pages will do: people come back to them.
+            FlowKind::Managed { .. } => {
+                oauth.flow != config::Flow::ClientDriven && oauth.redirect_uri.is_none()
+            }
+            kind => self.kind(oauth).is_ok_and(|now| now == *kind),
+        };
+        is_of_kind
+            && !(is_for_client && oauth.client.is_some())
+            && Trust::of(oauth).check(&flow.discovery).is_ok()
     }
 
     async fn granted_scopes(&self, key: &AccountKey) -> Result<Vec<String>, VaultError> {
@@ -159,17 +179,6 @@ impl Flows {
         let grant = vault.grant(&grant).await?.value;
         Ok(grant.map(|grant| grant.scopes).unwrap_or_default())
     }
-}
-
-/// Whether a flow would still be started like this: the operator may have changed the configuration.
-fn is_as_configured(flow: &Flow, kind: &FlowKind, oauth: &ServerOAuth) -> bool {
-    let is_for_client = matches!(flow.awaited, AwaitedInput::Client { .. });
-    // Any gateway's pages will do: people come back to them.
-    let is_of_kind =
-        flow.kind == *kind || (flow.is_managed() && matches!(kind, FlowKind::Managed { .. }));
-    is_of_kind
-        && !(is_for_client && oauth.client.is_some())
-        && Trust::of(oauth).check(&flow.discovery).is_ok()
 }
 
 fn seconds(time: Duration) -> i64 {

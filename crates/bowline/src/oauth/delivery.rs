@@ -115,10 +115,10 @@ impl Flows {
             .ok_or(DeliveryError::UnknownFlow)?;
         let authorization = flow.authorization().ok_or(DeliveryError::UnknownFlow)?;
         let may_deliver = match route {
-            DeliveryRoute::Loopback => true,
+            DeliveryRoute::Loopback => flow.loopback().is_some(),
             // A managed flow takes its answer only from the browser that left from its start page. Other
             // flows take none from a browser: a host authenticates with the API token, if one is set.
-            DeliveryRoute::Forwarded => !flow.is_managed(),
+            DeliveryRoute::Forwarded => !flow.returns_to_bowline(),
             DeliveryRoute::Browser(shown) => match (&authorization.browser, shown) {
                 (Some(secret), Some(shown)) => flow.is_managed() && secret.is(shown),
                 _ => false,

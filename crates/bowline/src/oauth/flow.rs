@@ -37,6 +37,9 @@ pub(crate) struct Flow {
     /// the flow brings no grant.
     #[serde(default, rename = "outs")]
     pub(crate) sign_outs: u64,
+    /// The number of the sign-in whose token the server refused; 0 for none.
+    #[serde(default)]
+    pub(crate) after: u64,
     /// When it was answered, in seconds since 1970, if it was: a flow takes one answer.
     pub(crate) taken: Option<i64>,
 }
@@ -50,8 +53,19 @@ pub(crate) enum FlowKind {
     Managed { pages: String },
     /// Through the application at this redirect URI, which forwards the authorization code to Bowline.
     Drive { redirect_uri: String },
+    /// Through this process's own listener for the flow, on the loopback interface.
+    Loopback(LoopbackAddress),
     /// Not at all: the client gets tokens by itself.
     ClientDriven,
+}
+
+/// A flow's own listener on the loopback interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoopbackAddress {
+    pub(crate) redirect_uri: String,
+    /// The URL, without any secret, that leads this user's browser to the authorization server. `None` where
+    /// the system does not say whose a connection is.
+    pub(crate) start_url: Option<String>,
 }
 
 /// What a flow waits for.
@@ -79,6 +93,15 @@ pub(crate) struct Authorization {
     pub(crate) request: AuthorizationRequest,
     /// The secret of the browser that continued from the start page; `None` until one does.
     pub(crate) browser: Option<Secret>,
+}
+
+/// What was known of the account when a flow started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since {
+    /// How often the caller had been signed out.
+    pub(super) sign_outs: u64,
+    /// The number of the sign-in whose token the server refused; 0 for none.
+    pub(super) sign_in: u64,
 }
 
 /// The progress of a flow.
@@ -133,7 +156,7 @@ impl Flow {
         kind: FlowKind,
         awaited: AwaitedInput,
         ends: i64,
-        sign_outs: u64,
+        since: Since,
     ) -> Result<Self, NoRandomness> {
         let id = match &awaited {
             AwaitedInput::Authorization(authorization) => {
@@ -150,7 +173,8 @@ impl Flow {
             kind,
             awaited,
             ends,
-            sign_outs,
+            sign_outs: since.sign_outs,
+            after: since.sign_in,
             taken: None,
         })
     }
@@ -189,9 +213,22 @@ impl Flow {
         }
     }
 
-    /// Whether the browser returns to a gateway's own page.
+    /// Whether the browser leaves from a gateway's start page.
     pub(crate) fn is_managed(&self) -> bool {
         matches!(self.kind, FlowKind::Managed { .. })
+    }
+
+    /// Whether the browser returns to Bowline, and the client has nothing to pass on.
+    pub(crate) fn returns_to_bowline(&self) -> bool {
+        matches!(self.kind, FlowKind::Managed { .. } | FlowKind::Loopback(_))
+    }
+
+    /// Its own listener on the loopback interface, if it has one.
+    pub(crate) fn loopback(&self) -> Option<&LoopbackAddress> {
+        match &self.kind {
+            FlowKind::Loopback(address) => Some(address),
+            _ => None,
+        }
     }
 
     /// The link where a person signs in, if the flow waits for that.
@@ -199,7 +236,11 @@ impl Flow {
         let authorization = self.authorization()?;
         Some(match &self.kind {
             FlowKind::Managed { pages } => format!("{pages}/oauth/start?flow={}", self.id.as_str()),
-            FlowKind::Drive { .. } | FlowKind::ClientDriven => {
+            FlowKind::Loopback(LoopbackAddress {
+                start_url: Some(start_url),
+                ..
+            }) => start_url.clone(),
+            FlowKind::Loopback(_) | FlowKind::Drive { .. } | FlowKind::ClientDriven => {
                 authorization.request.authorize_url.clone()
             }
         })
@@ -339,7 +380,19 @@ mod tests {
             pages: "http://gateway".to_owned(),
         };
         let awaited = AwaitedInput::Authorization(Box::new(authorization));
-        let flow = Flow::new(&key, "files", credentials.discovery, kind, awaited, 60, 2);
+        let since = Since {
+            sign_outs: 2,
+            sign_in: 7,
+        };
+        let flow = Flow::new(
+            &key,
+            "files",
+            credentials.discovery,
+            kind,
+            awaited,
+            60,
+            since,
+        );
         let flow = serde_json::to_value(flow.unwrap()).unwrap();
         let names = |value: &serde_json::Value| -> Vec<String> {
             value.as_object().unwrap().keys().cloned().collect()
@@ -347,6 +400,7 @@ mod tests {
         assert_eq!(
             names(&flow),
             [
+                "after",
                 "asks",
                 "caller",
                 "ends",

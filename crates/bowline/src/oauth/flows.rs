@@ -22,6 +22,7 @@ use super::flow::{Flow, FlowOutcome, FlowProgress, FlowState};
 use super::flow_store::{FlowStore, FlowStoreError};
 use super::grants::{GrantError, Grants};
 use super::identity::CallerIdentities;
+use super::loopback::Loopback;
 use super::prompts::Prompts;
 use super::registration::{Doubt, GivenUp};
 use super::step_ups::StepUps;
@@ -39,6 +40,8 @@ pub(crate) struct Flows {
     settings: config::OAuth,
     /// The URL of this gateway's pages, without a slash at the end.
     public_url: Box<str>,
+    /// Where browsers return to instead, in a process that serves one person.
+    pub(super) loopback: Option<Arc<dyn Loopback>>,
     pub(crate) auth_servers: Arc<AuthServers>,
     /// One start of a sign-in at a time per account.
     pub(super) beginning: Mutex<HashMap<AccountKey, Arc<tokio::sync::Mutex<()>>>>,
@@ -53,6 +56,14 @@ pub(crate) struct Flows {
     pub(crate) identities: CallerIdentities,
 }
 
+/// Where the browser returns to after a sign-in.
+pub(crate) enum Home<'a> {
+    /// To the pages of a gateway at this URL.
+    Pages(&'a str),
+    /// To a listener of the flow's own.
+    Loopback(Arc<dyn Loopback>),
+}
+
 /// Why there is no sign-in to wait for.
 #[derive(Debug, Error)]
 pub(crate) enum SignInError {
@@ -60,6 +71,8 @@ pub(crate) enum SignInError {
     Declined { said: Option<String> },
     #[error("another sign-in replaced this one")]
     Replaced,
+    #[error("nothing can listen for the browser's return")]
+    NoListener(#[source] std::io::Error),
     #[error("the caller signed out during the sign-in, or was removed from the configuration")]
     SignedOut,
     #[error("the server keeps asking for more scopes")]
@@ -106,15 +119,20 @@ impl Flows {
         vault: Arc<Vault>,
         flow_store: FlowStore,
         settings: config::OAuth,
-        public_url: &str,
+        home: Home<'_>,
         auth_servers: Arc<AuthServers>,
     ) -> Arc<Self> {
+        let (public_url, loopback) = match home {
+            Home::Pages(public_url) => (public_url, None),
+            Home::Loopback(loopback) => ("", Some(loopback)),
+        };
         Arc::new(Self {
             grants,
             vault,
             flow_store,
             settings,
             public_url: public_url.trim_end_matches('/').into(),
+            loopback,
             auth_servers,
             beginning: Mutex::default(),
             failures: RecentFailures::default(),
@@ -129,6 +147,12 @@ impl Flows {
 
     pub(crate) fn settings(&self) -> &config::OAuth {
         &self.settings
+    }
+
+    /// Whether this process shows flows in a browser, without the client's help.
+    pub(crate) fn opens_browser(&self) -> bool {
+        let loopback = self.loopback.as_ref();
+        loopback.is_some_and(|loopback| loopback.opens_browser())
     }
 
     /// Reads what other processes wrote to the vault.
@@ -271,7 +295,7 @@ impl Flows {
         let store = Arc::new(Store::Memory(Memory::new()));
         let settings = config::OAuth::default();
         let flow_store = FlowStore::new(store, keys, settings.deadline);
-        let url = "http://127.0.0.1:9";
-        Self::new(grants, vault, flow_store, settings, url, auth_servers)
+        let home = Home::Pages("http://127.0.0.1:9");
+        Self::new(grants, vault, flow_store, settings, home, auth_servers)
     }
 }

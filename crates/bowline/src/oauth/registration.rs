@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::account::AccountKey;
 use super::auth_server::{AuthServer, AuthServerError};
-use super::flow::{Authorization, AwaitedInput, Flow};
+use super::flow::{Authorization, AwaitedInput, Flow, FlowKind};
 use super::flows::{Flows, SignInError};
 use super::grant::{ClientIdentity, Discovery};
 use super::secret::Secret;
 use super::vault::{Registrar, VaultError};
-use crate::config::{self, ServerOAuth};
+use crate::config::ServerOAuth;
 
 /// How often a registration for a server is given up.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -68,14 +68,15 @@ impl Flows {
         &self,
         key: &AccountKey,
         oauth: &ServerOAuth,
+        kind: &FlowKind,
         auth_server: &AuthServer,
         discovery: &Discovery,
         scopes: Vec<String>,
     ) -> Result<AwaitedInput, SignInError> {
-        if oauth.flow == config::Flow::ClientDriven {
+        if *kind == FlowKind::ClientDriven {
             return Ok(AwaitedInput::Tokens { scopes });
         }
-        let redirect_uri = self.redirect_uri(oauth);
+        let redirect_uri = self.redirect_uri(kind);
         let identity = self.identity(key, oauth, auth_server, discovery, &redirect_uri, &scopes);
         let client = match identity.await {
             Err(SignInError::AuthServer(AuthServerError::NoRegistration)) => {
@@ -101,10 +102,10 @@ impl Flows {
     pub(super) async fn forget_unfinished_registration(
         &self,
         key: &AccountKey,
-        oauth: &ServerOAuth,
+        kind: &FlowKind,
         discovery: &Discovery,
     ) -> Result<(), VaultError> {
-        let redirect_uri = self.redirect_uri(oauth);
+        let redirect_uri = self.redirect_uri(kind);
         let registrar = Registrar {
             server_url: &key.server_url,
             issuer: &discovery.issuer,
@@ -136,10 +137,11 @@ impl Flows {
         }
     }
 
-    fn redirect_uri(&self, oauth: &ServerOAuth) -> String {
-        match &oauth.redirect_uri {
-            Some(configured) => configured.as_str().to_owned(),
-            None => self.callback_url(),
+    fn redirect_uri(&self, kind: &FlowKind) -> String {
+        match kind {
+            FlowKind::Drive { redirect_uri } => redirect_uri.clone(),
+            FlowKind::Loopback(address) => address.redirect_uri.clone(),
+            FlowKind::Managed { .. } | FlowKind::ClientDriven => self.callback_url(),
         }
     }
 

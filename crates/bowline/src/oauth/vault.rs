@@ -76,9 +76,9 @@ pub(crate) struct SignIn {
     pub(crate) sign_outs: u64,
 }
 
-/// The claim to refresh a grant: nobody else refreshes it until this is dropped, or its holder dies.
+/// A claim, such as that to refresh a grant: nobody else has it until this is dropped, or its holder dies.
 #[derive(Debug)]
-pub(crate) struct RefreshClaim(#[expect(dead_code, reason = "ends it when dropped")] ClaimGuard);
+pub(crate) struct Claim(#[expect(dead_code, reason = "ends it when dropped")] ClaimGuard);
 
 /// What a claim holds.
 #[derive(Debug)]
@@ -207,22 +207,31 @@ impl Vault {
     }
 
     /// Waits for the claim to refresh this grant.
-    pub(crate) async fn claim_refresh(&self, key: &GrantKey) -> Result<RefreshClaim, VaultError> {
-        let slot = key.slot();
-        let taking = async {
-            match self {
-                Self::Memory(memory) => Ok(ClaimGuard::Memory(memory.claim(&slot).await)),
-                Self::File(file) => Ok(ClaimGuard::File(file.claim(&slot).await?)),
-                Self::Shared(shared) => Ok(ClaimGuard::Shared(shared.claim(&slot).await?)),
-            }
-        };
-        match tokio::time::timeout(CLAIM_WITHIN, taking).await {
-            Ok(taken) => taken.map(RefreshClaim),
+    pub(crate) async fn claim_refresh(&self, key: &GrantKey) -> Result<Claim, VaultError> {
+        match tokio::time::timeout(CLAIM_WITHIN, self.claim(&key.slot())).await {
+            Ok(taken) => taken,
             Err(_) => Err(VaultError::Busy {
                 what: "the claim to refresh a grant",
                 within: CLAIM_WITHIN,
             }),
         }
+    }
+
+    /// Waits for the claim to show a person a sign-in of this account.
+    pub(crate) async fn claim_sign_in(
+        &self,
+        caller: &str,
+        server_url: &str,
+    ) -> Result<Claim, VaultError> {
+        self.claim(&sign_in_slot(caller, server_url)).await
+    }
+
+    async fn claim(&self, slot: &Key) -> Result<Claim, VaultError> {
+        Ok(Claim(match self {
+            Self::Memory(memory) => ClaimGuard::Memory(memory.claim(slot).await),
+            Self::File(file) => ClaimGuard::File(file.claim(slot).await?),
+            Self::Shared(shared) => ClaimGuard::Shared(shared.claim(slot).await?),
+        }))
     }
 
     /// All sign-ins, if this kind of vault can list them.

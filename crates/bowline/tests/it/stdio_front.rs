@@ -7,3 +7,4 @@ mod bounds;
 mod conversations;
 mod leaving;
 mod losses;
+mod signing_in;

@@ -94,7 +94,9 @@ impl Elicited {
                 }
             },
             // The user opened the link; the authorization response comes to Bowline's own callback.
-            AwaitedInput::Authorization(_) if flow.is_managed() => return Ok(Effect::GoesOn),
+            AwaitedInput::Authorization(_) if flow.returns_to_bowline() => {
+                return Ok(Effect::GoesOn);
+            }
             AwaitedInput::Authorization(_) => match (content.into_tokens(), code, state) {
                 (Some(tokens), _, _) => flows.take_tokens(&flow, tokens).await?,
                 (None, Some(code), Some(state)) => {

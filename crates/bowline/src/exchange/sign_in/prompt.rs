@@ -38,7 +38,7 @@ pub(crate) fn question(flows: &Flows, flow: &Flow, means: Means, mark: RawId<'_>
             "_meta": meta,
         }),
         // The authorization response comes to Bowline's own callback, so the form has no fields.
-        (Means::Form, Some(link)) if flow.is_managed() => json!({
+        (Means::Form, Some(link)) if flow.returns_to_bowline() => json!({
             "message": format!("{message} Please open this link: {link}"),
             "requestedSchema": {"type": "object", "properties": {}},
             "_meta": meta,
@@ -109,7 +109,7 @@ fn meta(flows: &Flows, flow: &Flow) -> Value {
         }
         AwaitedInput::Authorization(way) => {
             own("type", "oauth_flow");
-            let is_for_host = !flow.is_managed();
+            let is_for_host = !flow.returns_to_bowline();
             if is_for_host {
                 own("authorize_url", &way.request.authorize_url);
                 own("state", way.request.state.expose());

@@ -17,6 +17,9 @@ const TOOL: &str = "sign_in";
 /// The error for clients that can retry when the sign-in is done (2025-11-25).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
+/// Why a request fails that waited for a sign-in.
+pub(super) const NOT_YET: &str = "the user has not signed in yet";
+
 /// Why a request fails that needs a sign-in and is not held.
 pub(super) fn why(flow: &Flow) -> &'static str {
     match &flow.awaited {
@@ -32,6 +35,16 @@ pub(super) fn why(flow: &Flow) -> &'static str {
 
 /// The reply to a client that cannot be prompted.
 pub(super) fn told(session: &Session, message: &Message, link: Option<&str>, why: &str) -> Reply {
+    Reply::own(told_body(session, message, link, why))
+}
+
+/// The same as a message.
+pub(super) fn told_body(
+    session: &Session,
+    message: &Message,
+    link: Option<&str>,
+    why: &str,
+) -> String {
     let id = message.id().unwrap_or(RawId::NULL);
     let is_own_tool = is_own_tool(message);
     let result = match (message.method(), link) {
@@ -52,9 +65,9 @@ pub(super) fn told(session: &Session, message: &Message, link: Option<&str>, why
             "content": [{"type": "text", "text": format!("Signing in is not possible now: {why}")}],
             "isError": true,
         }),
-        _ => return Reply::own(error(id, codes::SIGN_IN_NEEDED, why, link)),
+        _ => return error(id, codes::SIGN_IN_NEEDED, why, link),
     };
-    Reply::own(compose::result(id, result))
+    compose::result(id, result)
 }
 
 pub(super) fn error(id: RawId<'_>, code: i64, why: &str, link: Option<&str>) -> String {
@@ -88,8 +101,7 @@ pub(super) fn is_own_tool(message: &Message) -> bool {
 pub(super) fn try_later(id: RawId<'_>, flow: &Flow, means: Means) -> String {
     let link = flow.link();
     if means != Means::Link {
-        let why = "the user has not signed in yet";
-        return error(id, codes::SIGN_IN_NEEDED, why, link.as_deref());
+        return error(id, codes::SIGN_IN_NEEDED, NOT_YET, link.as_deref());
     }
     let elicitation = json!({
         "mode": "url",

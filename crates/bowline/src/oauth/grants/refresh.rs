@@ -11,7 +11,7 @@ use super::cached::{BearerNeed, CachedGrant, HeldGrant};
 use super::{GrantError, Grants, RefreshError};
 use crate::oauth::bearer::Bearer;
 use crate::oauth::grant::{GrantKey, Tokens};
-use crate::oauth::vault::{NEVER_WRITTEN, RefreshClaim, Registrar, SignIn, VaultError};
+use crate::oauth::vault::{Claim, NEVER_WRITTEN, Registrar, SignIn, VaultError};
 
 /// How long a refresh may take. It is more than the egress allows for one request.
 const REFRESHED_WITHIN: Duration = Duration::from_secs(45);
@@ -23,7 +23,7 @@ const SAVED_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Improvement {
     pub(super) bearer: Result<Option<Arc<Bearer>>, GrantError>,
     /// The claim of a refresh whose tokens are not in the vault yet.
-    pub(super) unsaved: Option<RefreshClaim>,
+    pub(super) unsaved: Option<Claim>,
 }
 
 impl Grants {
@@ -48,7 +48,7 @@ impl Grants {
         &self,
         cached: &CachedGrant,
         need: &BearerNeed,
-        unsaved: &mut Option<RefreshClaim>,
+        unsaved: &mut Option<Claim>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
         let Some(found) = self.look(cached).await? else {
             return Ok(None);
@@ -91,8 +91,8 @@ impl Grants {
         cached: &CachedGrant,
         need: &BearerNeed,
         found: &Arc<HeldGrant>,
-        claim: RefreshClaim,
-        unsaved: &mut Option<RefreshClaim>,
+        claim: Claim,
+        unsaved: &mut Option<Claim>,
     ) -> Result<Option<Arc<Bearer>>, GrantError> {
         let refreshing = self.refresher.refresh(&cached.server_url, &found.grant);
         let refreshed = timeout(REFRESHED_WITHIN, refreshing).await;
@@ -237,7 +237,7 @@ impl Grants {
     }
 
     /// Retries the write of new tokens while the claim keeps others from using the old ones.
-    pub(super) async fn save_at_last(&self, cached: &CachedGrant, claim: RefreshClaim) {
+    pub(super) async fn save_at_last(&self, cached: &CachedGrant, claim: Claim) {
         let began = Instant::now();
         while began.elapsed() < SAVED_WITHIN {
             sleep(SAVED_EVERY).await;

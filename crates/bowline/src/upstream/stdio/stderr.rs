@@ -66,11 +66,11 @@ impl Stderr {
             shown.push(&text);
             self.tail.lock().push(&text);
             if rate.allows() {
-                tracing::debug!(%server, stderr = %shown, "process");
+                tracing::debug!(target: "bowline::process", %server, stderr = %shown, "process");
             }
         }
         if rate.skipped > 0 {
-            tracing::debug!(%server, lines = rate.skipped, "stderr was not logged: too much");
+            tracing::debug!(target: "bowline::process", %server, lines = rate.skipped, "stderr was not logged: too much");
         }
         self.ended.send_replace(true);
     }

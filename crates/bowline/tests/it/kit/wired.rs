@@ -34,7 +34,7 @@ impl Wired {
     /// A client of the configuration's only server.
     pub(crate) async fn with(config: Config) -> Self {
         let (name, server) = config.servers.clone().pop_first().unwrap();
-        Self::of(Bridge::start(config, name, server).await.unwrap())
+        Self::of(Bridge::start(config, name, server, None).await.unwrap())
     }
 
     /// A client of this bridge.

@@ -1,0 +1,41 @@
+//! Sign-ins of a process that serves one person on this machine: each flow has its own listener, and several
+//! such processes share one sign-in.
+
+use std::fmt;
+use std::io;
+
+use super::flow::{Flow, FlowOutcome, LoopbackAddress};
+use super::flows::Flows;
+use super::vault::{Claim, VaultError};
+
+/// The listeners to which browsers return.
+pub(crate) trait Loopback: fmt::Debug + Send + Sync {
+    /// The address for the next flow. Somebody listens there from now on.
+    fn address(&self) -> io::Result<LoopbackAddress>;
+
+    /// This flow has that address.
+    fn started(&self, flow: &Flow);
+
+    /// Whether flows are shown in a browser, without the client's help.
+    fn opens_browser(&self) -> bool;
+}
+
+impl Flows {
+    /// Waits until no other process shows a browser for a sign-in of this flow's account. The claim ends when it
+    /// is dropped, or when its holder dies.
+    pub(crate) async fn claim_browser(&self, flow: &Flow) -> Result<Claim, VaultError> {
+        let vault = self.grants.vault();
+        vault.claim_sign_in(&flow.caller, &flow.server_url).await
+    }
+
+    /// Ends a flow whose account was signed in by another process meanwhile. `false`: it was not.
+    pub(crate) async fn end_if_signed_in(&self, flow: &Flow) -> Result<bool, VaultError> {
+        let vault = self.grants.vault();
+        let sign_in = vault.signed_in(&flow.caller, &flow.server_url).await?.value;
+        let is_signed_in = sign_in.is_some_and(|it| it.grant.is_some() && it.number > flow.after);
+        if is_signed_in {
+            self.end(flow, FlowOutcome::SignedIn).await;
+        }
+        Ok(is_signed_in)
+    }
+}
