@@ -1,6 +1,7 @@
 //! The command line as typed; [`plan`](crate::plan) says what it means.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bowline::config::{ListenAddress, ListenProblem};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -40,6 +41,13 @@ pub(crate) enum Command {
     /// sign-in, the browser opens, and calls wait for it; every `connect` of this user shares it.
     #[command(after_help = CONNECT_EXAMPLES)]
     Connect(ConnectArguments),
+
+    /// Examine a server: what it speaks, and what is wrong with it
+    ///
+    /// Opens sessions like a client, and ends them. Calls no tool. The exit code is 0 if Bowline works with
+    /// the server, 1 if it does not, and 2 if the call or the configuration must change.
+    #[command(after_help = PROBE_EXAMPLES)]
+    Probe(ProbeArguments),
 
     /// Print the JSON Schema of the configuration file
     ///
@@ -108,7 +116,7 @@ pub(crate) struct ConnectArguments {
     ///
     /// `${NAME}` stands for an environment variable. Other users of this machine can see the command
     /// line, but not the variable.
-    // Read by `connect`: a header may hold a secret.
+    // Read by `named_server`: a header may hold a secret.
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
 
@@ -117,6 +125,43 @@ pub(crate) struct ConnectArguments {
     /// Whether and where an editor keeps stderr is its own affair.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+}
+
+/// The options of `bowline probe`.
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArguments {
+    /// The server, by its URL or by its name in the configuration file
+    // Read by `named_server`, for the same reason.
+    #[arg(value_name = "URL|NAME", conflicts_with = "command")]
+    pub(crate) server: Option<String>,
+
+    /// The command of a server that speaks over stdin and stdout, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+
+    /// Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Send this header with every request; may be repeated
+    ///
+    /// `${NAME}` stands for an environment variable. Other users of this machine can see the command
+    /// line, but not the variable.
+    // Read by `named_server`: a header may hold a secret.
+    #[arg(
+        long = "header",
+        value_name = "NAME: VALUE",
+        conflicts_with = "command"
+    )]
+    pub(crate) headers: Vec<String>,
+
+    /// How long everything may take
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    pub(crate) timeout: Duration,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The options of `bowline logout`.
@@ -207,6 +252,10 @@ pub(crate) enum Admin {
     At(ListenAddress),
 }
 
+/// The times that `--timeout` may be.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
 const EXAMPLES: &str = "\
 Examples:
   bowline serve
@@ -249,6 +298,14 @@ Examples:
   bowline connect files --config bowline.toml
   bowline connect -- npx -y @modelcontextprotocol/server-everything";
 
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  bowline probe https://mcp.example.com/mcp
+  bowline probe https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+  bowline probe files --config bowline.toml
+  bowline probe -- npx -y @modelcontextprotocol/server-everything
+  bowline probe https://mcp.example.com/mcp --json | jq -r .verdict";
+
 const LOGIN_EXAMPLES: &str = "\
 Examples:
   bowline login files --config bowline.toml
@@ -262,6 +319,12 @@ old one on every gateway, then put it first, and remove the old one when the old
 Examples:
   BOWLINE_SEAL_KEYS=\"$(bowline keygen)\" bowline serve --config bowline.toml
   (umask 077 && bowline keygen > seal-keys)";
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok();
+    let time = time.filter(|time| (SHORTEST..=LONGEST).contains(time));
+    time.ok_or_else(|| "write a time from `100ms` to `1h`, such as `30s`".to_owned())
+}
 
 fn address(text: &str) -> Result<ListenAddress, String> {
     text.parse().map_err(|problem: ListenProblem| {

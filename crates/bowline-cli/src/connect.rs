@@ -7,17 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use bowline::Bridge;
-use bowline::config::{Command, Header, HeaderProblem, Server, ServerName};
+use bowline::config::{Command, Server};
 
 use crate::args::ConnectArguments;
 use crate::failure::Failure;
-use crate::named_server::NamedServer;
+use crate::named_server::{NamedServer, short_name, with_headers};
 use crate::sign_in;
 use crate::signals::Signals;
 use crate::{browser, environment};
-
-/// What a server is called that has no name that could be used.
-const UNNAMED: &str = "server";
 
 /// Serves the client on stdin and stdout until it leaves.
 pub(crate) async fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
@@ -55,30 +52,6 @@ fn wrapped(program: &str, words: &[String]) -> Command {
     Command {
         inherited: environment::all(),
         ..Command::new(program, words.to_vec())
-    }
-}
-
-/// The server with the headers of the command line.
-fn with_headers(mut server: Server, written: &[String]) -> Result<Server, Failure> {
-    let usage = |problem: HeaderProblem| {
-        Failure::usage(format!("--header: {}", problem.what()), problem.help())
-    };
-    let headers = written
-        .iter()
-        .map(|header| Header::parse(header, &environment::variable))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(usage)?;
-    server.set_headers(&headers).map_err(usage)?;
-    Ok(server)
-}
-
-/// The name in logs and errors: the one in the file, or the host.
-fn short_name(name: &str, server: &Server) -> anyhow::Result<ServerName> {
-    let host = server.target.urls().first().and_then(|url| url.host());
-    let mut names = [Some(name), host].into_iter().flatten();
-    match names.find_map(|name| name.parse().ok()) {
-        Some(name) => Ok(name),
-        None => Ok(UNNAMED.parse()?),
     }
 }
 

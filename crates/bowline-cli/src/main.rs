@@ -3,6 +3,7 @@
 //! The gateway itself is the library `bowline`. Here are only the command line ([`args`], made
 //! into a configuration by [`plan`]), what people read ([`greeting`], [`summary`], [`failure`]),
 //! what asks a running gateway to change ([`signals`], [`watch`]), the bridge for editors ([`connect`]),
+//! the examination of a server ([`probe`]),
 //! signing in and out ([`sign_in`],
 //! [`browser`], [`auth_status`]), and the [`demo`] server that runs when no other server was given.
 
@@ -17,6 +18,7 @@ mod greeting;
 mod logs;
 mod named_server;
 mod plan;
+mod probe;
 mod serve;
 mod sign_in;
 mod signals;
@@ -65,9 +67,10 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             print(summary::Summary(&plan))
         }
         Command::Connect(arguments) => connect(&arguments),
-        Command::Login(arguments) => run_async(sign_in::login(&arguments)),
-        Command::Logout(arguments) => run_async(sign_in::logout(&arguments)),
-        Command::Auth(arguments) => run_async(sign_in::auth(&arguments)),
+        Command::Probe(arguments) => run_async("error", probe::probe(&arguments)),
+        Command::Login(arguments) => run_async("warn", sign_in::login(&arguments)),
+        Command::Logout(arguments) => run_async("warn", sign_in::logout(&arguments)),
+        Command::Auth(arguments) => run_async("warn", sign_in::auth(&arguments)),
         Command::Schema => print(format_args!("{:#}\n", bowline::config::schema())),
         Command::Keygen => {
             let key = bowline::SealKeys::generate().context("cannot make a key")?;
@@ -105,11 +108,12 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
     ended
 }
 
-/// Runs a command that ends by itself, and logs only warnings and errors.
+/// Runs a command that ends by itself, and logs only what is as bad as this.
 fn run_async(
+    levels: &str,
     command: impl Future<Output = Result<ExitCode, Failure>>,
 ) -> Result<ExitCode, Failure> {
-    logs::to_stderr(LogFormat::Text, "warn")?;
+    logs::to_stderr(LogFormat::Text, levels)?;
     let runtime = runtime()?;
     let ended = runtime.block_on(command);
     runtime.shutdown_background();

@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use bowline::config::{Config, Server, shown_url};
+use bowline::config::{Config, Header, HeaderProblem, Server, ServerName, shown_url};
 
 use crate::failure::Failure;
 use crate::{environment, sign_in};
 
 /// The configuration file that is read if none is given, below the person's configuration directory.
 const DEFAULT_FILE: &str = "bowline/bowline.toml";
+
+/// What a server is called that has no name that could be used.
+const UNNAMED: &str = "server";
 
 /// A server that the command line names.
 pub(crate) struct NamedServer {
@@ -85,5 +88,29 @@ fn default_file(name: &str) -> Result<PathBuf, Failure> {
             format!("`{shown}` is not a URL, and no configuration file was given"),
             "give the server's full URL, or the file with `-c`",
         )),
+    }
+}
+
+/// The server with the headers of the command line.
+pub(crate) fn with_headers(mut server: Server, written: &[String]) -> Result<Server, Failure> {
+    let usage = |problem: HeaderProblem| {
+        Failure::usage(format!("--header: {}", problem.what()), problem.help())
+    };
+    let headers = written
+        .iter()
+        .map(|header| Header::parse(header, &environment::variable))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(usage)?;
+    server.set_headers(&headers).map_err(usage)?;
+    Ok(server)
+}
+
+/// The name in logs and errors: the one in the file, or the host.
+pub(crate) fn short_name(name: &str, server: &Server) -> anyhow::Result<ServerName> {
+    let host = server.target.urls().first().and_then(|url| url.host());
+    let mut names = [Some(name), host].into_iter().flatten();
+    match names.find_map(|name| name.parse().ok()) {
+        Some(name) => Ok(name),
+        None => Ok(UNNAMED.parse()?),
     }
 }

@@ -16,6 +16,8 @@ mod help;
 mod killing;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/probing.rs"]
+mod probing;
 #[path = "cli/reloading.rs"]
 mod reloading;
 #[path = "cli/running.rs"]

@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod login;
+pub mod probe;
 #[doc(hidden)]
 pub mod reference;
 

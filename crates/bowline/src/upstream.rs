@@ -37,9 +37,10 @@ pub(crate) use proof::{Proof, Ran, SessionState};
 pub(crate) use stdio::{ProcessError, Processes};
 pub(crate) use streamable::refusal::MAX_BATCH;
 pub(crate) use streamable::{
-    Declination, InitializeAnswer, Initialized, Listening, Passing, is_lie, may_lie, poll_data,
+    Answer, Declination, InitializeAnswer, Initialized, Listening, Passing, is_lie, may_lie,
+    poll_data,
 };
-pub(crate) use tool_hints::{Audience, Epoch, Forgetting, Sharing, Stored};
+pub(crate) use tool_hints::{Audience, Epoch, Forgetting, Sharing, Stored, count_safe};
 pub(crate) use upkeep::UPKEEP_INTERVAL;
 
 use std::sync::Arc;

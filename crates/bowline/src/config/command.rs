@@ -8,10 +8,12 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
+use super::Environment;
+
 /// Variables that a process gets from the gateway's own environment, if they are set there: what programs
 /// need to find files, to speak the user's language and to reach the network. Any other may be a secret
 /// of the gateway's.
-pub(super) const INHERITED: [&str; 40] = [
+const INHERITED: [&str; 40] = [
     "PATH",
     "HOME",
     "USER",
@@ -79,6 +81,15 @@ impl Command {
             inherited: BTreeMap::new(),
             cwd: None,
         }
+    }
+
+    /// The same with what a process gets of this environment.
+    #[must_use]
+    pub fn inheriting(mut self, environment: &Environment<'_>) -> Self {
+        let inherited = INHERITED.iter();
+        let inherited = inherited.filter_map(|name| Some(((*name).to_owned(), environment(name)?)));
+        self.inherited = inherited.collect();
+        self
     }
 
     /// Identifies what was configured, without telling it: a hash. What is inherited is not part of it, because

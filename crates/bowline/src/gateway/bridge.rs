@@ -18,6 +18,7 @@ use crate::config::{Config, Server, ServerName, Target};
 use crate::front::callback::Callbacks;
 use crate::front::stdio;
 use crate::hub::Hub;
+use crate::upstream::Upstream;
 
 /// How long the end of the session may take at the server, after the client has left.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,6 +61,16 @@ impl Bridge {
         Ok(Self { hub })
     }
 
+    /// The server.
+    pub(crate) fn upstream(&self) -> Option<Arc<Upstream>> {
+        self.hub.routes.only()
+    }
+
+    /// Ends what runs for the server.
+    pub(crate) async fn stop(&self) {
+        stop::stop(&self.hub).await;
+    }
+
     /// Serves a client until it closes its output or `stop` is done, and ends its session.
     pub async fn serve(
         self,
@@ -82,7 +93,7 @@ impl Bridge {
             () = serving => {}
             () = stopper => {}
         }
-        stop::stop(&self.hub).await;
+        self.stop().await;
     }
 }
 

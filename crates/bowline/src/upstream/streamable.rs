@@ -6,6 +6,7 @@
 
 mod answer;
 mod asking;
+mod examine;
 mod fingerprint;
 mod held;
 mod initialize;

@@ -112,6 +112,12 @@ pub(crate) enum Sharing {
     All,
 }
 
+/// How many tools of an answer to `tools/list` (JSON text) are safe to repeat. `None`: it is no listing.
+pub(crate) fn count_safe(result: &str) -> Option<usize> {
+    let tools = Listing::read(result)?.into_tools();
+    Some(tools.filter(|(_, is_harmless)| *is_harmless).count())
+}
+
 impl ToolHints {
     /// The epoch for a call that is sent now.
     pub(crate) fn now(&self) -> Epoch {

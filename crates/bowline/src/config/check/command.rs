@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use toml::Spanned;
 
-use crate::config::command::INHERITED;
 use crate::config::read::Secret;
 use crate::config::report::Findings;
 use crate::config::{Command, Environment, file};
@@ -38,15 +37,11 @@ pub(super) fn check(
     }
     let mut words = words.into_iter().map(Spanned::into_inner);
     let cwd = written.cwd.and_then(|cwd| directory(cwd, findings));
-    let inherited = INHERITED
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), environment(name)?)));
+    let command = Command::new(words.next()?, words.collect());
     Some(Command {
-        program: words.next()?,
-        args: words.collect(),
         env: variables(written.env, findings),
-        inherited: inherited.collect(),
         cwd,
+        ..command.inheriting(environment)
     })
 }
 

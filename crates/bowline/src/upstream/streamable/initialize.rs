@@ -6,7 +6,7 @@ use bowline_egress::{Sent, read_limited};
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::{header, media};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 use super::Answer;
 use super::messages::retry_after;
@@ -51,7 +51,7 @@ impl Upstream {
         if answer.status != StatusCode::OK {
             return Ok(Initialized::Declined(Declination(answer)));
         }
-        let issued = issued_id(&answer.headers).map(Issued::SessionId);
+        let issued = answer.issued_id().map(Issued::SessionId);
         let answer = match answer.is_events() {
             true => InitializeAnswer::Events(EventSource::Http(answer.body)),
             false => InitializeAnswer::Message(answer),
@@ -60,20 +60,20 @@ impl Upstream {
     }
 }
 
-/// The session id that the server issued, if any. Two ids are an error: there is no telling which
-/// counts.
-fn issued_id(headers: &HeaderMap) -> Result<Option<UpstreamSessionId>, UpstreamError> {
-    let mut ids = headers.get_all(header::SESSION_ID).iter();
-    match (ids.next(), ids.next()) {
-        (None, _) => Ok(None),
-        (Some(id), None) => Ok(Some(UpstreamSessionId::issued(id)?)),
-        (Some(_), Some(_)) => Err(UpstreamError::SeveralSessionIds),
-    }
-}
-
 // === impl Answer ===
 
 impl Answer {
+    /// The session id that the server issued, if any. Two ids are an error: there is no telling which
+    /// counts.
+    pub(crate) fn issued_id(&self) -> Result<Option<UpstreamSessionId>, UpstreamError> {
+        let mut ids = self.headers.get_all(header::SESSION_ID).iter();
+        match (ids.next(), ids.next()) {
+            (None, _) => Ok(None),
+            (Some(id), None) => Ok(Some(UpstreamSessionId::issued(id)?)),
+            (Some(_), Some(_)) => Err(UpstreamError::SeveralSessionIds),
+        }
+    }
+
     /// Reads the answer to its end.
     pub(crate) async fn whole(self) -> Result<Whole, UpstreamError> {
         let sent_as = self.sent_as();
