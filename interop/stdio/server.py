@@ -1,4 +1,9 @@
-"""A server of the Python SDK over stdio, with the tools that the clients of `kill` call."""
+"""A server of the Python SDK over stdio, with the tools that the clients of `kill` call.
+
+Usage: server.py [streamable-http]
+"""
+
+import sys
 
 from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
@@ -17,4 +22,8 @@ def toggle() -> str:
 
 
 if __name__ == "__main__":
-    server.run("stdio")
+    match sys.argv[1:]:
+        case ["streamable-http"]:
+            server.run("streamable-http", port=0)
+        case _:
+            server.run("stdio")
