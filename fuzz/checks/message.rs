@@ -6,6 +6,7 @@ use std::fmt;
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Malformed, Message};
+use bowline_wire::names::reads_as;
 use bowline_wire::scan::{IdScan, Stop};
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -103,6 +104,12 @@ fn refused(input: &[u8], malformed: &Malformed, full: Option<&Value>) {
     match malformed {
         Malformed::NotJson(_) => assert_eq!(full, None, "this is JSON"),
         Malformed::Batch => assert!(full.is_none_or(Value::is_array)),
+        Malformed::Ambiguous => {
+            let names = full.and_then(Value::as_object).into_iter().flatten();
+            let mut names = names.map(|(name, _)| name);
+            let has_method = names.any(|name| reads_as(name, "method"));
+            assert!(full.is_none() || has_method, "this has no method");
+        }
         Malformed::NotJsonRpc(_) => {
             if let Some(full) = full {
                 assert_eq!(kind_of(full, input), None, "this is a JSON-RPC message");

@@ -236,7 +236,7 @@ impl Fault {
             Self::BodyTimeout => Reason::BodyTimeout,
             Self::BodyBroken => Reason::BodyBroken,
             Self::Malformed(Malformed::NotJson(_)) => Reason::NotJson,
-            Self::Malformed(Malformed::NotJsonRpc(_)) => Reason::NotJsonRpc,
+            Self::Malformed(Malformed::NotJsonRpc(_) | Malformed::Ambiguous) => Reason::NotJsonRpc,
             Self::Malformed(Malformed::Batch) => Reason::Batch,
             Self::EmptyBatch => Reason::EmptyBatch,
             Self::InitializeInBatch => Reason::InitializeInBatch,

@@ -11,6 +11,7 @@ pub mod http1;
 pub mod id;
 pub mod media;
 pub mod message;
+pub mod names;
 pub mod scan;
 pub mod sse;
 pub mod version;

@@ -4,6 +4,7 @@
 //! or rebuilt: unknown fields, key order and number formats are forwarded unchanged, and a rewrite
 //! replaces the bytes of one value and no others.
 
+mod fields;
 mod ids;
 
 pub use ids::{RawId, RawIdBuf, echoes_id, is_answer_to};
@@ -13,11 +14,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use self::fields::Fields;
 use crate::batch::is_batch;
 
 /// An unchanged message with the spans of its envelope. Clones share one allocation, because many
@@ -66,6 +68,11 @@ pub enum Malformed {
     /// JSON, but not a JSON-RPC 2.0 message.
     #[error("the body is not a JSON-RPC 2.0 message: {0}")]
     NotJsonRpc(String),
+    /// An answer for one reader, and a request or notification for another.
+    #[error(
+        "the body is not a JSON-RPC 2.0 message: `method` cannot stand beside `result` or `error`"
+    )]
+    Ambiguous,
 }
 
 /// A method's name: nearly always a common one, otherwise a span of the bytes, decoded only if it contains
@@ -75,27 +82,6 @@ enum Method {
     Common(&'static str),
     Plain(Span),
     Escaped(Box<str>),
-}
-
-#[derive(Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow, default)]
-    jsonrpc: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
-}
-
-/// Treats a key with the value `null` as present; serde's own `Option` would treat it as absent.
-fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(input).map(Some)
 }
 
 /// The server's description of itself in the response to `initialize`.
@@ -265,52 +251,6 @@ impl Initialized<'_> {
     /// Its capabilities as JSON text.
     pub fn capabilities(&self) -> &str {
         self.capabilities.map_or("{}", RawValue::get)
-    }
-}
-
-// === impl Fields ===
-
-impl Fields<'_> {
-    /// Some servers write both `result` and `error`, one of them `null`: then the other one counts.
-    fn forget_null(&mut self) {
-        let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
-        if self.result.is_some() && is_null(self.error) {
-            self.error = None;
-        } else if self.error.is_some() && is_null(self.result) {
-            self.result = None;
-        }
-    }
-
-    /// Removes every member that is `null`, except the result of a response.
-    fn forget_all_null(&mut self) {
-        let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
-        self.jsonrpc = Cow::Borrowed("2.0");
-        self.method = self.method.filter(|method| !is_null(Some(method)));
-        if self.method.is_some() {
-            self.id = self.id.filter(|id| !is_null(Some(id)));
-            self.result = self.result.filter(|result| !is_null(Some(result)));
-            self.error = self.error.filter(|error| !is_null(Some(error)));
-        }
-        self.forget_null();
-    }
-
-    fn kind(&self) -> Result<Kind, Malformed> {
-        let wrong = |what: &str| Err(Malformed::NotJsonRpc(what.to_owned()));
-        if self.jsonrpc != "2.0" {
-            return wrong("`jsonrpc` must be \"2.0\"");
-        }
-        let answers = usize::from(self.result.is_some()) + usize::from(self.error.is_some());
-        let id = self.id.map(|id| id.get().as_bytes()[0]);
-        match (self.method.is_some(), answers, id) {
-            (true, 0, None) => Ok(Kind::Notification),
-            (true, 0, Some(b'"' | b'-' | b'0'..=b'9')) => Ok(Kind::Request),
-            (true, 0, Some(_)) => wrong("a request's `id` must be a string or a number"),
-            (true, _, _) => wrong("`method` cannot stand beside `result` or `error`"),
-            (false, 1, None | Some(b'n' | b'"' | b'-' | b'0'..=b'9')) => Ok(Kind::Response),
-            (false, 1, Some(_)) => wrong("a response's `id` must be a string or a number"),
-            (false, 0, _) => wrong("`method`, `result` and `error` are all missing"),
-            (false, _, _) => wrong("`result` cannot stand beside `error`"),
-        }
     }
 }
 

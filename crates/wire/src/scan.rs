@@ -6,8 +6,11 @@
 
 use memchr::memchr2;
 
-/// The longest form of a relevant name: `result` with every character escaped.
-const MAX_NAME: usize = 6 * r"\u0065".len();
+use crate::names::{plain, reads_as};
+
+/// The longest form of a relevant name: `result` with every character escaped, and the NUL that ends it for
+/// some readers.
+const MAX_NAME: usize = 7 * r"\u0065".len();
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -333,31 +336,38 @@ impl Name {
     }
 
     fn member(&self) -> Member {
-        let written = self.length.checked_sub(1);
-        let Some(written) = written.and_then(|length| self.bytes.get(..length)) else {
-            return Member::Other;
-        };
-        if !written.contains(&b'\\') {
-            return Member::of(written);
+        let length = self.length.saturating_sub(1);
+        let written = &self.bytes[..length.min(MAX_NAME)];
+        let is_whole = length <= MAX_NAME;
+        match Member::of(written) {
+            Some(member) if is_whole => return member,
+            _ => {}
         }
         let quoted = [b"\"", written, b"\""].concat();
         let name = serde_json::from_slice::<String>(&quoted);
-        name.map_or(Member::Other, |name| Member::of(name.as_bytes()))
+        if let Some(member) = name.ok().and_then(|name| Member::of(name.as_bytes())) {
+            return member;
+        }
+        let name = plain(&String::from_utf8_lossy(written));
+        let is_known = is_whole || name.contains('\0');
+        match is_known && reads_as(&name, "method") {
+            true => Member::Method,
+            false => Member::Other,
+        }
     }
 }
 
 // === impl Member ===
 
 impl Member {
-    fn of(name: &[u8]) -> Self {
-        match name {
+    fn of(name: &[u8]) -> Option<Self> {
+        Some(match name {
             b"id" => Self::Id,
             b"result" => Self::Result,
             b"error" => Self::Error,
-            // Some parsers ignore case.
-            name if name.eq_ignore_ascii_case(b"method") => Self::Method,
-            _ => Self::Other,
-        }
+            b"method" => Self::Method,
+            _ => return None,
+        })
     }
 }
 

@@ -58,9 +58,8 @@ impl Rewrite {
                 let members = self.reserved.cleared_batch(members);
                 (!members.is_empty()).then_some(Content::Batch(members))
             }
-            // The client may find reserved keys where Bowline reads none.
             Content::Other(data) => {
-                let is_shown = !self.reserved.are_in(&data) && !self.reserved.are_in(event.raw());
+                let is_shown = self.reserved.admits(&data) && self.reserved.admits(event.raw());
                 is_shown.then_some(Content::Other(data))
             }
         }
@@ -110,7 +109,10 @@ impl Rewrite {
             None => None,
         };
         let data = match content {
-            Content::Message(message) => self.message(message)?,
+            Content::Message(message) => match self.message(message)? {
+                None => is_cleared(event, message).then(|| message.raw().clone()),
+                marked => marked,
+            },
             Content::Batch(members) => {
                 let members: Option<Vec<_>> = members.iter().map(|raw| self.member(raw)).collect();
                 return Some(event.split(id.as_deref(), &members?));
@@ -150,6 +152,13 @@ impl Rewrite {
         let id = RawId::new(message.text(marked_id(message)?));
         self.seal.request(self.leg, id)
     }
+}
+
+/// Whether a message is not the event's own data any more. Unless it is, or spans several lines, it is a slice of
+/// the event.
+fn is_cleared(event: &Event, message: &Message) -> bool {
+    let is_slice = event.raw().as_ptr_range().contains(&message.raw().as_ptr());
+    !is_slice && event.data().as_deref() != Some(&message.raw()[..])
 }
 
 /// The id that must become a mark: the id of a server's request, also in the server's cancellation

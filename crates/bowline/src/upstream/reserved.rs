@@ -2,12 +2,17 @@
 //! could send them in a request could make a host run a sign-in for it, so they are removed.
 //!
 //! JSON parsers differ, so more is treated as a reserved key than the protocol says: escapes, upper
-//! and lower case, repeated keys, and objects at any depth.
+//! and lower case, a NUL at the end, repeated keys, and objects at any depth. They differ as much in
+//! what they take for a request: whatever has a method is one here. A message that is an answer for
+//! one parser and has a method for another is dropped, and so is an `elicitation/create` without an id.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Malformed, Message};
+use bowline_wire::names::{plain, reads_as, up_to_nul};
 use bytes::Bytes;
+use memchr::memchr3_iter;
+use memchr::memmem::Finder;
 use serde_json::Value;
 
 /// The prefix that is always reserved, whatever prefix is configured.
@@ -15,6 +20,15 @@ const OWN: &str = "bowline/";
 
 /// Reserved keys without a prefix.
 const DOCUMENTS: [&str; 3] = ["auth_server", "auth_server_metadata", "resource_metadata"];
+
+/// The method of Bowline's own prompts.
+const PROMPT: &str = "elicitation/create";
+
+const UNREADABLE: &str = "reserved keys in what cannot be parsed";
+
+/// The only two characters outside ASCII whose lower case is in ASCII.
+static FOLDED: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| ["\u{212a}", "\u{17f}"].map(|letter| Finder::new(letter)));
 
 /// The reserved keys.
 #[derive(Debug, Clone)]
@@ -32,40 +46,81 @@ impl Reserved {
 
     /// Whether any parser could find a reserved key in this text.
     pub(crate) fn are_in(&self, text: &[u8]) -> bool {
+        if !self.may_be_in(text) {
+            return false;
+        }
         let text = plain(&String::from_utf8_lossy(text));
         let mut names = [OWN, &*self.prefix].into_iter().chain(DOCUMENTS);
         names.any(|name| text.contains(name))
     }
 
-    /// A server's message without reserved keys; `None` if it cannot be parsed.
-    pub(crate) fn cleared(&self, message: Message) -> Option<Message> {
-        if message.kind() != Kind::Request || !self.are_in(message.raw()) {
-            return Some(message);
-        }
-        let mut value: Value = serde_json::from_slice(message.raw()).ok()?;
-        self.clear(&mut value, false);
-        Message::from_server(value.to_string().into()).ok()
+    /// The same, quickly: `true` also for texts in which a name could be written in an odd way.
+    fn may_be_in(&self, text: &[u8]) -> bool {
+        let mut skipped = 0;
+        let found = memchr3_iter(b'/', b'_', b'\\', text).any(|at| {
+            if at < skipped {
+                return false;
+            }
+            let (before, rest) = text.split_at(at);
+            match (rest[0], rest.get(1)) {
+                (b'/', _) => ends_with(before, OWN) || ends_with(before, &self.prefix),
+                (b'_', _) => ends_with(before, "auth_") || ends_with(before, "resource_"),
+                // What an escape stands for is no part of a name, except of one that is escaped itself.
+                (_, Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')) => {
+                    skipped = at + 2;
+                    false
+                }
+                _ => true,
+            }
+        });
+        found || FOLDED.iter().any(|letter| letter.find(text).is_some())
     }
 
-    /// The members of a server's batch without reserved keys. Members that may contain them and
-    /// cannot be parsed are dropped.
+    /// A server's message without reserved keys; `None` if it must not be shown.
+    pub(crate) fn cleared(&self, message: Message) -> Option<Message> {
+        if message.kind() == Kind::Notification
+            && message.method().is_some_and(|name| reads_as(name, PROMPT))
+        {
+            return dropped("elicitation/create without an id");
+        }
+        if message.kind() == Kind::Response || !self.are_in(message.raw()) {
+            return Some(message);
+        }
+        let Ok(mut value) = serde_json::from_slice::<Value>(message.raw()) else {
+            return dropped(UNREADABLE);
+        };
+        self.clear(&mut value, false);
+        match Message::from_server(value.to_string().into()) {
+            Ok(message) => Some(message),
+            Err(_) => dropped(UNREADABLE),
+        }
+    }
+
+    /// The members of a server's batch without reserved keys, as far as they may be shown.
     pub(crate) fn cleared_batch(&self, members: Vec<Bytes>) -> Vec<Bytes> {
-        let cleared = |raw: Bytes| match self.are_in(&raw) {
-            false => Some(raw),
-            true => {
-                let message = Message::from_server(raw).ok()?;
-                Some(self.cleared(message)?.raw().clone())
-            }
+        let cleared = |raw: Bytes| match Message::from_server(raw.clone()) {
+            Ok(message) => Some(self.cleared(message)?.raw().clone()),
+            Err(_) => self.admits(&raw).then_some(raw),
         };
         members.into_iter().filter_map(cleared).collect()
+    }
+
+    /// Whether a text that Bowline cannot parse may be shown. A client may find more in it.
+    pub(crate) fn admits(&self, text: &Bytes) -> bool {
+        let refused = match Message::from_server(text.clone()) {
+            Err(Malformed::Ambiguous) => Some("an answer that has a method"),
+            _ => self.are_in(text).then_some(UNREADABLE),
+        };
+        refused.and_then(dropped::<()>);
+        refused.is_none()
     }
 
     fn clear(&self, value: &mut Value, is_meta: bool) {
         match value {
             Value::Object(members) => {
-                members.retain(|name, _| !self.has(&plain(name), is_meta));
+                members.retain(|name, _| !self.has(up_to_nul(&plain(name)), is_meta));
                 for (name, value) in members {
-                    self.clear(value, plain(name) == "_meta");
+                    self.clear(value, up_to_nul(&plain(name)) == "_meta");
                 }
             }
             Value::Array(values) => {
@@ -82,39 +137,17 @@ impl Reserved {
     }
 }
 
-/// The text without escapes and in lower case, as the most lenient parser reads names.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(char) = rest.next() {
-        let char = match char {
-            '\\' => match rest.next() {
-                Some('u') => escaped(&mut rest),
-                Some(other) => other,
-                None => break,
-            },
-            char => char,
-        };
-        plain.push(match char {
-            // The only two characters outside ASCII whose lower case is in ASCII.
-            '\u{212a}' => 'k',
-            '\u{17f}' => 's',
-            char => char.to_ascii_lowercase(),
-        });
-    }
-    plain
+/// Whether a text ends with a name of which the last character follows, in upper or lower case.
+fn ends_with(before: &[u8], name: &str) -> bool {
+    let name = &name.as_bytes()[..name.len() - 1];
+    let at = before.len().checked_sub(name.len());
+    at.is_some_and(|at| before[at..].eq_ignore_ascii_case(name))
 }
 
-/// The character of a `\u` escape, from its four digits.
-fn escaped(rest: &mut std::str::Chars<'_>) -> char {
-    let Some(digits) = rest.as_str().get(..4) else {
-        return 'u';
-    };
-    let Ok(code) = u32::from_str_radix(digits, 16) else {
-        return 'u';
-    };
-    *rest = rest.as_str()[4..].chars();
-    char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+/// Logs that a message is not shown.
+fn dropped<T>(why: &str) -> Option<T> {
+    tracing::warn!(why, "server message dropped");
+    None
 }
 
 #[cfg(test)]
@@ -124,9 +157,76 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> Option<Value> {
-        let message = Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        let message = Message::from_server(Bytes::copy_from_slice(text.as_bytes())).unwrap();
         let cleared = Reserved::new("My.App").cleared(message)?;
         Some(serde_json::from_slice(cleared.raw()).unwrap())
+    }
+
+    #[test]
+    fn whatever_some_reader_takes_for_a_request_is_cleared_or_dropped() {
+        let asking = asking(r#"{"_meta":{"bowline/type":"oauth_flow"}}"#);
+        for id in ["", r#""id":null,"#, r#""Id":1,"#, r#""id\u0000":1,"#] {
+            let odd = asking.replacen(r#""id":1,"#, id, 1);
+            assert_eq!(shown(&odd), None, "{odd}");
+            assert_eq!(shown(&odd.replace("create", "CR\\u0045ate\\u0000")), None);
+            let other = odd.replace("elicitation/create", "notifications/x");
+            assert_eq!(shown(&other).unwrap()["params"], json!({"_meta": {}}));
+        }
+        let reserved = Reserved::new("bowline");
+        for method in ["method", "Method", r"METHOD\u0000x", r"\u006dethod"] {
+            let method = format!(r#""{method}":"elicitation/create""#);
+            let asking = asking.replacen(r#""method":"elicitation/create""#, &method, 1);
+            for answer in [
+                r#""result":{}"#,
+                r#""error":{"code":1}"#,
+                r#""result":null"#,
+            ] {
+                let both = asking.replacen(r#""id":1"#, &format!(r#""id":1,{answer}"#), 1);
+                let both = Bytes::from(both);
+                let is_request = Message::from_server(both.clone()).is_ok();
+                assert!(!is_request || answer.ends_with("null"), "{both:?}");
+                let cleared = reserved.cleared_batch(vec![both]);
+                let text = cleared.concat();
+                assert!(!reserved.are_in(&text), "{text:?}");
+            }
+        }
+        // Also without the keys: it could be taken for an answer.
+        let both = Bytes::from_static(br#"{"id":1,"result":{},"Method":"x"}"#);
+        assert!(!reserved.admits(&both));
+        let null = r#"{"id":1,"result":{"_meta":{"bowline/x":1}},"Method":null}"#;
+        assert_eq!(
+            shown(null).unwrap(),
+            serde_json::from_str::<Value>(null).unwrap()
+        );
+    }
+
+    #[test]
+    fn a_quick_look_misses_nothing() {
+        let reserved = Reserved::new("My.App");
+        for text in [
+            r#"{"bowline/type":1}"#,
+            r#"{"BOWLINE\/type":1}"#,
+            r#"{"b\u006fwline/type":1}"#,
+            r#"{"my.app/x":1}"#,
+            r#"{"Auth_Server":1}"#,
+            r#"{"auth\u005fserver":1}"#,
+            r#"{"a":"\\\\","resource_metadata":1}"#,
+            r#"{"re\u{17f}ource_metadata":1}"#,
+            r#"{"auth_\u{17f}erver":1}"#,
+        ] {
+            let text = text.replace(r"\u{17f}", "\u{17f}");
+            assert!(reserved.are_in(text.as_bytes()), "{text}");
+        }
+        for text in [
+            r#"{"method":"notifications/progress","params":{"progress_x":"a\n\"b\"/\\"}}"#,
+            "bowline",
+            "author_server",
+            "/",
+            "_",
+            "",
+        ] {
+            assert!(!reserved.may_be_in(text.as_bytes()), "{text}");
+        }
     }
 
     fn asking(params: &str) -> String {
@@ -146,6 +246,7 @@ mod tests {
             r#"{"_meta":{"reſource_metadata":{},"x":1}}"#,
             r#"{"_meta":{"bowline/type":1,"x":0},"_meta":{"bowline/type":2,"x":1}}"#,
             r#"{"_meta":{"bowline/type":1,"bowline/type":2,"x":1}}"#,
+            r#"{"_meta":{"auth_server\u0000":1,"bowline/type\u0000":2,"x":1}}"#,
         ] {
             assert_eq!(
                 shown(&asking(params)).unwrap()["params"],

@@ -9,6 +9,8 @@ use memchr::memmem::Finder;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::names::reads_as;
+
 /// An id as its sender wrote it: JSON text, with the quotes of a string. Ids are equal if their values are;
 /// ids of different types never are.
 #[derive(Debug, Clone, Copy, Default)]
@@ -143,11 +145,18 @@ fn begins_with_outcome(members: &[u8]) -> bool {
     members.starts_with(br#""result":"#) || members.starts_with(br#""error":"#)
 }
 
-static METHOD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""method""#));
+/// How a name begins that some reader takes for `method`.
+static METHOD: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| [Finder::new(br#""m"#), Finder::new(br#""M"#)]);
 
 /// Whether a body may have a method, so that some parser would read it as a request.
 fn may_be_request(body: &[u8]) -> bool {
-    METHOD.find(body).is_some() || has_escapes(body)
+    let is_method = |at: usize| {
+        let rest = body.get(at + 2..).and_then(<[u8]>::first_chunk::<5>);
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(b"ethod"))
+    };
+    let mut starts = METHOD.iter().flat_map(|start| start.find_iter(body));
+    has_escapes(body) || starts.any(is_method)
 }
 
 static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u"));
@@ -209,8 +218,7 @@ impl<'de> Deserialize<'de> for Seen<'de> {
                         "id" => seen.ids.extend(value),
                         "error" => seen.is_error |= value.is_some(),
                         "result" => seen.has_result = true,
-                        // Some parsers ignore case.
-                        name if name.eq_ignore_ascii_case("method") => {
+                        name if reads_as(name, "method") => {
                             seen.has_method |= value.is_some();
                         }
                         _ => {}

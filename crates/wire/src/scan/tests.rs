@@ -94,11 +94,14 @@ fn a_request_is_no_answer() {
         r#"{"METHOD":"ping"}"#,
         r#"{"\u006d\u0065\u0074\u0068\u006f\u0064":"ping"}"#,
         r#"{"result":{},"method":null}"#,
+        r#"{"result":{},"Method\u0000":1}"#,
+        r#"{"\u006d\u0065\u0074\u0068\u006f\u0064\u0000 and more of it":1}"#,
+        r#"{"m\ethod":1}"#,
     ] {
         assert_eq!(found(text).1, Stop::NotAnAnswer, "{text}");
     }
     assert_eq!(
-        found(r#"{"result":{"method":"ping"},"methods":1}"#).1,
+        found(r#"{"result":{"method":"ping"},"methods":1,"method of a very long name, longer than that":1}"#).1,
         Stop::End
     );
 }

@@ -30,7 +30,6 @@ impl EventRelay {
             None => Content::Other(Bytes::new()),
         };
         let Some(mut content) = self.rewrite.admitted(event, content) else {
-            tracing::warn!("server message with reserved keys dropped");
             return Ok(None);
         };
         if content.is_progress() {

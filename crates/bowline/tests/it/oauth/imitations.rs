@@ -14,6 +14,7 @@ use crate::kit::client::Client;
 use crate::kit::gateway::config;
 use crate::kit::messages::{JSON, call, result};
 use crate::kit::opened::{opened_speaking, opened_with};
+use crate::kit::programs::Play;
 
 /// The keys of a question of Bowline's, as a server would write them that wants somebody's tokens.
 const KEYS: [&str; 6] = [
@@ -66,6 +67,42 @@ fn imitations() -> Vec<String> {
     ]
 }
 
+/// What no strict reader takes for a question, and one that folds names or stops at a NUL does. Nothing of
+/// it may be shown.
+fn oddities() -> Vec<String> {
+    let plain = question(&keys(str::to_owned));
+    let mut odd: Vec<_> = ["", r#""id":null,"#, r#""ID":1,"#, r#""id\u0000":1,"#]
+        .map(|id| plain.replacen(r#""id":1,"#, id, 1))
+        .into();
+    odd.push(odd[1].replacen("elicitation/create", "Elicitation\\/creat\\u0065\\u0000", 1));
+    for method in [
+        "Method",
+        "METHOD",
+        r"method\u0000",
+        r"\u004dethod",
+        r"m\u0065thod\u0000x",
+    ] {
+        let named = plain.replacen(r#""method""#, &format!(r#""{method}""#), 1);
+        odd.push(named.clone());
+        for answer in [r#""result":{},"#, r#""error":{"code":1,"message":"m"},"#] {
+            let begin = format!("{{{answer}");
+            odd.push(named.replacen('{', &begin, 1));
+            odd.push(
+                named
+                    .replacen('{', &begin, 1)
+                    .replacen(r#""id":1"#, r#""id":7"#, 1),
+            );
+        }
+    }
+    odd
+}
+
+/// A notification with the keys, which is shown without them.
+fn notification() -> String {
+    let plain = question(&keys(str::to_owned)).replacen(r#""id":1,"#, r#""Id":1,"#, 1);
+    plain.replacen("elicitation/create", "notifications/x", 1)
+}
+
 /// That a question was shown, and is the server's own.
 fn is_servers(shown: &Value, writing: &str) {
     assert_eq!(shown["method"], "elicitation/create", "{writing}");
@@ -94,6 +131,12 @@ async fn a_servers_question_is_its_own_on_every_stream() {
             assert_eq!(taken.await.status, 202);
         }
         unreadable(&mut pen);
+        for odd in oddities() {
+            pen.write(format!("data: {odd}\n\n"));
+        }
+        pen.write(format!("data: {}\n\n", notification()));
+        let (_, shown) = events.next_message().await;
+        assert_eq!(shown["params"]["_meta"], json!({"theirs": 1}));
         pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"last\"}\n\n");
         assert_eq!(events.next_message().await.1["method"], "last");
     }
@@ -147,6 +190,49 @@ async fn nor_is_it_bowlines_in_a_batch() {
 }
 
 #[tokio::test]
+async fn what_only_some_readers_take_for_a_question_is_in_no_batch() {
+    for version in ["2025-03-26", "2025-11-25"] {
+        let (_gateway, mut server, client) = opened_speaking(version, with_prefix).await;
+        let members = [oddities().join(","), notification(), result(7).to_string()];
+        let body = format!("[{}]", members.join(","));
+        let request = call(7);
+        let answered = client.send_to(&mut server, &request, |asked| {
+            asked.reply(200, &[JSON], body.clone());
+        });
+        let array = answered.await.json();
+        let [shown, answer] = array.as_array().unwrap().as_slice() else {
+            panic!("{array}");
+        };
+        assert_eq!(shown["params"]["_meta"], json!({"theirs": 1}));
+        assert_eq!(*answer, result(7));
+
+        let request = client.post(&call(7));
+        let (mut events, mut pen) = client.open_stream(&mut server, request).await;
+        pen.write(format!("data: {body}\n\n"));
+        assert_eq!(events.next_message().await.1, *shown);
+        assert_eq!(events.next_message().await.1, result(7));
+    }
+}
+
+#[tokio::test]
+async fn a_process_imitates_nothing_either() {
+    let play = Play::open().await;
+    let mut lines = oddities();
+    lines.push(format!("[{}]", oddities().join(",")));
+    lines.push(notification());
+    let lines = json!({"times": 1, "lines": lines});
+    let text = play.call("write", &lines).await.text;
+    assert!(
+        text.contains("theirs") && text.contains("written"),
+        "{text}"
+    );
+    for key in KEYS.iter().filter(|key| !key.starts_with("docker")) {
+        assert!(!text.contains(key), "{key} in {text}");
+    }
+    assert!(!text.to_lowercase().contains("elicitation"), "{text}");
+}
+
+#[tokio::test]
 async fn a_question_is_no_answer() {
     let body = Arc::new(Mutex::new(String::new()));
     let said = Arc::clone(&body);
@@ -170,6 +256,19 @@ async fn a_question_is_no_answer() {
             imitation.clone(),
             imitation.replacen(r#""method""#, r#""meth\u006fd""#, 1),
         ];
+        for method in [
+            "Method",
+            r"method\u0000",
+            r"METH\u004fD\u0000 and much more than that",
+        ] {
+            let named = imitation.replacen(r#""method""#, &format!(r#""{method}""#), 1);
+            bodies.push(named.replacen(r#""id":7"#, r#""id":7,"result":{}"#, 1));
+            bodies.push(named.replacen(
+                r#""jsonrpc":"2.0","#,
+                r#""jsonrpc":"2.0","result":{},"#,
+                1,
+            ));
+        }
         if padding == "m" {
             bodies.push(imitation.replacen(r#""id":7"#, r#""result":{},"id":7"#, 1));
         }

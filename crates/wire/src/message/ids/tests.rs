@@ -128,6 +128,10 @@ fn whose_answer_a_body_is() {
         r#"{"jsonrpc":"2.0","result":{"a":1,"id":7}}"#,
         r#"{"id":7,"detail":"no such customer"}"#,
         r#"{"id":7,"method":"roots/list","jsonrpc":"2.0"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"result":{},"Method":"roots/list"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"result":{},"method\u0000":"roots/list"}"#,
+        r#"{"result":{},"METHOD":"roots/list","id":7}"#,
+        "{\"result\":{},\"method\0\":\"roots/list\",\"id\":7}",
     ] {
         assert!(
             !takes(other, "7") && !echoes_id(other.as_bytes(), RawId("7")),
