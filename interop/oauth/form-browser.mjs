@@ -17,7 +17,9 @@ function next(html, url, account, answer) {
   if (html.includes('id="sign-in"')) return post({ account, action: "sign-in" });
   if (html.includes('id="allow"')) return post({ action: answer });
   // Bowline's pages: at the end a form; at the start a form, or a link.
-  if (html.includes('id="finish"')) return post({});
+  // What the page's script sends.
+  const stamp = html.match(/name="shown" value="([^"]*)"/)?.[1];
+  if (html.includes('id="finish"')) return post({ shown: stamp, marked: "1" });
   if (!html.includes('id="continue"')) return undefined;
   if (html.includes("<form")) return post({});
   return { url: new URL(attribute(html, "a", "href"), url).href };

@@ -94,6 +94,15 @@ def in_a_sandbox(server):
     run.check("The caller mallory will be able to use the server files" in text, text)
 
 
+def a_double_click(server):
+    """A click that was meant for the page before: the button is not there yet, and its form is refused."""
+    for is_sandboxed in (False, True):
+        options = {} if is_sandboxed else {"scripts": "off"}
+        text, answer = attacked(server, is_sandboxed=is_sandboxed, finish="rush", **options)
+        run.check(answer.get("error", {}).get("code") == -31003, "Mallory got an account:", answer)
+        run.check("The caller mallory will be able to use the server files" in text, text)
+
+
 def a_person_without_scripts(server):
     """Somebody whose browser runs no scripts signs in by the buttons of both pages."""
     process, url = run.bowline(run.config(server))
@@ -106,7 +115,7 @@ def a_person_without_scripts(server):
         run.check("alice" in json.dumps(client.call("whoami")["result"]), "not alice")
 
 
-TESTS = [with_scripts, without_scripts, in_a_sandbox, a_person_without_scripts]
+TESTS = [with_scripts, without_scripts, in_a_sandbox, a_double_click, a_person_without_scripts]
 TESTS = {test.__name__: test for test in TESTS}
 
 

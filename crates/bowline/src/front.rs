@@ -11,6 +11,7 @@ pub(crate) mod html;
 pub(crate) mod pages;
 pub(crate) mod query;
 pub(crate) mod response;
+mod shown;
 mod sign_out;
 pub(crate) mod status;
 pub(crate) mod stdio;

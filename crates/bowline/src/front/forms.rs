@@ -7,7 +7,9 @@
 //!
 //! - with the mark, it submits its form by itself;
 //! - without the mark, it shows a refusal in place of the form;
-//! - if there are no scripts or no storage, the person decides, after reading who asks for what.
+//! - if there are no scripts or no storage, the person decides, after reading who asks for what. The button
+//!   appears after a while, and a form that comes before a person could have read the page is refused
+//!   ([`super::shown`]).
 //!
 //! In every case the code is exchanged only for a form that a page of this origin submitted (see
 //! [`crate::guard::Guard::check_own`]) after a person pressed a button below the name of the caller.
@@ -17,6 +19,7 @@ use http::{HeaderValue, Response, StatusCode, Uri};
 
 use crate::front::html::{escaped, page};
 use crate::front::response::ReplyBody;
+use crate::front::shown::{MARKED, SHOWN};
 use crate::oauth::{Authorization, Flow, hosts_elsewhere};
 
 /// Leaves the mark when the form is sent, and removes those of sign-ins that have expired. The button works once
@@ -47,6 +50,7 @@ const form = document.forms[0], question = document.getElementById("question");
 try {
   if (localStorage.getItem("bowline-sign-in-" + form.dataset.flow) === form.dataset.ends) {
     question.hidden = true;
+    form.elements.marked.value = "1";
     form.submit();
   } else {
     question.remove();
@@ -55,12 +59,16 @@ try {
 } catch {}
 "#;
 
+/// Shows a button after a while; until then nobody can press it, by keyboard either. It works without scripts, and a
+/// little longer than a form is refused.
+const LATE_BUTTON: &str = "button{animation:appear 0s 1.5s both}@keyframes appear{from{visibility:hidden}to{visibility:visible}}";
+
 /// What the start page may do: run its script, and send its form. It has no `form-action`: browsers apply
 /// that to every redirect that follows, and where an authorization server redirects to is not known here.
 const START_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-yGhczUQVZxS5z190X47uWQ40Ff3GY5mS9THHr2w4RDA='; frame-ancestors 'none'; base-uri 'none'";
 
 /// What the page at the end may do: run its script, and send its form to this origin.
-const RETURN_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-MGEm3ylMdW9kjdGSZ0xN5CUxoPtC0Y+BH68NJwLT18I='; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+const RETURN_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-CzlEmouGZ8Oag/rzVLVS8rviSM1Zw3jaxiHdKDrUzAY='; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 /// The page that a sign-in starts with. It says who asks for what, before anybody types anything.
 pub(super) fn start_page(flow: &Flow, authorization: &Authorization) -> Response<ReplyBody> {
@@ -77,19 +85,22 @@ pub(super) fn start_page(flow: &Flow, authorization: &Authorization) -> Response
 }
 
 /// The page that the browser returns to with a code. Its form is sent to the page's own address, which has
-/// the code; nothing was done with it yet.
-pub(super) fn return_page(flow: &Flow) -> Response<ReplyBody> {
+/// the code; nothing was done with it yet. `stamp`: see [`super::shown`].
+pub(super) fn return_page(status: StatusCode, flow: &Flow, stamp: &str) -> Response<ReplyBody> {
     let text = format!(
-        "<div id=\"question\">{}{}<form id=\"finish\" method=\"post\" {}><button>Finish the sign-in</button></form></div>\
+        "<style>{LATE_BUTTON}</style><div id=\"question\">{}{}<form id=\"finish\" method=\"post\" {}>\
+         <input type=\"hidden\" name=\"{SHOWN}\" value=\"{}\"><input type=\"hidden\" name=\"{MARKED}\">\
+         <button>Finish the sign-in</button></form></div>\
          <div id=\"refused\" hidden>{}</div><script>{RETURN_SCRIPT}</script>",
         request_text(flow),
         "<p>Finish only if you asked for this yourself, and came here from this gateway's own page. Otherwise close this page.</p>",
         mark_of(flow),
+        escaped(stamp),
         "<p>This browser did not continue from the start page of this sign-in, so the sign-in is not finished.</p>\
          <p>If you did not ask for it, somebody tried to use your account: close this page. If you did, ask for a \
          new link (have your client call the tool <code>sign_in</code>) and use one browser for all of it.</p>",
     );
-    with_script(page(StatusCode::OK, "Sign in", &text), RETURN_POLICY)
+    with_script(page(status, "Sign in", &text), RETURN_POLICY)
 }
 
 /// What the scripts need to know of a flow: neither is a secret to this origin's pages.

@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use bowline_system::clock;
 use http::header::{LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
+use hyper::body::Incoming;
 use serde_json::json;
 
 use crate::caller::Caller;
@@ -20,10 +22,15 @@ use crate::front::html::{end_page, no_store, page};
 use crate::front::query::Query;
 use crate::front::response;
 use crate::front::response::ReplyBody;
+use crate::front::shown;
 use crate::front::status;
+use crate::front::streamable::whole_body;
 use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::{Delivery, DeliveryError, DeliveryRoute, Flow, FlowId, Secret};
+
+/// The largest form that is read.
+const MAX_FORM: usize = 4 * 1024;
 
 /// Whether a path is one of these routes.
 pub(crate) fn is_route(path: &str) -> bool {
@@ -36,12 +43,22 @@ pub(crate) fn is_page(path: &str) -> bool {
 }
 
 /// Serves one of these routes.
-pub(crate) async fn serve(hub: &Arc<Hub>, head: &Parts, peer: Peer) -> Response<ReplyBody> {
-    let served = route(hub, head, peer).await;
+pub(crate) async fn serve(
+    hub: &Arc<Hub>,
+    head: &Parts,
+    body: Incoming,
+    peer: Peer,
+) -> Response<ReplyBody> {
+    let served = route(hub, head, body, peer).await;
     served.unwrap_or_else(|fault| response::refuse_counted(&hub.metrics, None, &fault, None))
 }
 
-async fn route(hub: &Arc<Hub>, head: &Parts, peer: Peer) -> Result<Response<ReplyBody>, Fault> {
+async fn route(
+    hub: &Arc<Hub>,
+    head: &Parts,
+    body: Incoming,
+    peer: Peer,
+) -> Result<Response<ReplyBody>, Fault> {
     let (path, headers) = (head.uri.path(), &head.headers);
     // No page of another origin may submit the form, not even of one that is allowed elsewhere.
     if is_page(path) {
@@ -60,7 +77,11 @@ async fn route(hub: &Arc<Hub>, head: &Parts, peer: Peer) -> Result<Response<Repl
     match (path, &head.method, caller) {
         ("/oauth/start", &Method::GET, _) => start(hub, &query).await,
         ("/oauth/start", &Method::POST, _) => continue_sign_in(hub, &query).await,
-        ("/oauth/callback", &Method::GET | &Method::POST, _) => callback(hub, query, head).await,
+        ("/oauth/callback", &Method::GET, _) => callback(hub, query, head, None).await,
+        ("/oauth/callback", &Method::POST, _) => {
+            let form = whole_body(body, MAX_FORM).await?;
+            callback(hub, query, head, Some(&form)).await
+        }
         ("/api/mcp-oauth/callback", &Method::POST, _) => deliver(hub, query).await,
         ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(hub, &caller).await,
         ("/oauth/start" | "/oauth/callback", ..) => Err(Fault::Method { allow: "GET, POST" }),
@@ -120,8 +141,14 @@ async fn flow_named(hub: &Hub, query: &Query) -> Result<Option<Flow>, Fault> {
 
 /// A person's browser returns from the authorization server, or sends the form of the page that it returned
 /// to. Only with the form does a code count: that page knows whether the browser left from the start page.
-/// A refusal brings nobody anything, and needs no form.
-async fn callback(hub: &Hub, query: Query, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
+/// A form that nobody can have meant costs nothing: the page is shown again. A refusal brings nobody anything, and
+/// needs no form.
+async fn callback(
+    hub: &Hub,
+    query: Query,
+    head: &Parts,
+    form: Option<&[u8]>,
+) -> Result<Response<ReplyBody>, Fault> {
     let (state, delivery) = match query.into_delivery() {
         Ok(delivered) => delivered,
         Err(fault) => {
@@ -135,17 +162,30 @@ async fn callback(hub: &Hub, query: Query, head: &Parts) -> Result<Response<Repl
     let shown = browser_cookie(hub, &FlowId::of(&state)).shown(&head.headers);
     let route = DeliveryRoute::Browser(shown.as_deref());
     let flows = &hub.flows;
-    let answered = match (&head.method, &delivery) {
-        (&Method::GET, Delivery::Code { .. }) => {
-            let flow = flows.awaiting(&state, &delivery, route).await;
-            flow.map(|flow| return_page(&flow))
+    if let Delivery::Code { code, .. } = &delivery {
+        let flow = match flows.awaiting(&state, &delivery, route).await {
+            Ok(flow) => flow,
+            Err(error) => return refused(error),
+        };
+        if let Some(page) = asked_first(&flow, code, form) {
+            return Ok(page);
         }
-        _ => {
-            let end = flows.deliver(&state, delivery, route).await;
-            end.map(|end| end_page(&end))
-        }
+    }
+    let end = flows.deliver(&state, delivery, route).await;
+    end.map(|end| end_page(&end)).or_else(refused)
+}
+
+/// The page that asks before a code is used, unless this is its form.
+fn asked_first(flow: &Flow, code: &Secret, form: Option<&[u8]>) -> Option<Response<ReplyBody>> {
+    let verifier = &flow.authorization()?.request.verifier;
+    let now = clock::unix_millis();
+    let status = match form {
+        Some(form) if shown::is_considered(verifier, code, form, now) => return None,
+        Some(_) => StatusCode::CONFLICT,
+        None => StatusCode::OK,
     };
-    answered.or_else(refused)
+    let stamp = shown::stamp(verifier, code, now);
+    Some(return_page(status, flow, &stamp))
 }
 
 /// The page of an answer that was not accepted.

@@ -68,7 +68,7 @@ pub(crate) async fn serve(
     let (mut head, body) = request.into_parts();
     let path = head.uri.path();
     if pages::is_page(path) {
-        return Box::pin(pages::serve(&hub, &head, peer)).await;
+        return Box::pin(pages::serve(&hub, &head, body, peer)).await;
     }
     let origin = match hub.guard.check(&head.uri, &head.headers) {
         Ok(origin) => origin.and_then(AllowedOrigin::of),
@@ -127,7 +127,7 @@ async fn api(hub: &Arc<Hub>, head: &Parts, body: Incoming, peer: Peer) -> Respon
     let answered = match embedder::route(path) {
         _ if path == sign_out::PATH => sign_out::serve(hub, head, peer).await,
         Some(session) => embedder::answer(hub, head, body, peer, session).await,
-        None if pages::is_route(path) => return pages::serve(hub, head, peer).await,
+        None if pages::is_route(path) => return pages::serve(hub, head, body, peer).await,
         None => Err(Fault::NoSuchPath),
     };
     answered.unwrap_or_else(|fault| refused(hub, None, &fault.into()))

@@ -37,15 +37,23 @@ impl Browser {
         sent(self.http.get(url).header("cookie", self.cookie())).await
     }
 
-    /// Presses the button of the page at this address: its form is sent there.
+    /// Has the page at this address send its form there, as its script does.
     pub(crate) async fn submit(&self, url: &str) -> Answer {
-        sent(self.http.post(url).header("cookie", self.cookie())).await
+        let form = form_of(&self.get(url).await.text);
+        self.send(url, format!("{form}1")).await
     }
 
-    /// The same from a page of this origin.
-    pub(crate) async fn submit_from(&self, origin: &str, url: &str) -> Answer {
+    /// Sends this form.
+    pub(crate) async fn send(&self, url: &str, form: String) -> Answer {
         let request = self.http.post(url).header("cookie", self.cookie());
-        sent(request.header("origin", origin)).await
+        sent(request.body(form)).await
+    }
+
+    /// The same as `submit` from a page of this origin.
+    pub(crate) async fn submit_from(&self, origin: &str, url: &str) -> Answer {
+        let form = form_of(&self.get(url).await.text);
+        let request = self.http.post(url).header("cookie", self.cookie());
+        sent(request.header("origin", origin).body(format!("{form}1"))).await
     }
 
     fn cookie(&self) -> String {
@@ -91,6 +99,13 @@ impl Browser {
     }
 }
 
+/// What the button of a page sends; its script adds one character. Nothing, if it has no fields.
+pub(crate) fn form_of(page: &str) -> String {
+    let stamp = page.split("name=\"shown\" value=\"").nth(1);
+    let stamp = stamp.and_then(|rest| rest.split('"').next());
+    stamp.map_or_else(String::new, |stamp| format!("shown={stamp}&marked="))
+}
+
 /// Does what a person's browser does with a link to the start page; the last status.
 pub(crate) async fn browse(gateway: &Gateway, link: &str) -> u16 {
     match set_out(link).await {
@@ -122,12 +137,16 @@ pub(crate) async fn set_out(link: &str) -> Result<(String, String), u16> {
     Ok((query(location, "state"), cookie))
 }
 
-/// Comes back from the authorization server with this cookie, and presses the button; the status.
+/// Comes back from the authorization server with this cookie, and sends the form of the page; the status.
 pub(crate) async fn come_back(gateway: &Gateway, state: &str, cookie: &str) -> u16 {
     let at = gateway.listen();
     let back = format!("http://{at}/oauth/callback?state={state}&code=the-code");
-    let request = reqwest::Client::new().post(back).header("cookie", cookie);
-    request.send().await.unwrap().status().as_u16()
+    let http = reqwest::Client::new();
+    let page = http.get(&back).header("cookie", cookie).send().await;
+    let form = form_of(&page.unwrap().text().await.unwrap());
+    let request = http.post(back).header("cookie", cookie);
+    let sent = request.body(format!("{form}1")).send().await;
+    sent.unwrap().status().as_u16()
 }
 
 /// A value in a URL's query.

@@ -5,7 +5,7 @@ use http::StatusCode;
 use reqwest::redirect::Policy;
 use reqwest::{Method, Response};
 
-use crate::kit::browser::Browser;
+use crate::kit::browser::{Browser, form_of};
 use crate::kit::signing::{OAuthStage, token_of};
 
 const PUBLIC: &str = "https://gw.example.com";
@@ -22,6 +22,16 @@ struct Proxy<'a> {
 impl Proxy<'_> {
     /// A request of a page of this origin, or of none.
     async fn send(&self, method: Method, url: &str, more: &[(&str, &str)]) -> Response {
+        self.send_form(method, url, more, String::new()).await
+    }
+
+    async fn send_form(
+        &self,
+        method: Method,
+        url: &str,
+        more: &[(&str, &str)],
+        form: String,
+    ) -> Response {
         let path = url.strip_prefix(&self.public).expect(url);
         let inner = format!("http://{}{path}", self.stage.gateway.listen());
         let http = reqwest::Client::builder().redirect(Policy::none());
@@ -32,7 +42,7 @@ impl Proxy<'_> {
         for (name, value) in more {
             request = request.header(*name, *value);
         }
-        request.send().await.unwrap()
+        request.body(form).send().await.unwrap()
     }
 }
 
@@ -83,14 +93,16 @@ async fn behind_a_proxy(public: &str, host: Option<&'static str>) {
     let back = url::Url::parse_with_params(&query("redirect_uri"), back).unwrap();
     let shown = cookie.split(';').next().unwrap();
     let (_, value) = shown.split_once("__Host-").unwrap();
+    let mut form = String::new();
     for method in [Method::GET, Method::POST] {
         let planted = proxy
             .send(method.clone(), back.as_str(), &[("cookie", value)])
             .await;
         assert_eq!(planted.status(), 404, "a name that siblings can set");
         let own = [("cookie", shown), ("origin", PUBLIC)];
-        let page = proxy.send(method, back.as_str(), &own).await;
+        let page = proxy.send_form(method, back.as_str(), &own, form).await;
         assert_eq!(page.status(), 200, "{public} {host:?}");
+        form = format!("{}1", form_of(&page.text().await.unwrap()));
     }
     assert_eq!(token_of(&client).await, "token-code");
 }

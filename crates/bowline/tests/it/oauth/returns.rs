@@ -1,8 +1,10 @@
 //! The page that a browser returns to: it names who asks, and nothing is done before its form is sent.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
-use crate::kit::browser::{Browser, Opened};
+use crate::kit::browser::{Browser, Opened, form_of};
 use crate::kit::signing::{OAuthStage, token_of};
 
 /// Where the authorization server sends a browser with a code.
@@ -41,6 +43,40 @@ async fn returning_changes_nothing_until_the_form_is_sent() {
     assert_eq!(browser.submit(&back).await.status, 200);
     assert_eq!(browser.get(&back).await.status, 404);
     assert_eq!(stage.token_requests().len(), 1);
+    assert_eq!(token_of(&client).await, "token-code");
+}
+
+#[tokio::test]
+async fn a_button_that_is_pressed_before_anybody_reads_finishes_nothing() {
+    let stage = OAuthStage::set().await;
+    let client = stage.client(None).await;
+    let mut browser = Browser::new();
+    let opened = browser.open(&stage.link(&client).await).await;
+    let back = back(&stage, &opened, "code");
+    let other = back.replace("code=code", "code=other");
+    let of_another = form_of(&browser.get(&other).await.text);
+    let asked = Instant::now();
+    let page = browser.get(&back).await;
+    let form = form_of(&page.text);
+    let rushed = browser.send(&back, form.clone()).await;
+    // On a machine that stood still in between, that was no rush.
+    if asked.elapsed() < Duration::from_secs(1) {
+        assert_eq!(rushed.status, 409, "{}", rushed.text);
+        assert_eq!(form_of(&rushed.text).len(), form.len());
+        for forged in [
+            "",
+            "shown=0.AAAA&marked=1",
+            "marked=1",
+            &format!("{of_another}1"),
+        ] {
+            let refused = browser.send(&back, forged.to_owned()).await;
+            assert_eq!(refused.status, 409, "{forged}: {}", refused.text);
+        }
+        assert_eq!(stage.token_requests().len(), 0);
+        tokio::time::sleep(Duration::from_millis(1001)).await;
+        let done = browser.send(&back, form).await;
+        assert_eq!(done.status, 200, "{}", done.text);
+    }
     assert_eq!(token_of(&client).await, "token-code");
 }
 
