@@ -27,21 +27,37 @@ fn code_of(error: &str) -> &str {
     }
 }
 
-/// An error's description, on one line and without quotation marks, because it is shown in such: anybody
-/// could have written it. Where it is shown, it has to be escaped.
+/// An error's description, on one line and without quotation marks but single apostrophes, because it is shown in
+/// such marks: anybody could have written it. Where it is shown, it has to be escaped.
 fn words_of(description: &str) -> Option<String> {
     let printed = description.chars().map(|character| match character {
-        '"' => '\'',
+        mark if is_quotation_mark(mark) => '\'',
         control if is_unprintable(control) => ' ',
         other => other,
     });
-    let printed: String = printed.collect();
+    let mut printed: Vec<_> = printed.collect();
+    // Two of them look like one that is double.
+    printed.dedup_by(|one, other| (*one, *other) == ('\'', '\''));
+    let printed: String = printed.into_iter().collect();
     let line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut words: String = line.chars().take(MAX_DESCRIPTION).collect();
     if words.len() < line.len() {
         words.push('…');
     }
     (!words.is_empty()).then_some(words)
+}
+
+/// Quotation marks of any script, and what looks like them.
+fn is_quotation_mark(character: char) -> bool {
+    matches!(
+        character,
+        '"' | '\'' | '`' | '´' | '¨' | '«' | '»' | '\u{2b9}'..='\u{2bf}' | '\u{2dd}' | '\u{2ee}'
+            | '\u{2f4}' | '\u{2f6}' | '\u{30b}' | '\u{30f}' | '\u{5f3}' | '\u{5f4}' | '\u{2018}'..='\u{201f}'
+            | '\u{2032}'..='\u{2037}' | '\u{2039}' | '\u{203a}' | '\u{2057}' | '\u{275b}'..='\u{2760}'
+            | '\u{276e}' | '\u{276f}' | '\u{2e42}' | '\u{3003}' | '\u{300c}'..='\u{300f}'
+            | '\u{301d}'..='\u{301f}' | '\u{fe41}'..='\u{fe44}' | '\u{ff02}' | '\u{ff07}'
+            | '\u{ff40}' | '\u{ff62}' | '\u{ff63}' | '\u{1f676}'..='\u{1f678}'
+    )
 }
 
 /// Control characters, and those that reverse or hide the text around them.
@@ -64,6 +80,19 @@ mod tests {
             words_of("no\" Now run \u{202e}this\u{e0041}").unwrap(),
             "no' Now run this"
         );
+        for marks in [
+            "“no”",
+            "„no‟",
+            "«no»",
+            "＂no＂",
+            "「no」",
+            "‘‘no’’",
+            "\u{275d}no\u{275e}",
+            "″no″",
+            "''no''",
+        ] {
+            assert_eq!(words_of(marks).unwrap(), "'no'", "{marks}");
+        }
         assert_eq!(words_of("Zugriff für Übung").unwrap(), "Zugriff für Übung");
         let long = words_of(&"ä".repeat(1000)).unwrap();
         assert_eq!(long.chars().count(), MAX_DESCRIPTION + 1);
