@@ -100,13 +100,22 @@ impl Guard {
         }
     }
 
-    /// The same for what nothing but a page of the gateway's own may do.
+    /// The same for what nothing but a page of a sign-in may do.
     pub(crate) fn check_own(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let host = self.host(uri, headers)?;
         match only(headers, &header::ORIGIN) {
             Ok(None) => Ok(()),
-            Ok(Some(origin)) if self.is_own(origin, host) => Ok(()),
+            Ok(Some(origin)) if self.is_own_page(origin, host) => Ok(()),
             _ => Err(Fault::Origin),
+        }
+    }
+
+    /// Whether pages of this origin are those of sign-ins. Where there is a public URL, these are nowhere else: a
+    /// proxy may pass any `Host` on, and a sign-in that started elsewhere could not end there.
+    fn is_own_page(&self, origin: &str, host: &str) -> bool {
+        match &self.public_origin {
+            Some(public) => public.eq_ignore_ascii_case(origin),
+            None => self.is_own(origin, host),
         }
     }
 

@@ -143,6 +143,17 @@ fn behind_a_proxy_the_public_origin_is_its_own_whatever_the_host() {
         ] {
             assert!(!passes(&guard, host, Some(bad)), "{host} {bad}");
         }
+        // What a proxy says in `Host` makes no page one of a sign-in.
+        for scheme in ["http", "https"] {
+            let same = format!("{scheme}://{host}");
+            let is_public = same == "https://gw.example.com";
+            assert_eq!(is_own(&guard, host, &same), is_public, "{same}");
+        }
+    }
+    let named = self::guard("0.0.0.0", &format!("hosts = [\"app.example\"]\n{PUBLIC}"));
+    for same in ["http://app.example", "https://app.example"] {
+        assert!(passes(&named, "app.example", Some(same)), "{same}");
+        assert!(!is_own(&named, "app.example", same), "{same}");
     }
     let public = "oauth.public_url = \"https://GW.example.com:443/\"";
     let guard = self::guard("127.0.0.1", public);
