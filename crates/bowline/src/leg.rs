@@ -38,6 +38,8 @@ pub(crate) struct Leg {
     /// the upstream session belongs to.
     pub(crate) account: Option<Arc<Account>>,
     pub(crate) sign_in: u64,
+    /// Whether the upstream session was opened with a token that the operator configured.
+    pub(crate) has_token: bool,
     /// Lists that the client was promised before the upstream could be asked, and that it does not
     /// have.
     pub(crate) missing_lists: MissingLists,
@@ -58,6 +60,8 @@ pub(crate) struct Life {
     pub(crate) version: Agreed,
     /// The number of the sign-in that it belongs to; 0 if there is none.
     pub(crate) sign_in: u64,
+    /// Whether it was opened with a token that the operator configured.
+    pub(crate) has_token: bool,
     pub(crate) missing_lists: MissingLists,
 }
 
@@ -86,6 +90,7 @@ impl Leg {
             version: life.version,
             account,
             sign_in: life.sign_in,
+            has_token: life.has_token,
             missing_lists: life.missing_lists,
             lost: is_lost.into(),
             farewell: OnceLock::new(),
@@ -206,6 +211,7 @@ impl Leg {
             conversation: self.conversation.twin(),
             version: self.version.clone(),
             sign_in: self.sign_in,
+            has_token: self.has_token,
             missing_lists: self.missing_lists,
         };
         let (upstream, endpoint) = (Arc::clone(&self.upstream), self.endpoint.again());
@@ -247,6 +253,7 @@ impl Leg {
             carried,
             account: self.account.as_deref(),
             sign_in: Some(self.sign_in),
+            has_token: self.has_token,
             repeat: Repeat::Unsafe,
         }
     }
@@ -279,6 +286,7 @@ impl Leg {
             conversation: Conversation::http(None, Jar::default()),
             version: Agreed::on("2025-11-25").unwrap(),
             sign_in: 0,
+            has_token: false,
             missing_lists: MissingLists::default(),
         };
         Self::new(Arc::new(upstream), endpoint, None, life)

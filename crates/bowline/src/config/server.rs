@@ -101,6 +101,11 @@ impl Server {
     /// How long to wait for a connection by default.
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+    /// Whether the operator configured a token for it.
+    pub(crate) fn sets_token(&self) -> bool {
+        self.headers.contains_key(http::header::AUTHORIZATION)
+    }
+
     /// A server at this URL, with no headers of its own and defaults for the rest.
     pub fn from_url(text: &str) -> Result<Self, UrlProblem> {
         Ok(Self::at(Target::Url(url::parse(text)?)))

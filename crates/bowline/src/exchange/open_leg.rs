@@ -77,8 +77,10 @@ impl LegOpening<'_> {
             carried: self.carried,
             account: self.account.map(|account| &**account),
             sign_in: self.jar_sign_in,
+            has_token: false,
             repeat: Repeat::Safe,
         };
+        let has_token = self.upstream.config().sets_token();
         let initialized = self.initialize(link).await?;
         let (issued, answer) = match initialized {
             Initialized::Answered { issued, answer } => (issued, answer),
@@ -93,6 +95,7 @@ impl LegOpening<'_> {
             conversation: conversation.issued(known),
             version: asked_version(self.message)?,
             sign_in: self.account.map_or(0, |account| account.sent()),
+            has_token,
             missing_lists: MissingLists::default(),
         };
         let (upstream, endpoint) = (Arc::clone(self.upstream), self.endpoint.again());

@@ -55,6 +55,7 @@ pub(crate) async fn unopened(
         conversation: Conversation::new(&endpoint.address, Jar::default()),
         version: Agreed::on(version).ok_or(UpstreamError::BadInitialize)?,
         sign_in: 0,
+        has_token: false,
         missing_lists: MissingLists::default(),
     };
     let leg = Leg::new(upstream, endpoint, Some(account), life);

@@ -297,9 +297,11 @@ impl Persistence {
         // A caller's token goes only to an endpoint of the server that is configured now.
         let found = found.filter(|found| account.is_none() || upstream.is_configured(found));
         // A caller's session must not continue with the configured token, nor the operator's with a caller's or
-        // without any: the operator may have changed the one for the other before a restart.
+        // without any: the operator may have changed the one for the other, or removed it, before a restart.
         let sign_in = written.callers_sign_in();
-        let is_of_one_kind = sign_in.is_some() == account.is_some();
+        let has_token = written.has_token();
+        let keeps_token = !has_token || upstream.config().sets_token();
+        let is_of_one_kind = sign_in.is_some() == account.is_some() && keeps_token;
         let account = account.filter(|_| is_of_one_kind);
         let is_lost = found.is_none() || !is_of_one_kind;
         let endpoint = match found {
@@ -320,6 +322,7 @@ impl Persistence {
             ),
             version: written.version()?,
             sign_in: sign_in.unwrap_or_default(),
+            has_token,
             missing_lists: written.missing_lists,
         };
         let leg = Leg::new(Arc::clone(upstream), endpoint, account, life);

@@ -45,6 +45,9 @@ pub(crate) struct Record {
     /// is a caller's, and otherwise the operator's.
     #[serde(default, skip_serializing_if = "is_false")]
     account: bool,
+    /// Whether the server's session was opened with a token that the operator configured.
+    #[serde(default, skip_serializing_if = "is_false")]
+    token: bool,
     /// Lists that the client was promised by a guess and that the server does not have.
     #[serde(
         default,
@@ -90,6 +93,7 @@ impl Record {
             owner: None,
             sign_in: leg.sign_in(),
             account: leg.account.is_some(),
+            token: leg.has_token,
             missing_lists: leg.missing_lists(),
             told: 0,
             capabilities: session.client_state.capabilities,
@@ -141,6 +145,11 @@ impl Record {
     pub(crate) fn callers_sign_in(&self) -> Option<u64> {
         // A record of before it was written down has the number alone.
         (self.account || self.sign_in != 0).then_some(self.sign_in)
+    }
+
+    /// Whether the server's session was opened with a token that the operator configured.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token
     }
 
     /// Whether the record lacks the fingerprint of its caller's key.

@@ -21,6 +21,8 @@ pub(crate) struct Link<'a> {
     /// The number of the sign-in that the session and the cookies belong to, if there are any. They
     /// are never sent together with the token of another sign-in.
     pub(crate) sign_in: Option<u64>,
+    /// Whether the session was opened with a token that the operator configured. It does not go on without one.
+    pub(crate) has_token: bool,
     pub(crate) repeat: Repeat,
 }
 

@@ -112,8 +112,11 @@ impl Upstream {
         let (url, http) = (link.url, link.http);
         let mut target = link.carried.target(&url.current_target());
         // A session that was opened with a caller's token does not continue with a configured one,
-        // nor the reverse: the operator may have switched between them.
-        if link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some() {
+        // nor the reverse: the operator may have switched between them. Nor does one that was opened
+        // with a configured token continue without any.
+        let is_of_other_kind =
+            link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some();
+        if is_of_other_kind || (link.has_token && !server.sets_token()) {
             return Err(UpstreamError::SessionLost);
         }
         let mut bearer = match link.account {

@@ -47,6 +47,52 @@ async fn a_session_is_the_operators_or_a_callers_and_stays_that() {
     }
 }
 
+/// Until now with the operator's token, from now on without any: what it opened is not used any more.
+#[tokio::test]
+async fn what_a_token_opened_does_not_go_on_without_one() {
+    let server = Protected::apart(|_| {}).await;
+    let directory = tempfile::tempdir().unwrap();
+    let config = |has_token: bool| {
+        let mut config = configured(&server.url(), false);
+        config.store.kind = StoreKind::File {
+            path: directory.path().to_owned(),
+        };
+        if !has_token {
+            let server = config.servers.values_mut().next().unwrap();
+            server.headers.clear();
+        }
+        config
+    };
+    let is_left_alone = |before: usize| {
+        let seen = server.server.seen_at("/mcp");
+        assert!(seen.len() > before, "nothing was sent");
+        for seen in &seen[before..] {
+            assert_ne!(seen.header("mcp-session-id"), "of-operator", "{seen}");
+            assert!(!seen.header("cookie").contains("operator"), "{seen}");
+        }
+    };
+    for restarts in [false, true] {
+        let mut gateway = Gateway::start(config(true)).await.unwrap();
+        let mut client = Client::new(&gateway);
+        assert_eq!(client.initialize().await.status, 200);
+        assert_eq!(token_of(&client).await, "operator");
+        let before = server.server.seen_at("/mcp").len();
+        if restarts {
+            gateway.stop().await;
+            gateway = Gateway::start(config(false)).await.unwrap();
+            client = client.moved_to(&gateway);
+        } else {
+            gateway.reload(config(false)).unwrap();
+        }
+        // The server lets nobody in without a token, but asks for one only at the beginning of a session.
+        assert_ne!(client.send(&call(1)).await.code(), 0);
+        drop(client.get().send().await.unwrap());
+        drop(client.delete().send().await.unwrap());
+        is_left_alone(before);
+        gateway.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_stored_session_stays_that_over_a_restart() {
     let directory = tempfile::tempdir().unwrap();
