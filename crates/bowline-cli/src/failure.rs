@@ -145,6 +145,10 @@ fn start_help(error: &StartError) -> Option<String> {
             SocketFileError::NotASocket => {
                 format!("the file was left as it is; move it away, or choose another path with `--{key}`")
             }
+            SocketFileError::NotALock(_) => format!(
+                "somebody else may have put it there, and it was left as it is; use a directory that \
+                 nobody else can write to, with `--{key}`"
+            ),
             SocketFileError::Io(_) => "its directory has to exist, and the user that runs Bowline has to \
                 be able to write to it"
                 .to_owned(),

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_store::OpenStoreError;
+use bowline_store::{OpenStoreError, private};
 use bowline_system::socket_file::SocketFileError;
 use thiserror::Error;
 
@@ -116,6 +116,7 @@ impl Gateway {
         let listen = clients.address.clone();
         let admin = operators.as_ref().map(|it| it.address.clone());
         warn_of_open_listeners(&config, &listen, admin.as_ref());
+        warn_of_shared_directories([Some(&listen), admin.as_ref()]);
         let admin_guard = admin.as_ref().map(|it| Guard::new(it, &config));
         let hub = assemble::hub(config, &listen, adjust).await?;
         clients.serve_clients(&hub);
@@ -170,6 +171,18 @@ impl Drop for Gateway {
             drain.close();
         }
         stop::end_streams(&self.hub);
+    }
+}
+
+/// Warns of sockets that others can replace, and so answer in the gateway's place.
+fn warn_of_shared_directories(listeners: [Option<&ListenAddress>; 2]) {
+    for listener in listeners.into_iter().flatten() {
+        if let ListenAddress::Unix(path) = listener
+            && private::is_replaceable(path).unwrap_or(false)
+        {
+            let path = path.display();
+            tracing::warn!(%path, "other users can replace this socket: its directory must belong to this user or root, and nobody else may write to it");
+        }
     }
 }
 

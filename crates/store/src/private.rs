@@ -20,12 +20,17 @@ pub fn directory(path: &Path) -> io::Result<()> {
 /// owner, or the directory that contains it.
 #[cfg(unix)]
 pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
-    const STICKY: u32 = 0o1000;
-    let own = [0, rustix::process::geteuid().as_raw()];
     let file = fs::metadata(path)?;
-    if file.mode() & 0o066 != 0 || !own.contains(&file.uid()) {
+    if file.mode() & 0o066 != 0 || !own_users().contains(&file.uid()) {
         return Ok(true);
     }
+    is_replaceable(path)
+}
+
+/// Whether anyone but this user and root may replace a file, because of the directory that contains it.
+#[cfg(unix)]
+pub fn is_replaceable(path: &Path) -> io::Result<bool> {
+    const STICKY: u32 = 0o1000;
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => fs::metadata(".")?,
         Some(parent) => fs::metadata(parent)?,
@@ -33,12 +38,24 @@ pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     };
     // In a sticky directory, users can replace only their own files.
     let is_shared = directory.mode() & 0o022 != 0 && directory.mode() & STICKY == 0;
-    Ok(is_shared || !own.contains(&directory.uid()))
+    Ok(is_shared || !own_users().contains(&directory.uid()))
+}
+
+/// Root, and the user of this process.
+#[cfg(unix)]
+fn own_users() -> [u32; 2] {
+    [0, rustix::process::geteuid().as_raw()]
 }
 
 /// Whether anyone but this user may read or change a file; unknown on this system.
 #[cfg(not(unix))]
 pub fn is_open_to_others(_path: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Whether anyone but this user may replace a file; unknown on this system.
+#[cfg(not(unix))]
+pub fn is_replaceable(_path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 

@@ -4,6 +4,9 @@
 //! mode is set before anybody can connect. And the file of a process that was killed stays behind: so
 //! a lock beside it says whether its owner lives, and the file of a dead one is replaced. The system
 //! gives the lock back when its process ends, however it ends.
+//!
+//! Others may be able to write to the directory, and put a link, a pipe or a file of theirs in the lock's place.
+//! Such a lock is refused, and nothing is written to it.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -13,6 +16,7 @@ use std::os::unix::fs::{
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -47,6 +51,9 @@ pub enum SocketFileError {
     /// The path is taken by something that is not a socket. It was left alone.
     #[error("there is a file that is not a socket")]
     NotASocket,
+    /// The lock's path is taken by something else than a regular file of this user. It was left alone.
+    #[error("its lock file {} is not a regular file of this user", .0.display())]
+    NotALock(PathBuf),
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -148,7 +155,15 @@ impl Lock {
         for _ in 0..LOCK_TRIES {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(MODE);
-            let file = options.open(&path)?;
+            // No link is followed, and no pipe is waited for.
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            options.custom_flags(flags.bits().cast_signed());
+            let opened = options.open(&path);
+            let there = fs::symlink_metadata(&path);
+            if there.is_ok_and(|there| !is_own_file(&there)) {
+                return Err(SocketFileError::NotALock(path));
+            }
+            let file = opened?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(SocketFileError::InUse),
@@ -156,6 +171,9 @@ impl Lock {
             }
             // Its owner may have removed it after it was opened here. Then others lock another file.
             let locked = file.metadata()?;
+            if !is_own_file(&locked) {
+                return Err(SocketFileError::NotALock(path));
+            }
             let there = fs::symlink_metadata(&path);
             let is_same =
                 |there: &fs::Metadata| (there.dev(), there.ino()) == (locked.dev(), locked.ino());
@@ -165,6 +183,11 @@ impl Lock {
         }
         Err(SocketFileError::InUse)
     }
+}
+
+/// Whether this is a regular file of this user, or root's.
+fn is_own_file(file: &fs::Metadata) -> bool {
+    file.is_file() && is_own_user(file.uid())
 }
 
 impl Drop for Lock {

@@ -124,3 +124,53 @@ fn a_path_that_is_too_long_is_an_error() {
         Err(SocketFileError::Io(_))
     ));
 }
+
+#[test]
+fn a_lock_that_somebody_else_made_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, lock) = (path(&directory), directory.path().join("s.sock.lock"));
+    let target = directory.path().join("target");
+    fs::write(&target, "theirs").unwrap();
+    let is_refused = |what: &str| {
+        let refused = SocketFile::listen(&path).unwrap_err();
+        assert!(
+            matches!(refused, SocketFileError::NotALock(_)),
+            "{what}: {refused}"
+        );
+        assert!(fs::symlink_metadata(&lock).is_ok(), "{what} was removed");
+        assert!(!path.exists());
+    };
+    std::os::unix::fs::symlink(&target, &lock).unwrap();
+    is_refused("a link");
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink("nowhere", &lock).unwrap();
+    is_refused("a link to nothing");
+    assert!(!directory.path().join("nowhere").exists());
+    fs::remove_file(&lock).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&lock).status();
+    assert!(made.unwrap().success());
+    is_refused("a pipe that nobody reads");
+    let options = || {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        options
+    };
+    let reader = options().open(&lock).unwrap();
+    is_refused("a pipe that somebody reads");
+    drop(reader);
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    is_refused("a directory");
+    fs::remove_dir(&lock).unwrap();
+    fs::write(&lock, "").unwrap();
+    // Only root may give a file away.
+    if std::os::unix::fs::chown(&lock, Some(12345), None).is_ok() {
+        is_refused("another's file");
+        fs::remove_file(&lock).unwrap();
+    }
+    drop(SocketFile::listen(&path).unwrap());
+    assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
+    assert_eq!(names(&directory), ["target"]);
+}

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::kit::client::{Client, sent};
 use crate::kit::gateway::config;
+use crate::kit::log::Log;
 use crate::kit::messages::{call, initialize_message};
 
 /// A place for sockets, and one in it.
@@ -249,4 +250,26 @@ async fn curl_talks_to_it() {
     assert_eq!(answer["result"], json!(initialize_result()));
     drop(gateway);
     server.finish();
+}
+
+#[tokio::test]
+async fn a_socket_that_others_can_replace_is_warned_of() {
+    for (mode, is_warned) in [
+        (0o700, false),
+        (0o755, false),
+        (0o1777, false),
+        (0o777, true),
+        (0o770, true),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(directory.path(), permissions).unwrap();
+        let log = Log::default();
+        let _kept = log.keep();
+        let mut config = config(&[]);
+        config.listen = ListenAddress::Unix(directory.path().join("s.sock"));
+        Gateway::start(config).await.unwrap().stop().await;
+        let warned = log.lines_with("other users can replace this socket");
+        assert_eq!(warned.len(), usize::from(is_warned), "{mode:o} {warned:?}");
+    }
 }
