@@ -126,7 +126,9 @@ async fn serve_connection<D, F, R, B>(
     let timeout = HeadTimeout::new(Arc::clone(&connection));
     let (serve, stopping, connection) = (&serve, &drain, &connection);
     let service = service_fn(move |request| async move {
+        connection.is_busy(true);
         let mut response = serve(request, connection).await;
+        connection.is_busy(false);
         if stopping.has_begun() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
@@ -144,6 +146,7 @@ async fn serve_connection<D, F, R, B>(
         biased;
         ended = serving.as_mut() => ended,
         () = timeout.elapsed() => return,
+        () = connection.evicted() => return,
         () = drain.closed() => {
             serving.as_mut().graceful_shutdown();
             serving.await

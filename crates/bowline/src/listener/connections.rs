@@ -2,18 +2,19 @@
 //! and for each caller.
 //!
 //! A connection is anonymous until one of its requests is admitted. The number of anonymous connections
-//! per address is limited, unless the address is a load balancer's, or the connection comes by a Unix socket,
-//! which strangers cannot use. After that the connection takes a permit of its caller's share; a load
+//! per address is limited: one more closes the oldest that serves no request, so that somebody who only
+//! keeps connections open locks nobody out who has the same address. They are not limited if the address is a load balancer's, or if the connection comes by a Unix socket, which strangers cannot use. After that the connection takes a permit of its caller's share; a load
 //! balancer's connection does not, because it carries requests of many callers.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bowline_system::socket_file::is_own_user;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::caller::Caller;
 use crate::config::{Limits, Network};
@@ -36,10 +37,20 @@ pub(crate) struct ConnectionLimits {
     /// connection.
     pub(super) is_operators: bool,
     taken: AtomicUsize,
-    anonymous: Mutex<HashMap<Peer, usize>>,
+    /// The oldest first.
+    anonymous: Mutex<HashMap<Peer, VecDeque<Arc<Stay>>>>,
     /// The permits of authenticated connections.
     permits: Arc<Share>,
     callers: ServerShares,
+}
+
+/// What an anonymous connection does.
+#[derive(Debug, Default)]
+struct Stay {
+    /// Whether it serves a request.
+    is_busy: AtomicBool,
+    /// It has to go.
+    evicted: Notify,
 }
 
 /// One connection.
@@ -49,8 +60,8 @@ pub(crate) struct Connection {
     /// The peer that it is counted by.
     pub(crate) peer: Peer,
     is_unidentified: AtomicBool,
-    /// Whether it counts towards the limit of its peer's address.
-    is_counted: bool,
+    /// Set if it counts towards the limit of its peer's address.
+    stay: Option<Arc<Stay>>,
     /// Whether it carries requests of many callers.
     is_balancers: bool,
     /// Its caller's permit, once it has one.
@@ -140,7 +151,10 @@ impl ConnectionLimits {
         let is_balancer = |address: IpAddr| self.proxies.iter().any(|it| it.contains(address));
         let is_balancers = address.is_some_and(is_balancer);
         let (is_counted, peer) = (address.is_some() && !is_balancers, peer.counted_as());
-        if is_counted && !self.try_count(peer) {
+        let stay = is_counted.then(Arc::<Stay>::default);
+        if let Some(stay) = &stay
+            && !self.try_count(peer, stay)
+        {
             self.taken.fetch_sub(1, Ordering::AcqRel);
             return Err(ConnectionRefusal::Address);
         }
@@ -148,25 +162,33 @@ impl ConnectionLimits {
             limits: Arc::clone(self),
             peer,
             is_unidentified: AtomicBool::new(true),
-            is_counted,
+            stay,
             is_balancers,
             permit: Mutex::default(),
         }))
     }
 
-    fn try_count(&self, peer: Peer) -> bool {
+    /// Counts one more connection, in place of an idle one if there are too many.
+    fn try_count(&self, peer: Peer, stay: &Arc<Stay>) -> bool {
         let mut anonymous = self.anonymous.lock();
-        let count = anonymous.entry(peer).or_default();
-        let has_room = *count < self.per_address;
-        *count += usize::from(has_room);
-        has_room
+        let stays = anonymous.entry(peer).or_default();
+        if stays.len() >= self.per_address {
+            let is_idle = |stay: &Arc<Stay>| !stay.is_busy.load(Ordering::Acquire);
+            let idle = stays.iter().position(is_idle);
+            let Some(idle) = idle.and_then(|at| stays.remove(at)) else {
+                return false;
+            };
+            idle.evicted.notify_one();
+        }
+        stays.push_back(Arc::clone(stay));
+        true
     }
 
-    fn uncount(&self, peer: Peer) {
-        if let Entry::Occupied(mut count) = self.anonymous.lock().entry(peer) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+    fn uncount(&self, peer: Peer, stay: &Arc<Stay>) {
+        if let Entry::Occupied(mut stays) = self.anonymous.lock().entry(peer) {
+            stays.get_mut().retain(|other| !Arc::ptr_eq(other, stay));
+            if stays.get().is_empty() {
+                stays.remove();
             }
         }
     }
@@ -191,9 +213,26 @@ impl Connection {
         Ok(())
     }
 
+    /// Records whether it serves a request, which keeps it from being evicted.
+    pub(super) fn is_busy(&self, is_busy: bool) {
+        if let Some(stay) = self.stay.as_ref().filter(|_| self.is_anonymous()) {
+            stay.is_busy.store(is_busy, Ordering::Release);
+        }
+    }
+
+    /// Waits until another connection takes its place.
+    pub(super) async fn evicted(&self) {
+        match &self.stay {
+            Some(stay) => stay.evicted.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn identify(&self) {
-        if self.is_unidentified.swap(false, Ordering::AcqRel) && self.is_counted {
-            self.limits.uncount(self.peer);
+        if self.is_unidentified.swap(false, Ordering::AcqRel)
+            && let Some(stay) = &self.stay
+        {
+            self.limits.uncount(self.peer, stay);
         }
     }
 }
@@ -225,9 +264,33 @@ mod tests {
         limits.admit(Peer::Address(peer.parse().unwrap()))
     }
 
+    #[tokio::test]
+    async fn the_oldest_that_is_idle_gives_way() {
+        let limits = limits(10, 3);
+        let all = [(); 3].map(|()| admit(&limits, "192.0.2.1").unwrap());
+        all[0].is_busy(true);
+        let other = admit(&limits, "192.0.2.2").unwrap();
+        let _fourth = admit(&limits, "192.0.2.1").unwrap();
+        all[1].evicted().await;
+        let _fifth = admit(&limits, "192.0.2.1").unwrap();
+        all[2].evicted().await;
+        all[0].is_busy(false);
+        let _sixth = admit(&limits, "192.0.2.1").unwrap();
+        all[0].evicted().await;
+        assert_eq!(limits.anonymous.lock().len(), 2);
+        // One that was identified is nobody's to evict any more.
+        other.assign_to(&Caller::Local).unwrap();
+        drop(all);
+        assert_eq!(limits.anonymous.lock().len(), 1);
+    }
+
     #[test]
     fn an_address_has_only_so_many_anonymous_connections() {
         let limits = limits(10, 2);
+        let admit = |limits: &Arc<ConnectionLimits>, peer: &str| {
+            let admitted = admit(limits, peer);
+            admitted.inspect(|connection| connection.is_busy(true))
+        };
         let (first, _second) = (admit(&limits, "192.0.2.1"), admit(&limits, "192.0.2.1"));
         assert_eq!(
             admit(&limits, "::ffff:192.0.2.1").unwrap_err(),
@@ -249,7 +312,8 @@ mod tests {
     #[test]
     fn addresses_of_ipv6_count_together_as_one_party_has_them() {
         let limits = limits(10, 1);
-        let _first = admit(&limits, "2001:db8::1").unwrap();
+        let first = admit(&limits, "2001:db8::1").unwrap();
+        first.is_busy(true);
         assert!(admit(&limits, "2001:db8::ffff:1").is_err());
         assert!(admit(&limits, "2001:db8:0:1::1").is_ok());
     }

@@ -1,7 +1,8 @@
 //! A limited number of connections, where a new one evicts an old one.
 //!
 //! For a listener on which a new connection must always get in. The evicted connection belongs to the
-//! peer that has most, so that one peer cannot evict the others.
+//! peer that has most, so that one peer cannot evict the others. Connections of the gateway's own user are
+//! evicted only by each other.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -43,14 +44,15 @@ impl EvictingTasks {
         self.tasks.push_back((peer.counted_as(), task));
     }
 
-    /// The oldest task of the peer that has most.
+    /// The oldest task of the peer that has most; of the own user's only if there are no others.
     fn next_to_evict(&mut self) -> Option<(Peer, JoinHandle<()>)> {
         let mut counts: HashMap<Peer, usize> = HashMap::with_capacity(self.tasks.len());
         for (peer, _) in &self.tasks {
             *counts.entry(*peer).or_default() += 1;
         }
-        let most = counts.values().max().copied()?;
-        let is_of_most = |(peer, _): &(Peer, _)| counts.get(peer) == Some(&most);
+        let rank = |peer: &Peer| (matches!(peer, Peer::Address(_)), counts.get(peer).copied());
+        let most = counts.keys().map(rank).max()?;
+        let is_of_most = |(peer, _): &(Peer, _)| rank(peer) == most;
         let oldest = self.tasks.iter().position(is_of_most)?;
         self.tasks.remove(oldest)
     }
@@ -100,6 +102,30 @@ mod tests {
             let left = there[place].try_recv() == Err(oneshot::error::TryRecvError::Closed);
             assert_eq!(left, has_left, "{place}");
         }
+    }
+
+    #[tokio::test]
+    async fn strangers_do_not_evict_the_own_user() {
+        let mut all = EvictingTasks::new(3);
+        let mut own = Vec::new();
+        for _ in 0..2 {
+            let (task, left) = endless();
+            all.add(Peer::User(7), task);
+            own.push(left);
+        }
+        for from in 1..20 {
+            all.make_room().await;
+            all.add(address(from % 2), endless().0);
+        }
+        for left in &mut own {
+            assert!(left.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+        }
+        // Only the own user's others do.
+        for _ in 0..3 {
+            all.make_room().await;
+            all.add(Peer::User(7), endless().0);
+        }
+        assert!(own[0].try_recv() == Err(oneshot::error::TryRecvError::Closed));
     }
 
     #[tokio::test]
