@@ -161,7 +161,7 @@ table! {
     TooManyConnections = "too_many_connections", Gateway, Later(5), OVERLOADED, WARN, false:
         "`[limits] connections` is reached; nothing of the request was read";
     TooManyConnectionsFromAddress = "too_many_connections_from_address", Client, Later(5), OVERLOADED, INFO, false:
-        "`[limits] connections_per_address` is reached; nothing of the request was read";
+        "`[limits] connections_per_address` is reached, and a request is served on each; nothing of this one was read";
     TooManyConnectionsOfCaller = "too_many_connections_of_caller", Client, Later(5), OVERLOADED, INFO, false:
         "the caller's share of `[limits] connections` is used up; the connection is closed";
     TooManyBodies = "too_many_bodies", Gateway, Later(5), OVERLOADED, WARN, false:
