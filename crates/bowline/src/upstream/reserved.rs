@@ -28,7 +28,7 @@ const UNREADABLE: &str = "reserved keys in what cannot be parsed";
 
 /// The only two characters outside ASCII whose lower case is in ASCII.
 static FOLDED: LazyLock<[Finder<'static>; 2]> =
-    LazyLock::new(|| ["\u{212a}", "\u{17f}"].map(|letter| Finder::new(letter)));
+    LazyLock::new(|| ["\u{212a}", "\u{17f}"].map(Finder::new));
 
 /// The reserved keys.
 #[derive(Debug, Clone)]
