@@ -10,6 +10,8 @@
 mod checking;
 #[path = "cli/connecting.rs"]
 mod connecting;
+#[path = "cli/cycles.rs"]
+mod cycles;
 #[path = "cli/help.rs"]
 mod help;
 #[path = "cli/killing.rs"]
@@ -28,6 +30,8 @@ mod serving;
 mod signing_in;
 #[path = "cli/sockets.rs"]
 mod sockets;
+#[path = "cli/stopping.rs"]
+mod stopping;
 #[path = "cli/storing.rs"]
 mod storing;
 #[path = "cli/supervising.rs"]

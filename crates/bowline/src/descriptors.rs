@@ -14,6 +14,9 @@ pub(crate) const REFUSED_AT_ONCE: usize = 64;
 /// What the process has open anyway: listeners, the store, logs, the runtime; and refused connections.
 const OWN: usize = 32 + REFUSED_AT_ONCE;
 
+/// The pipes of a child process: its stdin, stdout and stderr.
+const PIPES: usize = 3;
+
 /// The reserve, where there are enough descriptors for one of this size.
 const RESERVE: usize = 64;
 
@@ -43,37 +46,55 @@ fn shown(limit: Option<u64>) -> String {
 }
 
 /// Makes the limits such that the descriptors are enough: one for a client's connection, one for a
-/// request to a server. Warns if they were not.
-pub(crate) fn fit(limits: &mut Limits, available: Option<usize>) {
+/// request to a server, and the pipes of children if any server `has_children`. Warns if they were not.
+pub(crate) fn fit(limits: &mut Limits, available: Option<usize>, has_children: bool) {
     let Some(available) = available else {
         return;
     };
     let reserve = RESERVE.min(available / 8);
     reserve_from(available - reserve);
-    let fitted = fitted(limits, available - reserve);
-    if (limits.streams, limits.connections) == (fitted.streams, fitted.connections) {
+    let fitted = fitted(limits, available - reserve, has_children);
+    let counts = |limits: &Limits| (limits.streams, limits.connections, limits.children);
+    if counts(limits) == counts(&fitted) {
         return;
     }
     tracing::warn!(
         open_files = available,
         streams = fitted.streams,
         connections = fitted.connections,
-        "the limit of open files is too low for [limits] streams = {} and connections = {}, so these \
-         are lower: raise it to {} (`ulimit -n`, LimitNOFILE=), or lower them",
+        children = fitted.children,
+        "the limit of open files is too low for [limits] streams = {}, connections = {} and children = {}, so \
+         these are lower: raise it to {} (`ulimit -n`, LimitNOFILE=), or lower them",
         limits.streams,
         limits.connections,
-        limits
-            .streams
-            .saturating_add(limits.connections)
-            .saturating_add(OWN + RESERVE),
+        limits.children,
+        wanted(limits, has_children).saturating_add(OWN + RESERVE),
     );
     *limits = fitted;
 }
 
-fn fitted(limits: &Limits, available: usize) -> Limits {
+/// How many descriptors the limits allow to be used at once.
+fn wanted(limits: &Limits, has_children: bool) -> usize {
+    let sockets = limits.streams.saturating_add(limits.connections);
+    sockets.saturating_add(pipes(limits, has_children))
+}
+
+fn pipes(limits: &Limits, has_children: bool) -> usize {
+    match has_children {
+        true => limits.children.saturating_mul(PIPES),
+        false => 0,
+    }
+}
+
+fn fitted(limits: &Limits, available: usize, has_children: bool) -> Limits {
     let usable = available.saturating_sub(OWN).max(2);
     let mut fitted = limits.clone();
-    if limits.streams.saturating_add(limits.connections) > usable {
+    if wanted(limits, has_children) > usable {
+        if has_children {
+            // A session of such a server needs a process and, from time to time, a stream and a connection.
+            fitted.children = limits.children.min((usable / 2 / PIPES).max(1));
+        }
+        let usable = usable.saturating_sub(pipes(&fitted, has_children)).max(2);
         fitted.streams = limits.streams.min(usable / 2);
         fitted.connections = limits.connections.min(usable - fitted.streams);
     }
@@ -95,7 +116,7 @@ mod tests {
             connections,
             ..Limits::default()
         };
-        let fitted = fitted(&limits, available);
+        let fitted = fitted(&limits, available, false);
         (fitted.streams, fitted.connections)
     }
 
@@ -116,8 +137,32 @@ mod tests {
             connections_per_address: 500,
             ..Limits::default()
         };
-        assert_eq!(fitted(&limits, usize::MAX).connections_per_address, 500);
-        let few = fitted(&limits, 1024);
+        let plenty = fitted(&limits, usize::MAX, false);
+        assert_eq!(plenty.connections_per_address, 500);
+        let few = fitted(&limits, 1024, false);
         assert_eq!(few.connections_per_address, few.connections / 4);
+    }
+
+    #[test]
+    fn the_pipes_of_children_are_counted_where_there_are_any() {
+        let limits = Limits {
+            streams: 100,
+            connections: 100,
+            children: 100,
+            ..Limits::default()
+        };
+        let counts = |limits: &Limits| (limits.streams, limits.connections, limits.children);
+        for (available, has_children, expected) in [
+            (OWN + 200, false, (100, 100, 100)),
+            (OWN + 500, true, (100, 100, 100)),
+            (OWN + 499, true, (100, 100, 83)),
+            (OWN + 200, true, (50, 51, 33)),
+            (0, true, (1, 1, 1)),
+        ] {
+            let fitted = fitted(&limits, available, has_children);
+            assert_eq!(counts(&fitted), expected, "{available}");
+            let used = wanted(&fitted, has_children);
+            assert!(available == 0 || used + OWN <= available, "{available}");
+        }
     }
 }

@@ -3,11 +3,15 @@
 //! A record in the store names the owner by its presence, and presence is the only heartbeat. An owner whose
 //! presence is gone has lost what it owned. An owner that missed its own heartbeat may have been given up by the
 //! others: it uses nothing that it owns before it has read the records again.
+//!
+//! Who is present is looked up every few seconds. What was seen before a record was read says nothing about the
+//! owner that the record names: that one may have come later. So it takes a later look to call an owner gone.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// The gateways on the same store.
@@ -17,33 +21,40 @@ pub(crate) struct Owners {
     me: Option<Box<str>>,
     /// Other gateways may be on the store.
     is_shared: bool,
-    seen: Mutex<Seen>,
+    /// Until when the others take this gateway for present.
+    holds_until: Mutex<Option<Instant>>,
+    /// Who was present at the last look; `None` if that is not known.
+    present: watch::Sender<Option<Present>>,
+    /// Somebody waits for another look.
+    wanted: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Seen {
-    /// Until when the others take this gateway for present.
-    holds_until: Option<Instant>,
-    /// Who was present; `None` if that is not known.
-    present: Option<HashSet<Box<str>>>,
+/// Who was present.
+#[derive(Debug)]
+struct Present {
+    ids: HashSet<Box<str>>,
+    /// The look began then.
+    since: Instant,
 }
 
 impl Owners {
     /// A gateway without a store.
     pub(crate) fn alone() -> Self {
-        Self {
-            me: None,
-            is_shared: false,
-            seen: Mutex::default(),
-        }
+        Self::new(None, false)
     }
 
     /// A gateway of this name on a store.
     pub(crate) fn on_store(me: &str, is_shared: bool) -> Self {
+        Self::new(Some(me.into()), is_shared)
+    }
+
+    fn new(me: Option<Box<str>>, is_shared: bool) -> Self {
         Self {
-            me: Some(me.into()),
+            me,
             is_shared,
-            seen: Mutex::default(),
+            holds_until: Mutex::default(),
+            present: watch::Sender::new(None),
+            wanted: Notify::new(),
         }
     }
 
@@ -54,33 +65,53 @@ impl Owners {
 
     /// Whether this gateway's heartbeat has not been missed.
     pub(crate) fn holds(&self) -> bool {
-        let holds_until = self.seen.lock().holds_until;
+        let holds_until = *self.holds_until.lock();
         holds_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// This gateway said then that it is present, for as long as `holds`.
     pub(crate) fn appeared(&self, then: Instant, holds: Duration) {
-        self.seen.lock().holds_until = Some(then + holds);
+        *self.holds_until.lock() = Some(then + holds);
     }
 
-    /// These gateways are present; `None` if not all could be read.
-    pub(crate) fn saw(&self, present: Option<HashSet<Box<str>>>) {
-        self.seen.lock().present = present;
+    /// A look that began then found these gateways; `None` if not all could be read.
+    pub(crate) fn saw(&self, since: Instant, present: Option<HashSet<Box<str>>>) {
+        let present = present.map(|ids| Present { ids, since });
+        self.present.send_replace(present);
     }
 
-    /// Whether an owner is gone, as far as that is known.
-    pub(crate) fn is_gone(&self, owner: &str) -> bool {
-        if !self.is_shared {
-            // A store of one gateway: whoever had it before has ended.
-            return true;
+    /// Waits until another look is wanted.
+    pub(crate) async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Whether an owner is gone that a record named, which was read then. `false` if that is not known.
+    pub(crate) fn is_gone(&self, owner: &str, read: Instant) -> bool {
+        self.needs_no_look(owner)
+            || self
+                .present
+                .borrow()
+                .as_ref()
+                .is_some_and(|present| present.since > read && !present.ids.contains(owner))
+    }
+
+    /// Looks again, if it takes that to know whether an owner is gone.
+    pub(crate) async fn look(&self, owner: &str, read: Instant, limit: Duration) {
+        let is_late = |present: &Option<Present>| {
+            present.as_ref().is_some_and(|present| present.since > read)
+        };
+        if self.needs_no_look(owner) || is_late(&self.present.borrow()) {
+            return;
         }
-        // What this gateway owns, it has at hand; what it has not, it lost.
-        if self.me.as_deref() == Some(owner) {
-            return true;
-        }
-        let seen = self.seen.lock();
-        let present = seen.present.as_ref();
-        present.is_some_and(|present| !present.contains(owner))
+        self.wanted.notify_one();
+        let mut present = self.present.subscribe();
+        drop(tokio::time::timeout(limit, present.wait_for(is_late)).await);
+    }
+
+    /// A store of one gateway: whoever had it before has ended. And what this gateway owns, it has at hand; what
+    /// it has not, it lost.
+    fn needs_no_look(&self, owner: &str) -> bool {
+        !self.is_shared || self.me.as_deref() == Some(owner)
     }
 }
 
@@ -100,15 +131,38 @@ mod tests {
         assert!(Owners::alone().is_certain() && Owners::on_store("a", false).is_certain());
     }
 
-    #[test]
-    fn an_owner_is_gone_only_if_that_is_known() {
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_is_gone_only_if_that_is_known() {
         let owners = Owners::on_store("a", true);
-        assert!(!owners.is_gone("b"), "nobody was seen yet");
-        owners.saw(Some(HashSet::from(["a".into(), "b".into()])));
-        assert!(!owners.is_gone("b") && owners.is_gone("c"));
-        assert!(owners.is_gone("a"), "it would have it at hand");
-        owners.saw(None);
-        assert!(!owners.is_gone("c"));
-        assert!(Owners::on_store("a", false).is_gone("b"));
+        let second = Duration::from_secs(1);
+        let read = Instant::now();
+        assert!(!owners.is_gone("b", read), "nobody was seen yet");
+        let both = || Some(HashSet::from(["a".into(), "b".into()]));
+        owners.saw(read, both());
+        assert!(!owners.is_gone("c", read), "it may have come since then");
+        owners.saw(read + second, both());
+        assert!(!owners.is_gone("b", read) && owners.is_gone("c", read));
+        assert!(owners.is_gone("a", read), "it would have it at hand");
+        owners.saw(read + 2 * second, None);
+        assert!(!owners.is_gone("c", read));
+        assert!(Owners::on_store("a", false).is_gone("b", read));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_is_waited_for_where_it_is_needed() {
+        let owners = Owners::on_store("a", true);
+        let (read, limit) = (Instant::now(), Duration::from_secs(5));
+        let looking = async {
+            owners.wanted().await;
+            tokio::time::advance(Duration::from_secs(1)).await;
+            owners.saw(Instant::now(), Some(HashSet::from(["a".into()])));
+        };
+        tokio::join!(owners.look("b", read, limit), looking);
+        assert!(owners.is_gone("b", read));
+        assert_eq!(read.elapsed(), Duration::from_secs(1));
+        // Nobody looks: it is not waited for for ever, and nothing is known.
+        let read = Instant::now();
+        owners.look("b", read, limit).await;
+        assert!(read.elapsed() >= limit && !owners.is_gone("b", read));
     }
 }

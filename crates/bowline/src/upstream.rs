@@ -52,6 +52,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bowline_egress::Tls;
 use parking_lot::RwLock;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use self::address::UrlAddress;
@@ -90,6 +91,8 @@ pub(crate) struct Upstream {
     process_places: ServerShares,
     running: Arc<AtomicUsize>,
     processes: Arc<Processes>,
+    /// How many of its processes may start at the same time.
+    starts: Arc<Semaphore>,
     upkeep: Upkeep,
     /// Keys that its requests may not contain.
     pub(crate) reserved: Reserved,
@@ -141,6 +144,7 @@ impl Upstream {
             process_places: ServerShares::of(&processes.share),
             running: Arc::default(),
             processes: Arc::clone(processes),
+            starts: stdio::starts(),
             upkeep: Upkeep::default(),
             reserved: Reserved::new(&flows.settings().meta_prefix),
             flows: Arc::clone(flows),

@@ -1,6 +1,8 @@
 //! A server over stdio, whose tools do what a test wants to see: run once, take their time, ask the client,
-//! misbehave, die. What ran is written to a file, line by line, so that it outlives the process.
+//! misbehave, die. What ran is written to a file, line by line, so that it outlives the process. The same server
+//! speaks streamable HTTP, too ([`over_http`]).
 
+pub mod over_http;
 mod tools;
 
 use std::collections::HashMap;
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 /// The variable that names the file of what ran.
 pub const TALLY: &str = "STDIO_TALLY";
 /// The variable that says how the server starts: `exit` (with a last word on stderr), `silent` (it never
-/// answers `initialize`), or well.
+/// answers `initialize`), `held` (it answers once there is a file beside the tally that ends in `.go`), or well.
 pub const START: &str = "STDIO_START";
 
 /// The exit code of a server that does not start.
@@ -39,13 +41,7 @@ pub fn serve(
     tally: Option<PathBuf>,
     start: &str,
 ) {
-    let server = Arc::new(Server {
-        out: Mutex::new(Box::new(output)),
-        tally,
-        asked: Mutex::default(),
-        next_id: AtomicU64::new(1),
-    });
-    server.note(&format!("start {}", std::process::id()));
+    let server = Server::new(output, tally);
     if start == "exit" {
         complain("cannot start: no licence");
         std::process::exit(EXIT_CODE);
@@ -58,7 +54,11 @@ pub fn serve(
         };
         if start == "silent" {
             complain("thinking");
+            server.note("thinking");
             continue;
+        }
+        if start == "held" {
+            server.hold();
         }
         Server::take(&server, message);
     }
@@ -71,6 +71,17 @@ fn complain(text: &str) {
 }
 
 impl Server {
+    fn new(output: impl Write + Send + 'static, tally: Option<PathBuf>) -> Arc<Self> {
+        let server = Self {
+            out: Mutex::new(Box::new(output)),
+            tally,
+            asked: Mutex::default(),
+            next_id: AtomicU64::new(1),
+        };
+        server.note(&format!("start {}", std::process::id()));
+        Arc::new(server)
+    }
+
     fn take(server: &Arc<Self>, message: Value) {
         let id = message.get("id").cloned();
         match (message["method"].as_str(), id) {
@@ -96,7 +107,10 @@ impl Server {
     fn answer(&self, id: &Value, method: &str, params: &Value) {
         let result = match method {
             "initialize" => initialized(params),
-            "ping" => json!({}),
+            "ping" => {
+                self.note("ping");
+                json!({})
+            }
             "tools/list" => tools::list(params),
             "tools/call" => match self.call(id, params) {
                 Some(result) => result,
@@ -119,6 +133,14 @@ impl Server {
             }
         };
         self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    /// Waits until it may go on.
+    fn hold(&self) {
+        let go = self.tally.as_ref().map(|tally| tally.with_extension("go"));
+        while go.as_ref().is_some_and(|go| !go.exists()) {
+            thread::park_timeout(std::time::Duration::from_millis(5));
+        }
     }
 
     /// Asks the client something; its answer.

@@ -91,6 +91,10 @@ impl Running {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Sends a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         kill(self.pid, name);

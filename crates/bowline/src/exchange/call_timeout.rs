@@ -11,7 +11,7 @@ use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::cancel::cancel;
+use crate::exchange::cancel::give_up;
 use crate::exchange::recovery::{Cause, recover_in_background};
 use crate::exchange::send::Request;
 use crate::fault::Fault;
@@ -97,7 +97,7 @@ impl CallTimeout {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         std::task::ready!(self.timer.as_mut().poll(cx));
         if let Some(session) = self.session.upgrade() {
-            cancel(session, self.id.as_id(), "no response in time");
+            give_up(session, self.id.as_id());
         }
         Poll::Ready(UpstreamError::CallTimeout(self.limit))
     }

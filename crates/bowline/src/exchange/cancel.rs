@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bowline_wire::compose;
 use bowline_wire::message::{RawId, RawIdBuf};
 
+use crate::exchange::ping::doubt;
 use crate::session::Session;
 use crate::upstream::Carried;
 use crate::upstream::budget::errand;
@@ -24,11 +25,14 @@ pub(crate) fn cancelled_elsewhere(session: &Arc<Session>, id: RawId<'_>) {
     }
 }
 
-/// Cancels a request at the server, under the id that the server knows.
-pub(crate) fn cancel(session: Arc<Session>, id: RawId<'_>, reason: &str) {
+/// Cancels a request that got no answer in time, under the id that the server knows. The server may hang.
+pub(crate) fn give_up(session: Arc<Session>, id: RawId<'_>) {
+    let (leg, tracker) = (session.leg(), session.upstream.tracker().clone());
+    let carried = session.carried(&Carried::default());
     let sent_as = session.calls.sent_as(id);
     let id = sent_as.as_ref().map_or(id, RawIdBuf::as_id);
-    send_cancel(session, id, reason);
+    send_cancel(session, id, "no response in time");
+    tracker.spawn(async move { doubt(&leg, &carried).await });
 }
 
 fn send_cancel(session: Arc<Session>, id: RawId<'_>, reason: &str) {

@@ -173,6 +173,8 @@ table! {
         "the server's share of `[limits] children` is used up";
     TooManyProcessesOfCaller = "too_many_processes_of_caller", Client, Later(5), OVERLOADED, INFO, false:
         "the caller's share of `[limits] children` is used up";
+    TooManyStarts = "too_many_starts", Upstream, Later(5), OVERLOADED, WARN, false:
+        "the server's processes start a few at a time, and this one's turn did not come within `recovery_budget`";
     TooManySubscriptions = "too_many_subscriptions", Client, No, OVERLOADED, INFO, false:
         "the session has more than 1000 subscriptions, or 64 KiB of them: they could not be restored after a loss";
     TooManyVisits = "too_many_visits", Client, Later(1), OVERLOADED, INFO, false:

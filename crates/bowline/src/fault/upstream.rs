@@ -59,7 +59,9 @@ fn of_process(error: &ProcessError) -> Reason {
         ProcessError::TooMany(ShareOwner::Caller) => Reason::TooManyProcessesOfCaller,
         ProcessError::Ended {
             was_written: true, ..
-        } => Reason::OutcomeUnknown,
+        }
+        | ProcessError::Unreadable => Reason::OutcomeUnknown,
+        ProcessError::StartsTaken => Reason::TooManyStarts,
         ProcessError::Ended {
             was_written: false, ..
         }

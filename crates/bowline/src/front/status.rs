@@ -85,6 +85,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::TooManyProcesses
         | Reason::TooManyProcessesOfServer
         | Reason::TooManyProcessesOfCaller
+        | Reason::TooManyStarts
         | Reason::Stopping
         | Reason::StoreUnavailable
         | Reason::StoreRefused

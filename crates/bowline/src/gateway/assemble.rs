@@ -86,7 +86,11 @@ impl Basis {
         adjust: impl Fn(&mut Upstream),
     ) -> Arc<Hub> {
         let mut limits = config.limits.clone();
-        descriptors::fit(&mut limits, descriptors::raise());
+        let has_children = config
+            .servers
+            .values()
+            .any(|server| matches!(server.target, Target::Command(_)));
+        descriptors::fit(&mut limits, descriptors::raise(), has_children);
         let callers = config.callers.len();
         let table = table(&config, session_store);
         let streams = Share::common(limits.streams);

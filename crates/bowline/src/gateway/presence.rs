@@ -89,7 +89,7 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
             // One that takes nothing may be read all the same.
             let appeared = session_store.appear(&me, HOLDS).await;
             let found = session_store.gateways().await?;
-            hub.processes.owners.saw(present(&found));
+            hub.processes.owners.saw(began, present(&found));
             hub.other_gateways.see(&me, found);
             session_store.count_sessions().await?;
             if !knows_policy {
@@ -103,7 +103,10 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
             share_hints(&hub, &session_store).await;
         }
         let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = hub.processes.owners.wanted(), if looked.is_ok() => {}
+        }
     }
 }
 
@@ -131,6 +134,13 @@ async fn keep_owned(hub: &Hub, began: Instant) {
                     return;
                 }
             }
+        }
+        // Within the grace period a session goes on without its record having been read.
+        if !table
+            .session_store()
+            .is_some_and(|store| store.is_reachable())
+        {
+            return;
         }
     }
     owners.appeared(began, HOLDS);

@@ -78,10 +78,18 @@ impl Budget {
         doubled.min(self.patient_attempt())
     }
 
+    /// How long an attempt may wait for its turn, so that there is time for the attempt itself.
+    pub(crate) fn turn(&self) -> Duration {
+        self.left().saturating_sub(self.patient_attempt())
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// How long one attempt may take if there is no other endpoint to try.
     pub(crate) fn patient_attempt(&self) -> Duration {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        (self.total / LONGEST_ATTEMPT).min(left)
+        (self.total / LONGEST_ATTEMPT).min(self.left())
     }
 
     /// When the next attempt may begin: the first immediately, then with exponential backoff and

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bowline_wire::id::UpstreamSessionId;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::address::Address;
 use super::stdio::Process;
@@ -29,8 +30,8 @@ pub(crate) enum StdioConversation {
     /// There is none yet.
     Unopened,
     Here(Arc<Process>),
-    /// A record says that this gateway has it.
-    Elsewhere(Arc<str>),
+    /// A record says that this gateway has it, and was read then.
+    Elsewhere(Arc<str>, Instant),
 }
 
 /// What an upstream issues in answer to `initialize`.
@@ -56,7 +57,7 @@ impl Conversation {
         match address {
             Address::Url(_) => Self::http(session_id, jar),
             Address::Command(_) => Self::Stdio(match owner {
-                Some(owner) => StdioConversation::Elsewhere(owner.into()),
+                Some(owner) => StdioConversation::Elsewhere(owner.into(), Instant::now()),
                 None => StdioConversation::Unopened,
             }),
         }
@@ -114,7 +115,7 @@ impl Conversation {
         match self {
             Self::StreamableHttp(_) | Self::Stdio(StdioConversation::Unopened) => None,
             Self::Stdio(StdioConversation::Here(_)) => Some(me),
-            Self::Stdio(StdioConversation::Elsewhere(owner)) => Some(owner),
+            Self::Stdio(StdioConversation::Elsewhere(owner, _)) => Some(owner),
         }
     }
 

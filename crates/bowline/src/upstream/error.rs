@@ -126,6 +126,8 @@ pub(crate) enum StreamError {
     Fingerprint,
     #[error("the server's process has ended: {0}")]
     ProcessEnded(Arc<End>),
+    #[error("the server's process wrote an answer that is not JSON in UTF-8")]
+    Unreadable,
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
     Cancelled,
@@ -184,6 +186,7 @@ impl StreamError {
             | Self::CallTimeout
             | Self::Fingerprint
             | Self::ProcessEnded(_)
+            | Self::Unreadable
             | Self::Cancelled => false,
         }
     }

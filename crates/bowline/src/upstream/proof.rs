@@ -77,6 +77,7 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
             true => (Ran::Unknown, SessionState::Lost),
             false => (Ran::No, SessionState::Lost),
         },
+        UpstreamError::Process(ProcessError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
         UpstreamError::Process(_) => (Ran::No, SessionState::Unproven),
         UpstreamError::NotMcp(_)
         | UpstreamError::AnotherId

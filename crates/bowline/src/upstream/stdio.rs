@@ -13,6 +13,7 @@ mod reading;
 mod routing;
 mod stderr;
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use bowline_children::{Supervisor, SupervisorCommand, Tail};
 use bowline_egress::Sent;
 use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -32,8 +34,8 @@ use super::conversation::{Issued, StdioConversation};
 use super::event_source::EventSource;
 use super::link::StdioLink;
 use super::{
-    InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, SessionState, Upstream,
-    UpstreamError, Whole,
+    Endpoint, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, SessionState,
+    Upstream, UpstreamError, Whole,
 };
 use crate::caller::Caller;
 use crate::owners::Owners;
@@ -45,6 +47,16 @@ const STARTS_WITHIN: Duration = Duration::from_secs(55);
 
 /// How long a gateway that stops waits for its processes to be gone.
 const STOPS_WITHIN: Duration = Duration::from_secs(6);
+
+/// How many processes of one server start at the same time, at least. Beyond that it is one for each core,
+/// because a start is mostly work.
+const FEWEST_STARTS: usize = 4;
+
+/// The turn of a session to be opened at an endpoint. A server that is a process starts a few at a time.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _start: Option<OwnedSemaphorePermit>,
+}
 
 /// The processes of a gateway.
 #[derive(Debug)]
@@ -89,9 +101,32 @@ impl Processes {
     }
 }
 
+/// How many processes of one server start at the same time.
+pub(super) fn starts() -> Arc<Semaphore> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    Arc::new(Semaphore::new(cores.max(FEWEST_STARTS)))
+}
+
 // === impl Upstream ===
 
 impl Upstream {
+    /// Waits until a session may be opened at this endpoint. Each server has turns of its own, so that one
+    /// which starts slowly holds up no other.
+    pub(crate) async fn turn(
+        &self,
+        endpoint: &Endpoint,
+        limit: Duration,
+    ) -> Result<Turn, UpstreamError> {
+        if endpoint.address.url().is_some() {
+            return Ok(Turn { _start: None });
+        }
+        let waiting = Arc::clone(&self.starts).acquire_owned();
+        match tokio::time::timeout(limit, waiting).await {
+            Ok(start) => Ok(Turn { _start: start.ok() }),
+            Err(_) => Err(ProcessError::StartsTaken.into()),
+        }
+    }
+
     /// Starts a process and sends it an `initialize`.
     pub(super) async fn stdio_initialize(
         &self,
@@ -195,6 +230,12 @@ impl Upstream {
 
     /// Asks whether the process lives and answers.
     pub(super) async fn stdio_ping(&self, link: StdioLink<'_>, ping: &Message) -> Pulse {
+        if let StdioConversation::Elsewhere(owner, read) = link.stdio {
+            let owners = &self.processes.owners;
+            // Less than any attempt takes: the server is not to blame for a slow store.
+            let limit = super::budget::moment(&self.config()) / 2;
+            owners.look(owner, *read, limit).await;
+        }
         let asked = match link.process(&self.processes.owners) {
             Ok(process) => process.ask(ping, Sent::default(), self.patience()).await,
             Err(error) => Err(error),
@@ -207,6 +248,13 @@ impl Upstream {
                 SessionState::Alive => Pulse::Alive,
                 SessionState::Unproven => Pulse::Unproven(error.to_string().into(), None),
             },
+        }
+    }
+
+    /// A call got no answer in time: a process that does not answer a ping either is ended.
+    pub(super) async fn stdio_doubt(&self, link: StdioLink<'_>, ping: &Message) {
+        if let Ok(process) = link.process(&self.processes.owners) {
+            process.end_if_it_hangs(ping, self.patience()).await;
         }
     }
 
@@ -239,10 +287,10 @@ impl<'a> StdioLink<'a> {
         match self.stdio {
             StdioConversation::Here(process) if owners.is_certain() => Ok(process),
             StdioConversation::Here(_) => Err(ProcessError::Unsure),
-            StdioConversation::Elsewhere(owner) if !owners.is_gone(owner) => {
+            StdioConversation::Elsewhere(owner, read) if !owners.is_gone(owner, *read) => {
                 Err(ProcessError::Elsewhere(Arc::clone(owner)))
             }
-            StdioConversation::Elsewhere(_) | StdioConversation::Unopened => {
+            StdioConversation::Elsewhere(..) | StdioConversation::Unopened => {
                 Err(ProcessError::Ended {
                     end: Arc::new(End::new("its gateway is gone", &Tail::default())),
                     was_written: false,

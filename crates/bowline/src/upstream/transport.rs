@@ -80,6 +80,16 @@ impl Upstream {
         }
     }
 
+    /// A call got no answer in time. Where the transport has a process of its own for the session, and it
+    /// hangs, the session is lost from now on.
+    pub(crate) async fn doubt(&self, link: Link<'_>, ping: &Message) {
+        match link.route() {
+            Ok(Route::Stdio(link)) => self.stdio_doubt(link, ping).await,
+            // The server is not ours to end, and the next request finds out about the session.
+            Ok(Route::Http(_)) | Err(_) => {}
+        }
+    }
+
     /// Opens the stream of messages that answer no request, or resumes a stream after the event
     /// `last`.
     pub(crate) async fn listen(

@@ -2,7 +2,10 @@
 //! do wrong hurts nobody else.
 
 mod conversations;
+mod hanging;
 mod hostile;
 mod limits;
 mod losses;
+mod starts;
 mod stores;
+mod unreadable;

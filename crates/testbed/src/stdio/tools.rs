@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Server;
 
 /// Tools and whether each only reads.
-const TOOLS: [(&str, bool); 11] = [
+const TOOLS: [(&str, bool); 15] = [
     // Writes its `key` down, `then` may die before it answers, the first time.
     ("bump", false),
     // The same, and may run twice.
@@ -30,6 +30,15 @@ const TOOLS: [(&str, bool); 11] = [
     ("write", true),
     // Reads nothing more: the whole process is stopped, but for `seconds`.
     ("stop", false),
+    // Writes its `key` down, and its answer is `cut` or not UTF-8 (`latin`).
+    ("garble", false),
+    // The same, and may run twice: the second time it can be read.
+    ("garble_once", true),
+    // Writes its `key` down and waits for leave to go on; it may tell `progress` before and after, and answers
+    // with a text of so many `bytes`.
+    ("wait", false),
+    // The same, and may run twice.
+    ("wait_safely", true),
 ];
 
 /// The listing, in two pages.
@@ -107,6 +116,7 @@ impl Server {
             "large" => "x".repeat(usize::try_from(number("bytes")).unwrap_or(0)),
             "echo" => arguments["text"].as_str().unwrap_or_default().to_owned(),
             "write" => {
+                self.note("write");
                 self.misbehave(arguments);
                 "written".to_owned()
             }
@@ -118,6 +128,28 @@ impl Server {
                 std::thread::park_timeout(seconds);
                 drop(out);
                 "went on".to_owned()
+            }
+            tool @ ("wait" | "wait_safely") => {
+                self.note(&format!("{tool} {key}"));
+                let tells = arguments["progress"] == true;
+                if tells {
+                    self.progress(params, 1, 2);
+                }
+                self.hold();
+                if tells {
+                    self.progress(params, 2, 2);
+                }
+                "x".repeat(usize::try_from(number("bytes")).unwrap_or(0))
+            }
+            tool @ ("garble" | "garble_once") => {
+                let line = format!("{tool} {key}");
+                let is_first = !self.is_noted(&line);
+                self.note(&line);
+                if is_first {
+                    self.garble(id, arguments["how"].as_str().unwrap_or_default());
+                    return None;
+                }
+                "answered".to_owned()
             }
             _ => {
                 return Some(json!({"isError": true, "content":
@@ -133,6 +165,21 @@ impl Server {
             &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params":
             {"progressToken": token, "progress": step, "total": total}}),
         );
+    }
+
+    fn garble(&self, id: &Value, how: &str) {
+        let mut answer =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"x":"?"}}}}"#)
+                .into_bytes();
+        match how {
+            "cut" => answer.truncate(answer.len() - 3),
+            _ => answer
+                .iter_mut()
+                .filter(|byte| **byte == b'?')
+                .for_each(|byte| *byte = 0xe9),
+        }
+        answer.push(b'\n');
+        self.write(&answer);
     }
 
     fn misbehave(&self, arguments: &Value) {

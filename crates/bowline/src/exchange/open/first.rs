@@ -81,6 +81,7 @@ impl FirstLeg<'_> {
                 }
                 Err(error) => return Err(error),
             };
+            let _turn = upstream.turn(&endpoint, budget.turn()).await?;
             let error = match self.attempt_within(&endpoint, total / SILENCE).await {
                 Ok(first) => return Ok(first),
                 Err(Failed::ForGood(error)) => return Err(error),

@@ -182,6 +182,8 @@ async fn restore_within(
     failures: u32,
 ) -> Result<Newborn, Failed> {
     let endpoint = restore::endpoint_for(session, seen, failures)?;
+    let turn = session.upstream.turn(&endpoint, budget.turn()).await;
+    let _turn = turn.map_err(restore::for_now)?;
     let limit = if session.upstream.has_healthy_endpoint_besides(&endpoint) {
         budget.attempt(failures)
     } else {

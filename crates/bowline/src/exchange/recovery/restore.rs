@@ -173,7 +173,7 @@ async fn send(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed
     }
 }
 
-fn for_now(error: UpstreamError) -> Failed {
+pub(crate) fn for_now(error: UpstreamError) -> Failed {
     match error {
         UpstreamError::Refused(status) => Failed::ForGood(RecoveryError::Refused(status)),
         UpstreamError::SignIn(wanted) => Failed::ForGood(RecoveryError::SignIn(wanted)),

@@ -36,6 +36,10 @@ pub(crate) enum ProcessError {
     Unsure,
     #[error("its process does not read what is sent to it; nothing of this message was written")]
     NotRead,
+    #[error("its process wrote an answer that is not JSON in UTF-8")]
+    Unreadable,
+    #[error("too many of its processes are starting at the same time; retry later")]
+    StartsTaken,
 }
 
 /// The end of what a process wrote to stderr, for an error.

@@ -58,6 +58,8 @@ pub(super) enum Over {
     Cancelled,
     /// A newer stream of a GET took its place, or nobody reads any more.
     Closed,
+    /// The answer came, and could not be read.
+    Unreadable,
     /// The process ended.
     Ended(Arc<End>),
 }

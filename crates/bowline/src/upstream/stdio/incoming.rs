@@ -40,6 +40,7 @@ impl Incoming {
                 end,
                 was_written: true,
             }),
+            Beginning::Over(Over::Unreadable) => Err(ProcessError::Unreadable),
             Beginning::Other | Beginning::Over(_) => Err(ProcessError::NotRead),
         }
     }
@@ -58,6 +59,7 @@ impl Incoming {
                 was_written: true,
             }
             .into()),
+            Beginning::Over(Over::Unreadable) => Err(ProcessError::Unreadable.into()),
             Beginning::Over(Over::Cancelled | Over::Closed | Over::Answered) => {
                 Err(UpstreamError::Cancelled)
             }
@@ -73,6 +75,7 @@ impl Incoming {
             Ok(message) => Some(Ok(message)),
             Err(Over::Answered | Over::Closed) => None,
             Err(Over::Cancelled) => Some(Err(StreamError::Cancelled)),
+            Err(Over::Unreadable) => Some(Err(StreamError::Unreadable)),
             Err(Over::Ended(end)) => Some(Err(StreamError::ProcessEnded(end))),
         })
     }

@@ -33,7 +33,7 @@ struct Line {
     message: Bytes,
     sent: Sent,
     progress: Arc<Progress>,
-    done: oneshot::Sender<()>,
+    done: oneshot::Sender<Result<(), NotWritten>>,
 }
 
 /// How far a line has come. Locked while it is written, so that it is either given up or begun.
@@ -54,6 +54,8 @@ enum Step {
 pub(super) enum NotWritten {
     /// The process did not read in time. Nothing was written.
     NotRead,
+    /// The session may be another gateway's by now. Nothing was written.
+    Unsure,
     /// The process reads no more.
     Broken { was_written: bool },
 }
@@ -89,7 +91,7 @@ impl Outgoing {
         let mut writing = Box::pin(async {
             let queued = self.0.send(line).await;
             queued.map_err(|_| NotWritten::Broken { was_written: false })?;
-            written.await.map_err(broken)
+            written.await.map_err(broken)?
         });
         if let Ok(done) = tokio::time::timeout(patience, &mut writing).await {
             return done;
@@ -105,17 +107,26 @@ impl Outgoing {
 // === impl Writer ===
 
 impl Writer {
-    /// Writes until the process reads no more, or `closing`; then its stdin is closed.
+    /// Writes until the process reads no more, or `closing`; then its stdin is closed. A line may have waited
+    /// for long, so whether the process is still the session's is asked when it is written. The first line
+    /// opens the session, which nobody else can have.
     pub(super) async fn run(
         mut self,
         mut stdin: impl AsyncWrite + Unpin,
         closing: CancellationToken,
+        is_certain: impl Fn() -> bool,
     ) {
+        let mut is_opened = false;
         let writing = async {
             while let Some(line) = self.0.recv().await {
                 if line.done.is_closed() || line.sent.client_left() {
                     continue;
                 }
+                if is_opened && !is_certain() {
+                    drop(line.done.send(Err(NotWritten::Unsure)));
+                    continue;
+                }
+                is_opened = true;
                 let mut rest = framed(&line.message);
                 while !rest.is_empty() {
                     let next = poll_fn(|cx| line.progress.poll_write(&mut stdin, &rest, cx));
@@ -128,7 +139,7 @@ impl Writer {
                         None => break,
                     }
                 }
-                if rest.is_empty() && line.done.send(()).is_err() {
+                if rest.is_empty() && line.done.send(Ok(())).is_err() {
                     tracing::trace!("a message was written for a call that was given up");
                 }
             }
@@ -198,8 +209,24 @@ mod tests {
         let (outgoing, writer) = outgoing();
         let closing = CancellationToken::new();
         let tracker = tokio_util::task::TaskTracker::new();
-        tracker.spawn(writer.run(stdin, closing.clone()));
+        tracker.spawn(writer.run(stdin, closing.clone(), || true));
         (outgoing, closing)
+    }
+
+    #[tokio::test]
+    async fn nothing_but_the_first_is_written_while_the_session_may_be_anothers() {
+        let (stdin, mut child) = duplex(1024);
+        let (outgoing, writer) = outgoing();
+        let closing = CancellationToken::new();
+        let tracker = tokio_util::task::TaskTracker::new();
+        tracker.spawn(writer.run(stdin, closing.clone(), || false));
+        let write = |text| outgoing.write(Bytes::from_static(text), Sent::default(), PATIENCE);
+        assert_eq!(write(b"first").await, Ok(()));
+        assert_eq!(write(b"second").await, Err(NotWritten::Unsure));
+        closing.cancel();
+        let mut read = String::new();
+        child.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, "first\n");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! One process of a server's: started for one leg, spoken to by its pipes, and ended with the leg.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline_children::{Child, GRACE, Lines, Spawn, Tail};
@@ -32,6 +32,8 @@ pub(crate) struct Process {
     closing: CancellationToken,
     processes: Arc<Processes>,
     running: Arc<Running>,
+    /// It is being asked whether it hangs.
+    is_doubted: AtomicBool,
 }
 
 /// A process that was not ended yet, and what it holds.
@@ -59,7 +61,9 @@ impl Process {
         let stderr = Arc::new(Stderr::of(server));
         let tasks = &processes.tasks;
         if let Some(stdin) = child.stdin.take() {
-            tasks.spawn(writer.run(stdin, closing.clone()));
+            let ours = Arc::clone(processes);
+            let is_certain = move || ours.owners.is_certain();
+            tasks.spawn(writer.run(stdin, closing.clone(), is_certain));
         }
         if let Some(pipe) = child.stderr.take() {
             tasks.spawn(Arc::clone(&stderr).read(Lines::with_limit(pipe, MAX_LINE)));
@@ -87,6 +91,7 @@ impl Process {
             closing,
             processes: Arc::clone(processes),
             running,
+            is_doubted: AtomicBool::new(false),
         }))
     }
 
@@ -154,6 +159,31 @@ impl Process {
         Ok(incoming)
     }
 
+    /// Ends the process if it hangs: it says nothing at all for `patience`, although it is asked to.
+    pub(super) async fn end_if_it_hangs(&self, ping: &Message, patience: Duration) {
+        if self.is_doubted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let heard = self.routing.heard();
+        let asking = self.ask(ping, Sent::default(), patience);
+        let asked = tokio::time::timeout(patience, asking).await;
+        let is_silent = !matches!(asked, Ok(Ok(_))) && self.routing.heard() == heard;
+        if is_silent && self.routing.ended().is_none() {
+            let how = format!("it did not answer a call in time, nor a ping within {patience:?}");
+            tracing::warn!(server = %self.stderr.server, how, "a session's process hangs");
+            self.closing.cancel();
+            let left = self.running.leave();
+            // Without grace, and before its successor is started, so that they do not act side by side.
+            if let Some(child) = left {
+                let gone = child.end(Duration::ZERO);
+                self.processes.tasks.spawn(gone);
+            }
+            self.routing
+                .end(&Arc::new(End::new(how, &self.stderr.tail())));
+        }
+        self.is_doubted.store(false, Ordering::Release);
+    }
+
     /// Ends the process and everything that it started, and waits until they are gone.
     pub(super) async fn end(&self) {
         if let Some(ended) = self.begin_end() {
@@ -188,6 +218,7 @@ impl Process {
         match written {
             Ok(()) => Ok(()),
             Err(NotWritten::NotRead) => Err(ProcessError::NotRead),
+            Err(NotWritten::Unsure) => Err(ProcessError::Unsure),
             Err(NotWritten::Broken { was_written }) => {
                 // It exits just now, and then its end is known; or it reads no more, which is the same.
                 let end = self.stderr.settled(|| self.routing.ended()).await;

@@ -1,23 +1,27 @@
 //! Reading a process: line by line, each a message that goes to its reader. What is no message is dropped,
-//! and told once.
+//! and told once. What was meant as a message and cannot be read may be an answer: the call that waits for it
+//! learns that, and if nobody knows which call that is, the process cannot be read further.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_children::{Exit, LINE_LIMIT, Line, Lines};
 use bowline_wire::batch;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
 use super::end::End;
-use super::routing::{Routed, Routing};
+use super::routing::{Routed, Routing, Whose};
 use super::stderr::Stderr;
 use crate::config::ServerName;
 use crate::upstream::MAX_BATCH;
 
 /// How long what a process wrote before it exited may take to arrive. A descendant may keep the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(200);
+
+/// How a process ended that wrote an answer of which nobody knows whose it is.
+const UNREADABLE: &str = "it wrote a message that is not JSON in UTF-8 while several calls waited";
 
 /// How much of an odd line is logged.
 const SHOWN: usize = 200;
@@ -37,6 +41,8 @@ enum Oddity {
     NotJson,
     NotUtf8,
     NotMcp,
+    /// It was meant as a message.
+    Unreadable,
     Stray,
     Dropped,
 }
@@ -94,8 +100,16 @@ impl Reading {
         while let Ok(Some(line)) = lines.next().await {
             match line {
                 Line::Empty => {}
-                Line::Text(line) => self.line(line).await,
-                Line::NotUtf8(line) => self.odd(Oddity::NotUtf8, &line),
+                Line::Text(line) => {
+                    if let Whose::Anybodys = self.line(line).await {
+                        return Some(UNREADABLE.to_owned());
+                    }
+                }
+                Line::NotUtf8(line) => {
+                    if let Whose::Anybodys = self.unreadable(Oddity::NotUtf8, &line) {
+                        return Some(UNREADABLE.to_owned());
+                    }
+                }
                 Line::Unfinished(line) => self.odd(Oddity::NotJson, &line),
                 // It may be the answer that a call waits for, which would never come.
                 Line::TooLong(_) => {
@@ -106,32 +120,53 @@ impl Reading {
         None
     }
 
-    async fn line(&mut self, line: Bytes) {
+    async fn line(&mut self, line: Bytes) -> Whose {
         if !batch::is_batch(&line) {
             return self.message(line).await;
         }
-        match batch::split(&line, MAX_BATCH) {
-            Ok(members) => {
-                for member in members {
-                    self.message(member).await;
-                }
+        let Ok(members) = batch::split(&line, MAX_BATCH) else {
+            return self.unreadable(Oddity::NotJson, &line);
+        };
+        let mut whose = Whose::Told;
+        for member in members {
+            if let Whose::Anybodys = self.message(member).await {
+                whose = Whose::Anybodys;
             }
-            Err(_) => self.odd(Oddity::NotJson, &line),
         }
+        whose
     }
 
-    async fn message(&mut self, raw: Bytes) {
+    async fn message(&mut self, raw: Bytes) -> Whose {
         let message = match Message::from_server(raw.clone()) {
             Ok(message) => message,
             Err(_) if raw.trim_ascii_start().starts_with(b"{") => {
-                return self.odd(Oddity::NotMcp, &raw);
+                return self.unreadable(Oddity::NotMcp, &raw);
             }
-            Err(_) => return self.odd(Oddity::NotJson, &raw),
+            Err(_) => return self.unreadable(Oddity::NotJson, &raw),
         };
         match self.routing.deliver(&message).await {
             Routed::Done => {}
             Routed::Stray => self.odd(Oddity::Stray, &raw),
             Routed::Dropped => self.odd(Oddity::Dropped, &raw),
+        }
+        Whose::Told
+    }
+
+    /// A line that cannot be read. Most are logs; but one that was meant as a message may be an answer.
+    fn unreadable(&mut self, oddity: Oddity, line: &[u8]) -> Whose {
+        if !is_meant_as_message(line) {
+            self.odd(oddity, line);
+            return Whose::Told;
+        }
+        self.odd(Oddity::Unreadable, line);
+        // If single characters are broken, it still says what it is.
+        let legible = String::from_utf8_lossy(line).into_owned();
+        match Message::from_server(legible.into()) {
+            Ok(message) if message.kind() == Kind::Response => {
+                self.routing.unreadable(message.id())
+            }
+            Ok(_) => Whose::Told,
+            Err(_) => self.routing.unreadable(None),
         }
     }
 
@@ -144,7 +179,7 @@ impl Reading {
         let (server, what) = (&self.server, oddity.what());
         match oddity {
             // A message may hold a secret of the client's; what is none, the server's author wants to see.
-            Oddity::Stray | Oddity::Dropped => {
+            Oddity::Unreadable | Oddity::Stray | Oddity::Dropped => {
                 tracing::warn!(%server, what, "a process wrote what it should not");
             }
             Oddity::NotJson | Oddity::NotUtf8 | Oddity::NotMcp => {
@@ -156,13 +191,21 @@ impl Reading {
     }
 }
 
+/// Whether a line was meant as a message: it begins like JSON, and names the protocol. Logs that are JSON, or
+/// quote messages, do not do both.
+fn is_meant_as_message(line: &[u8]) -> bool {
+    let begins = line.trim_ascii_start().first();
+    matches!(begins, Some(b'{' | b'[')) && memchr::memmem::find(line, br#""jsonrpc""#).is_some()
+}
+
 // === impl Oddity ===
 
 impl Oddity {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::NotJson,
         Self::NotUtf8,
         Self::NotMcp,
+        Self::Unreadable,
         Self::Stray,
         Self::Dropped,
     ];
@@ -173,6 +216,7 @@ impl Oddity {
             Self::NotJson => "a line on stdout is not JSON; logs belong on stderr",
             Self::NotUtf8 => "a line on stdout is not UTF-8",
             Self::NotMcp => "a line on stdout is not a JSON-RPC message",
+            Self::Unreadable => "a message on stdout is not JSON in UTF-8",
             Self::Stray => "an answer to a request that was not made, or a second answer",
             Self::Dropped => "messages were dropped, because no client reads them",
         }

@@ -34,6 +34,8 @@ struct Readers {
     listener: Option<Arc<Inbox>>,
     held: Held,
     cancelled: VecDeque<RawIdBuf>,
+    /// How many messages came.
+    heard: u64,
     /// The process has ended.
     end: Option<Arc<End>>,
 }
@@ -63,6 +65,15 @@ pub(super) enum Routed {
     Stray,
     /// Another message was dropped for it, or it was: nobody reads them.
     Dropped,
+}
+
+/// Whose an answer is that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Nobody waits for an answer, or it is known who: that call has failed.
+    Told,
+    /// Several wait, and it may be any of theirs.
+    Anybodys,
 }
 
 /// Where a message goes.
@@ -176,6 +187,31 @@ impl Routing {
         }
     }
 
+    /// An answer came that cannot be read, with this id if that much is known. Its call waits no longer.
+    pub(super) fn unreadable(&self, id: Option<RawId<'_>>) -> Whose {
+        let mut readers = self.0.lock();
+        let at = match (id, readers.calls.len()) {
+            (Some(id), _) => readers
+                .calls
+                .iter()
+                .position(|call| id.answers(call.id.as_id())),
+            (None, 0) => None,
+            (None, 1) => Some(0),
+            (None, _) => return Whose::Anybodys,
+        };
+        let call = at.map(|at| readers.calls.remove(at));
+        drop(readers);
+        if let Some(call) = call {
+            call.inbox.finish(Over::Unreadable);
+        }
+        Whose::Told
+    }
+
+    /// How many messages the process has written.
+    pub(super) fn heard(&self) -> u64 {
+        self.0.lock().heard
+    }
+
     /// The process has ended, and so has every call. `false`: that was known.
     pub(super) fn end(&self, end: &Arc<End>) -> bool {
         let mut readers = self.0.lock();
@@ -202,6 +238,7 @@ impl Routing {
 
     fn destination(&self, message: &Message) -> Destination {
         let mut readers = self.0.lock();
+        readers.heard += 1;
         match message.kind() {
             Kind::Response => readers.answered(message.id().unwrap_or_default()),
             Kind::Request | Kind::Notification => match readers.reader_of(message) {

@@ -23,7 +23,7 @@ const LAST_LINES: Duration = Duration::from_millis(200);
 /// A process' stderr.
 #[derive(Debug)]
 pub(super) struct Stderr {
-    server: ServerName,
+    pub(super) server: ServerName,
     tail: Mutex<Tail>,
     /// It has ended.
     ended: watch::Sender<bool>,

@@ -179,11 +179,16 @@ impl Tally {
 
 /// Kills a process, and waits until it is gone.
 pub(crate) async fn kill(pid: u32) {
-    let killed = std::process::Command::new("kill")
-        .args(["-9", &pid.to_string()])
-        .status();
-    assert!(killed.unwrap().success());
+    signal(pid, "-KILL");
     until_gone(pid).await;
+}
+
+/// Sends a signal, such as `-STOP`.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill")
+        .args([name, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
 }
 
 /// Waits until a process is gone.

@@ -1,7 +1,6 @@
 //! Processes that write nonsense, too much, or do not read: their own session may suffer, no other does, and
 //! the log says so once.
 
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -9,7 +8,7 @@ use serde_json::json;
 use crate::kit::client::Client;
 use crate::kit::gateway::only;
 use crate::kit::log::Log;
-use crate::kit::programs::{Play, text_of};
+use crate::kit::programs::{Play, signal, text_of};
 
 const ODD: &str = "a process wrote what it should not";
 
@@ -34,6 +33,10 @@ async fn nonsense_on_stdout_is_dropped_and_told_once() {
         "Listening on port 8080",
         "{}",
         "[1, 2",
+        "[info] ready",
+        r#"{"level":30,"msg":"ready"}"#,
+        r#"sent {"jsonrpc":"2.0","id":7,"result":{}}"#,
+        "{'jsonrpc': '2.0'}",
         "",
         r#"{"jsonrpc":"2.0","id":"never asked","result":{}}"#,
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}"#,
@@ -80,6 +83,8 @@ fn resident() -> u64 {
 
 #[tokio::test]
 async fn a_line_without_an_end_ends_its_session_and_costs_no_memory() {
+    let log = Log::default();
+    let _kept = log.keep();
     let play = Play::open().await;
     let other = other(&play).await;
     let before = resident();
@@ -92,6 +97,9 @@ async fn a_line_without_an_end_ends_its_session_and_costs_no_memory() {
     });
     assert!(answer.failure().is_some(), "{answer:?}");
     let message = answer.json()["error"]["message"].to_string();
+    let told = log.lines_with("it wrote a line of more than");
+    // `write` is safe to repeat, and each process that it was repeated in said so.
+    assert_eq!(told.len(), play.tally.count("write"), "{told:#?}");
     assert!(
         resident() < before + 200,
         "{before} MiB before, {} after",
@@ -110,12 +118,8 @@ async fn a_process_that_does_not_read_holds_up_its_own_session_only() {
     })
     .await;
     let other = other(&play).await;
-    let pid = play.pid().await.to_string();
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, &pid]).status();
-        assert!(sent.unwrap().success());
-    };
-    signal("-STOP");
+    let pid = play.pid().await;
+    signal(pid, "-STOP");
     let text = "x".repeat(1 << 20);
     let arguments = json!({"text": text});
     let long = play.client.call("long", "echo", &arguments);
@@ -134,7 +138,7 @@ async fn a_process_that_does_not_read_holds_up_its_own_session_only() {
             }
         };
         echoes(&other).await;
-        signal("-CONT");
+        signal(pid, "-CONT");
         (key, refused)
     };
     let (long, (key, refused)) = tokio::join!(long, meanwhile);
@@ -148,4 +152,34 @@ async fn a_process_that_does_not_read_holds_up_its_own_session_only() {
         "it did not run"
     );
     assert_eq!(play.tally.starts(), 2, "one for each session");
+}
+
+#[tokio::test]
+async fn a_flood_that_nobody_asked_for_costs_no_memory() {
+    let log = Log::default();
+    let _kept = log.keep();
+    let play = Play::open().await;
+    let other = other(&play).await;
+    let before = resident();
+    let filling = "x".repeat(1 << 20);
+    let lines = [
+        format!(r#"{{"jsonrpc":"2.0","id":"never asked","result":"{filling}"}}"#),
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":"{filling}"}}"#),
+    ];
+    // It does not read while it is flooded.
+    let mut listener = play.client.listen().await;
+    for line in lines {
+        let flood = json!({"times": 150, "lines": [line]});
+        let calling = play.call("write", &flood);
+        let (answer, ()) = tokio::join!(calling, echoes(&other));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(
+            resident() < before + 100,
+            "{before} MiB before, {} after",
+            resident()
+        );
+    }
+    listener.next_message().await;
+    assert!(log.lines_with(ODD).len() <= 2, "one for each kind");
+    assert_eq!(play.tally.starts(), 2);
 }

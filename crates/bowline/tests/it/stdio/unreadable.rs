@@ -1,0 +1,77 @@
+//! An answer that cannot be read: its call learns that at once, and no other call suffers unless nobody knows
+//! whose answer it was.
+
+use serde_json::json;
+
+use crate::kit::log::Log;
+use crate::kit::messages::note;
+use crate::kit::programs::{Play, text_of};
+
+#[tokio::test]
+async fn a_call_learns_at_once_that_its_answer_cannot_be_read() {
+    for how in ["cut", "latin"] {
+        let log = Log::default();
+        let _kept = log.keep();
+        let play = Play::open().await;
+        let garbled = json!({"key": "k", "how": how});
+        let answer = play.call("garble", &garbled).await;
+        assert_eq!(answer.failure(), Some(-31001), "{how}: {answer:?}");
+        assert_eq!(play.tally.count("garble k"), 1);
+        // What is safe is asked again, of the same process.
+        let answer = play.call("garble_once", &garbled).await;
+        assert_eq!(text_of(&answer), "answered");
+        assert_eq!(play.tally.count("garble_once k"), 2);
+        assert_eq!(play.tally.starts(), 1, "{how}");
+        let mut told = log.lines_with("a message on stdout is not JSON in UTF-8");
+        // The sum of a process that has ended, perhaps of the round before.
+        told.retain(|line| !line.contains("count="));
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(!told[0].contains("jsonrpc"), "a message may hold secrets");
+    }
+}
+
+#[tokio::test]
+async fn with_broken_characters_it_is_known_whose_answer_it_was() {
+    let play = Play::open().await;
+    let key = json!({"key": "k"});
+    let hanging = play.client.call(11, "hang", &key);
+    let garbling = async {
+        play.tally.until("hang k", 1).await;
+        let garbled = json!({"key": "k", "how": "latin"});
+        let answer = play.call("garble", &garbled).await;
+        assert_eq!(answer.failure(), Some(-31001), "{answer:?}");
+        assert_eq!(
+            text_of(&play.call("echo", &json!({"text": "x"})).await),
+            "x"
+        );
+        let mut cancel = note("notifications/cancelled");
+        cancel["params"] = json!({"requestId": 11});
+        assert_eq!(play.client.send(&cancel).await.status, 202);
+    };
+    let (hanging, ()) = tokio::join!(hanging, garbling);
+    assert_ne!(hanging.failure(), Some(-31001), "{hanging:?}");
+    assert_eq!(play.tally.starts(), 1);
+}
+
+#[tokio::test]
+async fn if_nobody_knows_whose_answer_it_was_all_learn_it() {
+    let play = Play::open().await;
+    let key = json!({"key": "k"});
+    let hanging = play.client.call(11, "hang", &key);
+    let garbling = async {
+        play.tally.until("hang k", 1).await;
+        play.call("garble", &json!({"key": "k", "how": "cut"}))
+            .await
+    };
+    let (hanging, garbled) = tokio::join!(hanging, garbling);
+    assert_eq!(hanging.failure(), Some(-31001), "{hanging:?}");
+    assert_eq!(garbled.failure(), Some(-31001), "{garbled:?}");
+    assert_eq!(
+        text_of(&play.call("echo", &json!({"text": "x"})).await),
+        "x"
+    );
+    for ran in ["hang k", "garble k"] {
+        assert_eq!(play.tally.count(ran), 1, "{ran}");
+    }
+    assert_eq!(play.tally.starts(), 2);
+}
