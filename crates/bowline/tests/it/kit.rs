@@ -6,6 +6,7 @@ pub(crate) mod asking;
 pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod events;
+pub(crate) mod front;
 pub(crate) mod gateway;
 pub(crate) mod log;
 pub(crate) mod messages;

@@ -13,6 +13,7 @@ mod bounds;
 mod callers;
 mod interop;
 mod kit;
+mod matrix;
 mod oauth;
 mod operations;
 mod recovery;

@@ -137,7 +137,12 @@ impl Client {
 
     /// Sends `initialize` and keeps the session id.
     pub(crate) async fn initialize(&mut self) -> Answer {
-        let answer = sent(self.post(&initialize_message())).await;
+        self.initialize_as(&initialize_message()).await
+    }
+
+    /// The same with an `initialize` of the test's own.
+    pub(crate) async fn initialize_as(&mut self, message: &Value) -> Answer {
+        let answer = sent(self.post(message)).await;
         self.session = answer.headers.get("mcp-session-id").cloned();
         answer
     }

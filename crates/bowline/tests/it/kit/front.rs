@@ -1,0 +1,164 @@
+//! A client of any transport, as a test of all of them uses it: it says messages, and hears what comes, on
+//! whatever stream.
+
+use std::collections::VecDeque;
+
+use bowline::Gateway;
+use bowline::config::Config;
+use bowline_testbed::scripted::PATIENCE;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::client::{Client, read, sent};
+use super::events::Events;
+use super::messages::{VERSION, ready};
+use super::wired::{Wired, initialize};
+
+/// A client, and the gateway that serves it.
+pub(crate) enum Front {
+    Http(Box<OverHttp>),
+    Stdio(Box<Wired>),
+}
+
+/// A client of streamable HTTP that hears everything in one place.
+pub(crate) struct OverHttp {
+    gateway: Gateway,
+    client: Client,
+    heard: VecDeque<Value>,
+    incoming: mpsc::UnboundedReceiver<Value>,
+    hears: mpsc::UnboundedSender<Value>,
+    /// What reads answers and the stream of a GET.
+    reading: JoinSet<()>,
+}
+
+// === impl Front ===
+
+impl Front {
+    /// A client of streamable HTTP.
+    pub(crate) async fn http(config: Config) -> Self {
+        let gateway = Gateway::start(config).await.unwrap();
+        let (hears, incoming) = mpsc::unbounded_channel();
+        Self::Http(Box::new(OverHttp {
+            client: Client::new(&gateway),
+            gateway,
+            heard: VecDeque::new(),
+            incoming,
+            hears,
+            reading: JoinSet::new(),
+        }))
+    }
+
+    /// A client on stdio.
+    pub(crate) async fn stdio(config: Config) -> Self {
+        Self::Stdio(Box::new(Wired::with(config).await))
+    }
+
+    /// Opens the session, with these capabilities, and listens.
+    pub(crate) async fn begin(&mut self, capabilities: &Value) -> Value {
+        match self {
+            Self::Http(http) => http.begin(capabilities).await,
+            Self::Stdio(wired) => wired.begin_with(VERSION, capabilities).await,
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) async fn say(&mut self, message: &Value) {
+        match self {
+            Self::Http(http) => http.say(message),
+            Self::Stdio(wired) => wired.say(message).await,
+        }
+    }
+
+    /// Sends a request, and waits for its answer.
+    pub(crate) async fn ask(&mut self, request: &Value) -> Value {
+        self.say(request).await;
+        self.answer_to(&request["id"]).await
+    }
+
+    /// Waits for the answer to this id.
+    pub(crate) async fn answer_to(&mut self, id: &Value) -> Value {
+        let is_it = |message: &Value| message.get("method").is_none() && &message["id"] == id;
+        match self {
+            Self::Http(http) => http.hear_where(is_it).await,
+            Self::Stdio(wired) => wired.answer_to(id).await,
+        }
+    }
+
+    /// Waits for a request or a notification of this method.
+    pub(crate) async fn hear_of(&mut self, method: &str) -> Value {
+        match self {
+            Self::Http(http) => http.hear_where(|message| message["method"] == method).await,
+            Self::Stdio(wired) => wired.hear_of(method).await,
+        }
+    }
+
+    /// Ends the session, and waits until that is done.
+    pub(crate) async fn end(self) {
+        match self {
+            Self::Http(http) => {
+                assert_eq!(sent(http.client.delete()).await.status, 204);
+                http.gateway.stop().await;
+            }
+            Self::Stdio(mut wired) => {
+                wired.close();
+                wired.ended().await;
+            }
+        }
+    }
+}
+
+// === impl OverHttp ===
+
+impl OverHttp {
+    async fn begin(&mut self, capabilities: &Value) -> Value {
+        let opened = self
+            .client
+            .initialize_as(&initialize(VERSION, capabilities))
+            .await;
+        assert_eq!(self.client.send(&ready()).await.status, 202);
+        let (mut events, hears) = (self.client.listen().await, self.hears.clone());
+        self.reading
+            .spawn(async move { relay(&mut events, &hears).await });
+        opened.json()
+    }
+
+    fn say(&mut self, message: &Value) {
+        let (post, hears) = (self.client.post(message), self.hears.clone());
+        self.reading.spawn(async move {
+            let response = post.send().await.unwrap();
+            let content_type = response.headers().get("content-type").cloned();
+            if content_type.is_some_and(|content_type| content_type == "text/event-stream") {
+                return relay(&mut Events::new(response), &hears).await;
+            }
+            let answer = read(response).await;
+            if answer.status != 202 {
+                drop(hears.send(answer.json()));
+            }
+        });
+    }
+
+    async fn hear_where(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.heard.iter().position(&is_it) {
+            return self.heard.remove(at).unwrap();
+        }
+        loop {
+            let heard = tokio::time::timeout(3 * PATIENCE, self.incoming.recv()).await;
+            let message = heard.expect("a message in time").unwrap();
+            if is_it(&message) {
+                return message;
+            }
+            self.heard.push_back(message);
+        }
+    }
+}
+
+/// Passes on what a stream says, until it ends.
+async fn relay(events: &mut Events, hears: &mpsc::UnboundedSender<Value>) {
+    while let Ok(Some(event)) = events.try_next().await {
+        let data = event.data().unwrap_or_default();
+        if let Ok(message) = serde_json::from_slice(&data) {
+            drop(hears.send(message));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A client of one transport, a server of another, and a gateway between them.
+
+use bowline::config::{Config, Server};
+use bowline_testbed::stdio::over_http::OverHttp;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::front::Front;
+use crate::kit::gateway::config;
+use crate::kit::programs::{Tally, command, config_of, kill, until_gone};
+use crate::kit::stores::in_file;
+use crate::kit::wait::until;
+
+/// The transports, and where sessions are kept.
+pub(super) struct Pair {
+    front: Transport,
+    upstream: Transport,
+    in_file: bool,
+}
+
+enum Transport {
+    Http,
+    Stdio,
+}
+
+/// Everything from the client to the server.
+pub(super) struct Stage {
+    pub(super) front: Front,
+    pub(super) tally: Tally,
+    upstream: Upstream,
+    /// The server's session is lost in the middle.
+    pub(super) is_killed: bool,
+    _store: TempDir,
+}
+
+/// The server, which is the same over every transport.
+enum Upstream {
+    Http(OverHttp),
+    Stdio,
+}
+
+// === impl Pair ===
+
+impl Pair {
+    fn of(front: Transport, upstream: Transport, in_file: bool) -> Self {
+        Self {
+            front,
+            upstream,
+            in_file,
+        }
+    }
+
+    pub(super) fn http_to_http_in_memory() -> Self {
+        Self::of(Transport::Http, Transport::Http, false)
+    }
+
+    pub(super) fn http_to_http_in_file() -> Self {
+        Self::of(Transport::Http, Transport::Http, true)
+    }
+
+    pub(super) fn http_to_stdio_in_memory() -> Self {
+        Self::of(Transport::Http, Transport::Stdio, false)
+    }
+
+    pub(super) fn http_to_stdio_in_file() -> Self {
+        Self::of(Transport::Http, Transport::Stdio, true)
+    }
+
+    pub(super) fn stdio_to_http_in_memory() -> Self {
+        Self::of(Transport::Stdio, Transport::Http, false)
+    }
+
+    pub(super) fn stdio_to_stdio_in_memory() -> Self {
+        Self::of(Transport::Stdio, Transport::Stdio, false)
+    }
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// A session that is open, whose client knows the tools.
+    pub(super) async fn set(pair: Pair, is_killed: bool) -> Self {
+        let (tally, store) = (Tally::default(), tempfile::tempdir().unwrap());
+        let (upstream, mut config) = upstream(&pair.upstream, &tally).await;
+        if pair.in_file {
+            config.store = in_file(store.path());
+        }
+        let mut front = match pair.front {
+            Transport::Http => Front::http(config).await,
+            Transport::Stdio => Front::stdio(config).await,
+        };
+        let opened = front
+            .begin(&json!({"sampling": {}, "elicitation": {}}))
+            .await;
+        let name = &opened["result"]["serverInfo"]["name"];
+        assert_eq!(name, "stdio fixture", "{opened}");
+        let mut stage = Self {
+            front,
+            tally,
+            upstream,
+            is_killed,
+            _store: store,
+        };
+        for page in [json!({}), json!({"cursor": "second"})] {
+            stage.ask("tools/list", page).await;
+        }
+        stage
+    }
+
+    /// Kills the server's process, or has it forget the session; unless nothing disturbs this test.
+    pub(super) async fn disturb(&self) {
+        if !self.is_killed {
+            return;
+        }
+        match &self.upstream {
+            Upstream::Http(server) => server.forget(),
+            Upstream::Stdio => kill(*self.tally.pids().last().unwrap()).await,
+        }
+    }
+
+    /// The server's sessions so far: one more if the first was lost.
+    pub(super) fn assert_sessions(&self) {
+        assert_eq!(self.tally.starts(), 1 + usize::from(self.is_killed));
+    }
+
+    /// Lets tools go on that wait.
+    pub(super) fn go_on(&self) {
+        std::fs::write(self.tally.path().with_extension("go"), "").unwrap();
+    }
+
+    /// Ends the session at the client's side; then the server has none.
+    pub(super) async fn end(self) {
+        let Self {
+            front,
+            tally,
+            upstream,
+            ..
+        } = self;
+        front.end().await;
+        match upstream {
+            Upstream::Http(server) => until("no session", || server.sessions() == 0).await,
+            Upstream::Stdio => {
+                for pid in tally.pids() {
+                    until_gone(pid).await;
+                }
+            }
+        }
+    }
+
+    /// Asks, and the answer is a result.
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
+        let answer = self.front.ask(&request).await;
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Begins to call a tool, with a token for its progress.
+    pub(super) async fn begin(&mut self, id: &str, tool: &str, arguments: Value) {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        self.front.say(&call).await;
+    }
+
+    /// Calls a tool; its text.
+    pub(super) async fn call(&mut self, id: &str, tool: &str, arguments: Value) -> String {
+        self.begin(id, tool, arguments).await;
+        self.text(id).await
+    }
+
+    /// The text that answers a call.
+    pub(super) async fn text(&mut self, id: &str) -> String {
+        let answer = self.front.answer_to(&json!(id)).await;
+        let text = answer["result"]["content"][0]["text"].as_str();
+        let text = text.map(str::to_owned);
+        text.unwrap_or_else(|| panic!("{id}: {answer}"))
+    }
+
+    /// The code of the error that answers a call.
+    pub(super) async fn code(&mut self, id: &str) -> Value {
+        let answer = self.front.answer_to(&json!(id)).await;
+        answer["error"]["code"].clone()
+    }
+}
+
+async fn upstream(transport: &Transport, tally: &Tally) -> (Upstream, Config) {
+    match transport {
+        Transport::Http => {
+            let server = OverHttp::start(tally.path()).await.unwrap();
+            let mut config = config(&[]);
+            let configured = Server::from_url(&server.url()).unwrap();
+            config.servers.insert("s".parse().unwrap(), configured);
+            (Upstream::Http(server), config)
+        }
+        Transport::Stdio => (Upstream::Stdio, config_of(command(&tally.path()))),
+    }
+}
