@@ -189,9 +189,10 @@ pub(super) async fn keeps_every_character(mut stage: Stage) {
     stage.assert_sessions();
 }
 
-/// Nothing is left at the server, also if it had lost the session.
+/// Nothing is left at the server, also if the session was recovered there.
 pub(super) async fn ends(mut stage: Stage) {
-    stage.call("a", "bump", json!({"key": "a"})).await;
     stage.disturb().await;
+    stage.call("a", "bump", json!({"key": "a"})).await;
+    stage.assert_sessions();
     stage.end().await;
 }
