@@ -21,6 +21,10 @@ use tokio_rustls::client::TlsStream;
 
 use super::{Certificates, EgressError};
 
+/// After how long the connection of a server breaks that disappeared without closing it. Many clients wait a
+/// minute for an answer, so there is time for a second attempt.
+const SILENT_SERVER: Duration = Duration::from_secs(30);
+
 /// Scheme, host and port of a URL and, where it is pinned, the address to dial.
 #[derive(Debug, Clone)]
 pub struct Origin {
@@ -133,7 +137,7 @@ impl Origin {
         let tcp = connected.map_err(EgressError::not_connected)?;
         descriptors::leave_reserve(&tcp).map_err(EgressError::not_connected)?;
         tcp.set_nodelay(true).map_err(EgressError::Connect)?;
-        socket::keep_alive(&tcp);
+        socket::probe_always(&tcp, SILENT_SERVER);
         if !self.https {
             return Ok(Connection::Plain(tcp));
         }

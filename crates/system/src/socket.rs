@@ -5,18 +5,27 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// A peer that disappeared without closing is noticed after about a minute.
-const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TRIES: u32 = 3;
+/// How often a silent peer is probed, after half the time that it may be silent.
+const PROBES: u32 = 3;
 
-/// Switches TCP keep-alive on: the system probes whether the peer is still there.
-pub fn keep_alive(stream: &impl AsFd) {
+/// Breaks a connection whose peer has disappeared without closing it: the system probes one that is silent for
+/// about this long.
+pub fn probe(stream: &impl AsFd, silence: Duration) {
     let probes = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE_AFTER)
-        .with_interval(KEEP_ALIVE_EVERY)
-        .with_retries(KEEP_ALIVE_TRIES);
+        .with_time(silence / 2)
+        .with_interval(silence / 2 / PROBES)
+        .with_retries(PROBES);
     if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&probes) {
         tracing::debug!(%error, "cannot set TCP keep-alive");
+    }
+}
+
+/// The same also while something was sent: otherwise the system would repeat that for a quarter of an hour. A
+/// peer that is there and reads nothing for so long counts as gone, too.
+pub fn probe_always(stream: &impl AsFd, silence: Duration) {
+    probe(stream, silence);
+    #[cfg(target_os = "linux")]
+    if let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(silence)) {
+        tracing::debug!(%error, "cannot set the TCP user timeout");
     }
 }

@@ -10,6 +10,8 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","param
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const COUNT: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"count"}}"#;
 
+const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+
 /// A gateway with the demo server, and the URL of that.
 fn demo() -> (Running, String) {
     let gateway = Running::start(&["--admin", "off"]);
@@ -127,5 +129,97 @@ fn a_header_is_sent_and_its_value_is_never_shown() {
             stderr.contains(said) && !stderr.contains("s3cret"),
             "{stderr}"
         );
+    }
+}
+
+#[test]
+fn a_name_without_a_file_is_one_of_the_default_file() {
+    let (_gateway, url) = demo();
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join(".config/bowline");
+    std::fs::create_dir_all(&directory).unwrap();
+    let here = || {
+        let mut command = bowline();
+        command
+            .args(["connect", "here"])
+            .env("HOME", home.path())
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME");
+        command
+    };
+    let (code, stdout, stderr) = run(&mut here());
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains(".config/bowline/bowline.toml"), "{stderr}");
+    let text = format!("[servers.here]\nurl = \"{url}\"\n");
+    std::fs::write(directory.join("bowline.toml"), text).unwrap();
+    let mut child = here()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{INITIALIZE}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("bowline-demo"));
+}
+
+/// The wrapped server is another `connect`. It gets the environment, its stderr is shown, and it is started again.
+#[test]
+fn a_command_is_wrapped() {
+    let (_gateway, url) = demo();
+    let script =
+        r#"echo "process $$ has $GIVEN_TO_IT" >&2; exec "$0" connect "$1" --log /dev/null"#;
+    let mut child = bowline()
+        .args(["connect", "--", "sh", "-c", script])
+        .args([env!("CARGO_BIN_EXE_bowline"), &url])
+        .env("GIVEN_TO_IT", "a variable")
+        .env("XDG_STATE_HOME", tempfile::tempdir().unwrap().path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut next_process = || -> u32 {
+        let is_it =
+            |line: &String| line.contains(" bowline::process: ") && line.contains("has a variable");
+        let line = log.by_ref().map_while(Result::ok).find(is_it).unwrap();
+        let (_, rest) = line.split_once("stderr=process ").unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    let mut answer_to = |id: u64| -> String {
+        let is_it = |line: &String| {
+            line.contains(&format!("\"id\":{id},")) || line.contains(&format!("\"id\":{id}}}"))
+        };
+        output.by_ref().map_while(Result::ok).find(is_it).unwrap()
+    };
+    write!(input, "{INITIALIZE}\n{INITIALIZED}\n").unwrap();
+    assert!(answer_to(1).contains("bowline-demo"));
+    let first = next_process();
+    crate::running::kill(first, "KILL");
+    // What is written to a process that dies just now may have run, so it is something that may run twice.
+    writeln!(input, "{LIST}").unwrap();
+    assert!(answer_to(2).contains("result"));
+    let second = next_process();
+    assert_ne!(first, second);
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // A zombie that nobody has asked for yet has no command line.
+    let command = std::fs::read(format!("/proc/{second}/cmdline")).unwrap_or_default();
+    assert_eq!(command, b"");
+}
+
+#[test]
+fn a_command_takes_no_url_and_no_header() {
+    for options in [
+        &["http://127.0.0.1:9/mcp", "--", "true"][..],
+        &["--header", "X: y", "--", "true"],
+        &[],
+    ] {
+        let (code, stdout, stderr) = run(bowline().arg("connect").args(options));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains("Usage: bowline connect"), "{stderr}");
     }
 }

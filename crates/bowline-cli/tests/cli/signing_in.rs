@@ -83,6 +83,8 @@ Arguments:
 Options:
   -c, --config <FILE>
           Read the configuration from this file
+          
+          [default for a NAME: bowline/bowline.toml in $XDG_CONFIG_HOME or ~/.config]
 
   -h, --help
           Print help (see a summary with '-h')

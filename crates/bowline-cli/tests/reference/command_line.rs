@@ -36,7 +36,12 @@ pub(crate) fn tables() -> String {
 
 /// The command and what it cannot do without.
 fn usage(command: &Command) -> String {
-    let positionals = command.get_positionals().map(value);
+    let positionals = command
+        .get_positionals()
+        .map(|positional| match positional.is_last_set() {
+            true => format!("-- {}", value(positional)),
+            false => value(positional),
+        });
     let words = std::iter::once(command.get_name().to_owned()).chain(positionals);
     words.collect::<Vec<_>>().join(" ")
 }

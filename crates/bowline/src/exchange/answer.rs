@@ -106,6 +106,12 @@ impl Answer {
         self.is_answered
     }
 
+    /// Whether the answer is an error of Bowline's own that a later attempt may not meet.
+    pub(crate) fn is_for_now(&self) -> bool {
+        let ended = |outlet: &Outlet| outlet.has_ended_for_now();
+        self.is_answered && matches!(&self.messages.rest, Rest::Events(outlet) if ended(outlet))
+    }
+
     /// The next message; `None` after the last. It is an error if none of them answers the request.
     pub(crate) async fn next(&mut self) -> Result<Option<Message>, UpstreamError> {
         if let Some(message) = self.messages.next().await? {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use crate::exchange::cancel::give_up;
 use crate::exchange::recovery::{Cause, recover_in_background};
 use crate::exchange::send::Request;
+use crate::exchange::stream::Source;
 use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::session::Session;
@@ -123,12 +124,12 @@ impl CallTimeout {
     }
 }
 
-/// The final error for the request with this id, as an event on the stream of its response. The
-/// HTTP status was sent already, so the error is counted here.
-pub(crate) fn last_word(session: &Session, id: RawId<'_>, error: UpstreamError) -> Bytes {
+/// The final error for the request with this id, on the stream of its response. The HTTP status was sent
+/// already, so the error is counted here.
+pub(crate) fn last_word(session: &Session, id: RawId<'_>, error: UpstreamError) -> Source {
     let fault = Fault::on(&session.leg(), error);
     count(session, &fault);
-    event_of(fault.body(Some(id)).as_bytes())
+    Source::fault(&fault, Some(id))
 }
 
 fn count(session: &Session, fault: &Fault) {

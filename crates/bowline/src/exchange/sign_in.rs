@@ -283,8 +283,8 @@ fn is_first_list(session: &Session, message: &Message) -> bool {
 }
 
 fn failed(session: &Session, error: UpstreamError, id: Option<&RawIdBuf>) -> Source {
-    let body = Fault::on(&session.leg(), error).body(id.map(RawIdBuf::as_id));
-    Source::Last(event_of(body.as_bytes()))
+    let fault = Fault::on(&session.leg(), error);
+    Source::fault(&fault, id.map(RawIdBuf::as_id))
 }
 
 /// Notifies the client once when the sign-in is complete.

@@ -91,6 +91,11 @@ impl LiveStream {
         drop(rescue);
     }
 
+    /// Whether it has ended with an error that a later attempt may not meet.
+    pub(crate) fn has_ended_for_now(&self) -> bool {
+        matches!(self.0.lock().source, Source::EndedForNow)
+    }
+
     /// Waits until the upstream has answered, with success or an error.
     pub(crate) async fn opened(&self) -> Result<(), UpstreamError> {
         std::future::poll_fn(|cx| {
@@ -189,7 +194,14 @@ impl State {
 
     fn is_over(&self) -> bool {
         let source = self.instead.as_ref().unwrap_or(&self.source);
-        matches!(source, Source::Ended | Source::Cut | Source::Last(_))
+        matches!(
+            source,
+            Source::Ended
+                | Source::EndedForNow
+                | Source::Cut
+                | Source::Last(_)
+                | Source::LastForNow(_)
+        )
     }
 
     /// Changes the source. The caller drops the returned source after releasing the lock.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::sign_ins::present;
 use super::{StartError, assemble, local, stop, upkeep};
-use crate::config::{Config, Server, ServerName, Target};
+use crate::config::{Config, Limits, Server, ServerName, Target};
 use crate::front::callback::Callbacks;
 use crate::front::stdio;
 use crate::hub::Hub;
@@ -22,6 +22,9 @@ use crate::upstream::Upstream;
 
 /// How long the end of the session may take at the server, after the client has left.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How many requests one client may have under way: what every machine has file descriptors for.
+const MAX_STREAMS: usize = 1024;
 
 /// Opens a URL, which has no secret, in the person's browser. `false` if that is not possible.
 pub type OpenBrowser = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -53,6 +56,11 @@ impl Bridge {
             // Whoever starts the bridge is its only caller.
             callers: Default::default(),
             stop_timeout: STOP_TIMEOUT,
+            limits: Limits {
+                streams: config.limits.streams.min(MAX_STREAMS),
+                connections: config.limits.connections.min(MAX_STREAMS),
+                ..config.limits
+            },
             ..config
         };
         let hub = assemble::hub_of_bridge(config, callbacks).await?;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use bowline_system::socket;
 use bowline_system::socket_file::{SocketFile, SocketFileError};
@@ -11,6 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::net::Peer;
+
+/// After how long the connection of a client breaks that disappeared without closing it.
+const SILENT_CLIENT: Duration = Duration::from_secs(60);
 
 /// Where clients connect.
 pub(crate) trait Door: Send + Sync + 'static {
@@ -41,7 +45,7 @@ impl Door for TcpListener {
 
     fn prepare(stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        socket::keep_alive(stream);
+        socket::probe(stream, SILENT_CLIENT);
         Ok(())
     }
 }

@@ -47,6 +47,8 @@ pub(crate) const NEVER_WRITTEN: Version = Version(0);
 const CLAIM_WITHIN: Duration = Duration::from_secs(60);
 /// How often a claim is retried.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The same for the claim to show a sign-in, which people hold for minutes.
+const SIGN_IN_LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The kind of the slots of sign-ins.
 const SIGN_IN: &str = "sign-in";
@@ -208,7 +210,7 @@ impl Vault {
 
     /// Waits for the claim to refresh this grant.
     pub(crate) async fn claim_refresh(&self, key: &GrantKey) -> Result<Claim, VaultError> {
-        match tokio::time::timeout(CLAIM_WITHIN, self.claim(&key.slot())).await {
+        match tokio::time::timeout(CLAIM_WITHIN, self.claim(&key.slot(), LOOK_EVERY / 5)).await {
             Ok(taken) => taken,
             Err(_) => Err(VaultError::Busy {
                 what: "the claim to refresh a grant",
@@ -223,13 +225,15 @@ impl Vault {
         caller: &str,
         server_url: &str,
     ) -> Result<Claim, VaultError> {
-        self.claim(&sign_in_slot(caller, server_url)).await
+        let slot = sign_in_slot(caller, server_url);
+        self.claim(&slot, SIGN_IN_LOOK_EVERY).await
     }
 
-    async fn claim(&self, slot: &Key) -> Result<Claim, VaultError> {
+    /// Waits for a claim. Where nobody tells that it is free, this tries so often.
+    async fn claim(&self, slot: &Key, every: Duration) -> Result<Claim, VaultError> {
         Ok(Claim(match self {
             Self::Memory(memory) => ClaimGuard::Memory(memory.claim(slot).await),
-            Self::File(file) => ClaimGuard::File(file.claim(slot).await?),
+            Self::File(file) => ClaimGuard::File(file.claim(slot, every).await?),
             Self::Shared(shared) => ClaimGuard::Shared(shared.claim(slot).await?),
         }))
     }

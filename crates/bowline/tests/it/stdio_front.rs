@@ -8,3 +8,4 @@ mod conversations;
 mod leaving;
 mod losses;
 mod signing_in;
+mod wrapping;

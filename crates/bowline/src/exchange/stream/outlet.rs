@@ -60,6 +60,11 @@ impl Outlet {
         self
     }
 
+    /// Whether it has ended with an error that a later attempt may not meet.
+    pub(crate) fn has_ended_for_now(&self) -> bool {
+        self.stream.has_ended_for_now()
+    }
+
     /// The next piece: one or more whole events, or a part of a body.
     pub(crate) fn poll_next(
         &mut self,

@@ -205,7 +205,7 @@ impl Rescue {
             Stream::Request { message, .. } => {
                 let error = UpstreamError::OutcomeUnknown(why.into());
                 let id = message.id().unwrap_or_default();
-                Source::Last(last_word(session, id, error))
+                last_word(session, id, error)
             }
         }
     }
@@ -234,7 +234,7 @@ impl Resumption {
     async fn at(self, at: Instant) -> Result<Source, UpstreamError> {
         let (session, id) = (Arc::clone(&self.session), self.id());
         let resumed = self.go_on(at).await;
-        Ok(resumed.unwrap_or_else(|error| Source::Last(last_word(&session, id.as_id(), error))))
+        Ok(resumed.unwrap_or_else(|error| last_word(&session, id.as_id(), error)))
     }
 
     /// Asks for the rest of the response. If the server does not have it, the request is retried if that is

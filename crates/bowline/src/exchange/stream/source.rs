@@ -5,11 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bowline_egress::Sent;
+use bowline_wire::message::RawId;
+use bowline_wire::sse::event_of;
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::stream::relay::{EventRelay, Relay};
 use crate::exchange::stream::rescue::Rescue;
+use crate::fault::Fault;
 use crate::upstream::{StreamError, UpstreamError};
 
 /// Where a stream's bytes come from.
@@ -27,8 +30,12 @@ pub(crate) enum Source {
     Saying(Bytes, Box<Self>),
     /// One last event.
     Last(Bytes),
+    /// The same with an error that a later attempt may not meet.
+    LastForNow(Bytes),
     /// Ended between events.
     Ended,
+    /// Ended with such an error.
+    EndedForNow,
     /// Ended in the middle of a body: the client must not take it for complete.
     Cut,
     /// Taken out by the reader, while it is polled. Whether ending it cuts a body.
@@ -56,6 +63,15 @@ impl Source {
         sent: Sent,
     ) -> Self {
         Self::Opening(Box::pin(opening), Some(sent))
+    }
+
+    /// Ends with this fault, as the answer to the request with this id.
+    pub(crate) fn fault(fault: &Fault, id: Option<RawId<'_>>) -> Self {
+        let event = event_of(fault.body(id).as_bytes());
+        match fault.row().retry.seconds() {
+            Some(_) => Self::LastForNow(event),
+            None => Self::Last(event),
+        }
     }
 
     /// For the reader, which puts it back.
@@ -116,7 +132,12 @@ impl Source {
                     *self = Self::Ended;
                     return Poll::Ready(Some(Ok(event)));
                 }
-                Self::Ended | Self::Out { .. } => return Poll::Ready(None),
+                Self::LastForNow(event) => {
+                    let event = std::mem::take(event);
+                    *self = Self::EndedForNow;
+                    return Poll::Ready(Some(Ok(event)));
+                }
+                Self::Ended | Self::EndedForNow | Self::Out { .. } => return Poll::Ready(None),
                 Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
             }
         }
@@ -127,7 +148,13 @@ impl Source {
             Self::Relay(relay) | Self::Rescuable(relay, _) => relay.must_be_read_out(),
             Self::Saying(_, rest) => rest.must_be_read_out(),
             Self::Opening(_, sent) => sent.as_ref().is_some_and(Sent::get),
-            Self::Silent | Self::Last(_) | Self::Ended | Self::Cut | Self::Out { .. } => false,
+            Self::Silent
+            | Self::Last(_)
+            | Self::LastForNow(_)
+            | Self::Ended
+            | Self::EndedForNow
+            | Self::Cut
+            | Self::Out { .. } => false,
         }
     }
 
@@ -145,7 +172,9 @@ impl Source {
             | Self::Opening(..)
             | Self::Silent
             | Self::Last(_)
+            | Self::LastForNow(_)
             | Self::Ended
+            | Self::EndedForNow
             | Self::Out { is_cut: false } => Self::Ended,
         }
     }
@@ -160,7 +189,9 @@ impl std::fmt::Debug for Source {
             Self::Silent => "Silent",
             Self::Saying(..) => "Saying",
             Self::Last(_) => "Last",
+            Self::LastForNow(_) => "LastForNow",
             Self::Ended => "Ended",
+            Self::EndedForNow => "EndedForNow",
             Self::Cut => "Cut",
             Self::Out { .. } => "Out",
         })

@@ -131,10 +131,12 @@ impl Client {
                 phase.send_replace(next);
                 let relayed = match exchange {
                     Some(exchange) => self.relay(id.as_id(), reply, &exchange).await,
-                    None => self.decline(id.as_id(), reply).await,
+                    None => self.decline(id.as_id(), reply).await.map(|()| None),
                 };
-                if let Err(fault) = relayed {
-                    self.refuse(&fault, Some(id.as_id())).await;
+                match relayed {
+                    Ok(None) => {}
+                    Ok(Some(error)) => self.writer.send(error.raw().clone()).await,
+                    Err(fault) => self.refuse(&fault, Some(id.as_id())).await,
                 }
             }
         }
@@ -197,7 +199,7 @@ impl Client {
 
     /// Opens a session, and waits for a server that cannot be reached.
     async fn open(&self, message: Message) -> Result<(Reply, Option<Exchange>), Fault> {
-        let patience = Patience::begin();
+        let patience = Patience::begin(&self.upstream);
         loop {
             let mut carried = Carried::default();
             carried.via = self.hub.pseudonym.after(&HeaderMap::new());

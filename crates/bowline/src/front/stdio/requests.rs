@@ -11,14 +11,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Client;
+use crate::config::Target;
 use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, Messages};
 use crate::exchange::reply::Reply;
 use crate::fault::{Fault, Reason};
-use crate::upstream::{StreamError, UpstreamError};
+use crate::upstream::{StreamError, Upstream, UpstreamError};
 
-/// How long a request waits for a server that cannot be reached. Most clients give up earlier, and cancel.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long a request waits for a server that cannot be reached, if it has no `call_timeout`. Most clients give
+/// up earlier, and cancel.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// The delay before a request that was not sent is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -71,35 +73,44 @@ impl Client {
     }
 
     async fn answer(self: &Arc<Self>, id: RawId<'_>, message: Message) -> Result<(), Fault> {
-        let patience = Patience::begin();
+        let patience = Patience::begin(&self.upstream);
         loop {
             let exchange = self.exchange().await?;
             match exchange.clone().handle(message.clone()).await {
-                Ok(reply) => return self.relay(id, reply, &exchange).await,
-                Err(fault) if patience.allows(&fault) => patience.wait().await,
+                Ok(reply) => match self.relay(id, reply, &exchange).await? {
+                    None => return Ok(()),
+                    Some(error) if patience.is_over() => {
+                        self.writer.send(error.raw().clone()).await;
+                        return Ok(());
+                    }
+                    Some(_) => {}
+                },
+                Err(fault) if patience.allows(&fault) => {}
                 Err(fault) => return Err(fault),
             }
+            patience.wait().await;
         }
     }
 
     /// Passes on the messages of a reply. A server may end its stream before the answer and have the client
-    /// ask for the rest.
+    /// ask for the rest. An error that a later attempt may not meet is returned instead.
     pub(super) async fn relay(
         &self,
         id: RawId<'_>,
         reply: Reply,
         exchange: &Exchange,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<Message>, Fault> {
         let mut answer = Answer::of(id, reply, &self.large);
         loop {
             let error = match answer.next().await {
+                Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
                 Ok(Some(message)) => {
                     self.writer.send(message.raw().clone()).await;
                     continue;
                 }
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(None),
                 // A second answer to one request would be worse than a fault that is not reported.
-                Err(_) if answer.is_answered() => return Ok(()),
+                Err(_) if answer.is_answered() => return Ok(None),
                 Err(error) => error,
             };
             let rest = match (&error, answer.resumable()) {
@@ -141,16 +152,27 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn begin() -> Self {
+    /// `call_timeout` if there is one. A command on this machine does not come back by waiting: what it needs
+    /// to start is in the recovery budget.
+    pub(super) fn begin(upstream: &Upstream) -> Self {
+        let server = upstream.config();
+        let patience = match server.target {
+            Target::Command(_) => Duration::ZERO,
+            Target::Url(_) | Target::Endpoints(_) => server.call_timeout.unwrap_or(PATIENCE),
+        };
         Self {
-            until: Instant::now() + PATIENCE,
+            until: Instant::now() + patience,
         }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
     }
 
     /// Whether the fault says that a retry may help, which it says only if nothing was sent or everything may
     /// be repeated.
     pub(super) fn allows(&self, fault: &Fault) -> bool {
-        fault.row().retry.seconds().is_some() && Instant::now() < self.until
+        fault.row().retry.seconds().is_some() && !self.is_over()
     }
 
     pub(super) async fn wait(&self) {

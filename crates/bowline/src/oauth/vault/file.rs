@@ -89,7 +89,7 @@ impl File {
         replaces: Version,
         value: &str,
     ) -> Result<Option<Version>, VaultError> {
-        let locking = locked(self.directory.join(LOCK_FILE));
+        let locking = locked(self.directory.join(LOCK_FILE), LOOK_EVERY / 5);
         let lock = tokio::time::timeout(LOCK_WITHIN, locking).await;
         let lock = lock.map_err(|_| VaultError::Busy {
             what: "the grants' file",
@@ -111,11 +111,11 @@ impl File {
         .await
     }
 
-    /// Waits for the grant's own lock: a slow authorization server blocks no other grant. Lock files stay:
-    /// deleting one that another process is about to lock would make two locks of it.
-    pub(super) async fn claim(&self, key: &Key) -> Result<fs::File, VaultError> {
+    /// Waits for the slot's own lock, and tries so often: a slow authorization server blocks no other grant.
+    /// Lock files stay: deleting one that another process is about to lock would make two locks of it.
+    pub(super) async fn claim(&self, key: &Key, every: Duration) -> Result<fs::File, VaultError> {
         let name = key.as_str().replace('/', "-");
-        locked(self.directory.join(format!("{name}.lock"))).await
+        locked(self.directory.join(format!("{name}.lock")), every).await
     }
 
     /// The slots of one kind.
@@ -185,7 +185,7 @@ fn read(path: &Path, keys: &SealKeys) -> Result<Slots, VaultError> {
 
 /// Waits until this process has the lock. It polls, because a thread that blocks on a lock cannot be
 /// cancelled.
-async fn locked(path: PathBuf) -> Result<fs::File, VaultError> {
+async fn locked(path: PathBuf, every: Duration) -> Result<fs::File, VaultError> {
     let opening = path.clone();
     let lock = blocking(move || {
         let mut options = private::options();
@@ -196,7 +196,7 @@ async fn locked(path: PathBuf) -> Result<fs::File, VaultError> {
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(lock),
-            Err(fs::TryLockError::WouldBlock) => tokio::time::sleep(LOOK_EVERY / 5).await,
+            Err(fs::TryLockError::WouldBlock) => tokio::time::sleep(every).await,
             Err(fs::TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
     }

@@ -1,6 +1,9 @@
 //! Servers that go away and come back.
 
+use std::time::{Duration, Instant};
+
 use bowline_testbed::counting::{Counting, Tally};
+use bowline_testbed::scripted::Scripted;
 use serde_json::{Value, json};
 
 use crate::kit::gateway::config;
@@ -41,17 +44,51 @@ async fn a_request_waits_for_a_server_that_is_away_even_beyond_the_recovery_budg
     let server = Counting::start("r", &tally).await.unwrap();
     let mut config = config(&[("s", &server.url())]);
     let recovery = &mut config.servers.values_mut().next().unwrap().recovery;
-    recovery.budget = std::time::Duration::from_millis(300);
+    recovery.budget = Duration::from_millis(300);
     let mut client = Wired::with(config).await;
     client.begin().await;
     server.die().await;
     client.say(&bump("k")).await;
     // The request has failed several times by then.
-    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     server.come_back().unwrap();
     let answer = client.answer_to(&json!("k")).await;
     assert!(answer["result"].is_object(), "{answer}");
     assert_eq!(tally.executions("k"), 1);
+}
+
+/// The error would be an event on the stream of the answer, and not a fault.
+#[tokio::test]
+async fn a_safe_request_whose_stream_broke_waits_beyond_the_recovery_budget() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    let recovery = &mut config.servers.values_mut().next().unwrap().recovery;
+    recovery.budget = Duration::from_millis(300);
+    let mut client = Wired::with(config).await;
+    client.say(&initialize("2025-11-25", &json!({}))).await;
+    server.next().await.initialized(Some("u1"));
+    client.answer_to(&json!("init")).await;
+    client.say(&list(1)).await;
+    let mut pen = server.next().await.events();
+    pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n");
+    client.hear_of("notifications/message").await;
+    pen.cut();
+    let broken = Instant::now();
+    loop {
+        let asked = server.next().await;
+        if broken.elapsed() < Duration::from_millis(1500) {
+            asked.reply(503, &[], "");
+            continue;
+        }
+        match asked.rpc_method().as_str() {
+            "initialize" => asked.initialized(Some("u2")),
+            "ping" => asked.result(&json!({})),
+            "tools/list" => break asked.result(&json!({"tools": []})),
+            _ => asked.reply(202, &[], ""),
+        }
+    }
+    let answer = client.answer_to(&json!(1)).await;
+    assert_eq!(answer["result"], json!({"tools": []}), "{answer}");
 }
 
 #[tokio::test]
@@ -61,7 +98,7 @@ async fn initialize_waits_for_a_server_that_is_not_there_yet() {
     let mut client = Wired::at(&server.url()).await;
     let opening = initialize("2025-11-25", &json!({}));
     client.say(&opening).await;
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     server.come_back().unwrap();
     let opened = client.answer_to(&opening["id"]).await;
     assert!(opened["result"].is_object(), "{opened}");
