@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -83,31 +84,35 @@ def can_be_made():
 class Vanishing:
     """A server behind a cable that is pulled while a client waits for it."""
 
-    def __init__(self, stack):
+    def __init__(self):
         self._failure, self._took = None, None
         if not can_be_made():
             print("!! no network namespaces here: a server that vanishes is NOT tested", flush=True)
             self._thread = None
             return
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            with ExitStack() as stack:
+                self._took = self._noticed_after(stack)
+        except Exception as error:  # noqa: BLE001: raised where the run waits for it
+            self._failure = error
+
+    def _noticed_after(self, stack):
         cable = Cable(stack)
         server = Server(stack, FAR, cable.far)
         command = [*cable.near, sys.executable, HERE / "client.py", *bowline(server.url)]
         client = stack.enter_context(harness.Process("Python", command, state(stack)))
-        client.wait_for_line("^ready$")
-        self._thread = threading.Thread(target=self._run, args=[cable], daemon=True)
-        self._thread.start()
-
-    def _run(self, cable):
-        try:
-            if cable.connections() == 0:
-                raise harness.Failure("there is no connection")
-            cable.pull()
-            begun = time.monotonic()
-            while cable.connections() and time.monotonic() - begun < NOTICED_BEFORE:
-                time.sleep(0.1)
-            self._took = time.monotonic() - begun
-        except Exception as error:  # noqa: BLE001: raised where the run waits for it
-            self._failure = error
+        client.wait_for_line("^ready$", 60)
+        if cable.connections() == 0:
+            raise harness.Failure("there is no connection")
+        cable.pull()
+        begun = time.monotonic()
+        while cable.connections() and time.monotonic() - begun < NOTICED_BEFORE:
+            time.sleep(0.1)
+        return time.monotonic() - begun
 
     def finish(self):
         """A server that vanished without closing its connections is noticed."""

@@ -160,9 +160,6 @@ def refreshes(requests):
 
 def inspected():
     """The Inspector's command line, with `connect` as its server."""
-    if not INSPECTOR.exists():
-        print("!! the Inspector is not installed: it is NOT run with connect", flush=True)
-        return
     with ExitStack() as stack:
         server = Everything(stack)
         env = {**os.environ, **state(stack)}
@@ -195,7 +192,7 @@ def run():
     with ExitStack() as stack:
         wanted = lambda name: not names or name in names
         # It only waits, so it does so beside the others.
-        vanishing = Vanishing(stack) if wanted("vanishing") else None
+        vanishing = Vanishing() if wanted("vanishing") else None
         if wanted("signing_in"):
             requests = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "requests"
             env = {"ACCESS_TTL": str(TOKEN_SECONDS), "REQUESTS_LOG": str(requests)}
@@ -204,7 +201,11 @@ def run():
             person = Person(stack)
             step(signing_in, person, url)
             expired = time.monotonic() + TOKEN_SECONDS
-        for scenario in [restarted, wrapped, inspected]:
+        scenarios = [restarted, wrapped, inspected]
+        if not INSPECTOR.exists():
+            print("!! the Inspector is not installed: it is NOT run with connect", flush=True)
+            scenarios.remove(inspected)
+        for scenario in scenarios:
             if wanted(scenario.__name__):
                 step(scenario)
         if wanted("signing_in"):
