@@ -8,11 +8,12 @@ use bowline_testbed::faulty::{Fault, When};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::plan::{Death, Flip, HANG, Planner, ROUND, Round, Strike, What};
+use self::plan::{Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, Strike, What};
 use crate::Arguments;
 use crate::gateway::Gateways;
-use crate::history::Recorder;
+use crate::history::{PROCESSES, Recorder};
 use crate::load::listen::{self, Heard};
+use crate::trouble::Trouble;
 use crate::world::{Replica, World};
 
 /// How long it takes at most until somebody hears that the tools changed, and everybody may know.
@@ -101,9 +102,12 @@ impl Storm<'_> {
                 self.flip(flip).await;
             }
         };
-        let (struck, died, paused, filled, drained, ()) = tokio::join!(
+        let processes = round.processes.iter();
+        let processes = processes.map(|strike| self.strike_processes(strike, begin));
+        let (struck, died, hit, paused, filled, drained, ()) = tokio::join!(
             join_all(strikes.collect()),
             join_all(deaths.collect()),
+            join_all(processes.collect()),
             pause,
             full,
             drain,
@@ -111,6 +115,7 @@ impl Storm<'_> {
         );
         struck.into_iter().collect::<Result<(), _>>()?;
         died.into_iter().collect::<Result<(), _>>()?;
+        hit.into_iter().collect::<Result<(), _>>()?;
         paused.and(filled).and(drained)
     }
 
@@ -163,6 +168,44 @@ impl Storm<'_> {
         let text = format!("killed for {time:?}");
         self.recorder.fault(whose, "kill gateway", text, time);
         self.gateways.all()[death.gateway].kill_for(time).await
+    }
+
+    async fn strike_processes(&self, strike: &ProcessStrike, begin: Instant) -> anyhow::Result<()> {
+        let Some(processes) = &self.world.processes else {
+            return Ok(());
+        };
+        sleep_until(begin + strike.spell.after).await;
+        let alive = processes.alive().into_iter().enumerate();
+        let is_struck = |number: usize| (number + strike.draw).is_multiple_of(strike.one_in);
+        let struck = alive.filter(|(number, _)| is_struck(*number));
+        let struck: Vec<_> = struck.map(|(_, pid)| pid).collect();
+        let (count, time) = (struck.len(), strike.spell.lasts);
+        let record = |kind, text, lasts| self.recorder.fault(PROCESSES, kind, text, lasts);
+        match strike.trouble {
+            Trouble::StopProcess => {
+                record(
+                    "stop process",
+                    format!("{count} stopped for {time:?}"),
+                    time,
+                );
+                processes.signal("STOP", &struck).await?;
+                sleep(time).await;
+                processes.signal("CONT", &struck).await?;
+            }
+            Trouble::FailStart => {
+                let text = format!("{count} killed, the next exit at once for {time:?}");
+                record("fail start", text, time);
+                processes.close(true)?;
+                processes.signal("KILL", &struck).await?;
+                sleep(time).await;
+                processes.close(false)?;
+            }
+            _ => {
+                record("kill process", format!("{count} killed"), Duration::ZERO);
+                processes.signal("KILL", &struck).await?;
+            }
+        }
+        Ok(())
     }
 
     fn hang(&self, number: usize) {

@@ -33,6 +33,8 @@ pub(crate) struct Gateways {
     directory: TempDir,
     store: Store,
     budget: u64,
+    /// The configuration of the server that is a command, if there is one.
+    command: String,
 }
 
 /// Where sessions are.
@@ -57,6 +59,10 @@ impl Gateways {
             directory: tempfile::tempdir()?,
             store: Store::start(arguments, &command).await?,
             budget: arguments.budget,
+            command: match &world.processes {
+                Some(processes) => processes.config(arguments.budget),
+                None => String::new(),
+            },
         };
         gateways.configure(&world.urls(None))?;
         let mut launch = Launch::new(command, gateways.config());
@@ -142,9 +148,10 @@ impl Gateways {
         let written = self.directory.path().join("new.toml");
         let text = format!(
             "[store]\n{}\n[servers.s]\nendpoints = {endpoints:?}\n\
-             recovery_budget = \"{}s\"\ndrain_timeout = \"{DRAIN}\"\n",
+             recovery_budget = \"{}s\"\ndrain_timeout = \"{DRAIN}\"\n{}",
             self.store.config(),
             self.budget,
+            self.command,
         );
         std::fs::write(&written, text)?;
         Ok(std::fs::rename(written, self.config())?)

@@ -2,12 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use bowline_testbed::stdio::counted::Noted;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::world::World;
+use crate::world::{World, since};
+
+/// Sessions from this number on are with the server that is a command.
+pub(crate) const OF_PROCESSES: usize = 10_000;
+/// Whose the faults of its processes are, and where its calls run.
+pub(crate) const PROCESSES: &str = "p";
 
 /// All calls, what they ran, and what was broken meanwhile. Times are from the beginning.
 #[derive(Debug)]
@@ -22,6 +28,8 @@ pub(crate) struct History {
     pub(crate) deaf: Vec<usize>,
     /// When upstream sessions were opened, in this order.
     pub(crate) births: Vec<Duration>,
+    /// When processes were started for sessions, in this order.
+    pub(crate) process_births: Vec<Duration>,
 }
 
 /// One call of a client.
@@ -119,6 +127,7 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     origin: Instant,
+    date: SystemTime,
     calls: Mutex<Vec<Call>>,
     faults: Mutex<Vec<Fault>>,
 }
@@ -205,6 +214,11 @@ impl Call {
     pub(crate) fn took(&self) -> Duration {
         self.ended.saturating_sub(self.began)
     }
+
+    /// Whether its server is a command.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.session >= OF_PROCESSES
+    }
 }
 
 // === impl Recorder ===
@@ -213,6 +227,7 @@ impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
             origin: Instant::now(),
+            date: SystemTime::now(),
             calls: Mutex::default(),
             faults: Mutex::default(),
         }
@@ -277,9 +292,26 @@ impl Recorder {
             .map(|at| at.saturating_duration_since(self.origin))
             .collect();
         births.sort_unstable();
+        let mut ran: HashMap<String, Vec<Ran>> = ran.collect();
+        let mut process_births = Vec::new();
+        let processes = world.processes.as_ref();
+        for note in processes.map_or_else(Vec::new, |it| it.notes_so_far()) {
+            let at = since(self.date, &note);
+            match note.what {
+                Noted::Opened => process_births.push(at),
+                Noted::Ran { key } => ran.entry(key).or_default().push(Ran {
+                    replica: PROCESSES.to_owned(),
+                    session: note.pid.to_string(),
+                    at,
+                    finished: None,
+                    destructive: false,
+                }),
+            }
+        }
         History {
             calls: self.calls.lock().clone(),
-            ran: ran.collect(),
+            ran,
+            process_births,
             faults: self.faults.lock().clone(),
             limit,
             deaf,

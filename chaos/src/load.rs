@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep, timeout};
 use self::calls::Calls;
 use self::judge::Expected;
 use self::listen::Heard;
-use self::rover::Failure;
 pub(crate) use self::rover::Rover;
+use self::rover::{Failure, Server};
 use crate::Arguments;
 use crate::gateway::Gateways;
-use crate::history::{Call, Kind, Outcome, Recorder};
+use crate::history::{Call, Kind, OF_PROCESSES, Outcome, Recorder};
 use crate::trouble::Trouble;
 
 /// How many calls of a session may be under way at the same time.
@@ -73,22 +73,44 @@ impl Load<'_> {
                 true => WITH_BATCHES,
                 false => VERSION,
             };
-            let mut client = Rover::new(self.gateways, session, &listen::name(session), version)?;
-            let opened = client.open().await;
-            let is_open = opened.is_ok_and(|answer| answer.status == 200);
-            ensure!(is_open, "a session was not opened");
-            let mut lane = self.lane(session, LANES, client);
-            let outcome = lane.record(Kind::List).await;
-            ensure!(outcome == Outcome::Answered, "tools/list: {outcome:?}");
-            clients.push(lane.client);
+            clients.push(self.open_one(Server::Replicas, session, version).await?);
         }
         Ok(clients)
     }
 
+    /// The same for sessions with processes.
+    pub(crate) async fn open_processes(&self) -> anyhow::Result<Vec<Rover>> {
+        let mut clients = Vec::new();
+        for number in 0..self.arguments.process_sessions() {
+            let session = OF_PROCESSES + number;
+            clients.push(self.open_one(Server::Processes, session, VERSION).await?);
+        }
+        Ok(clients)
+    }
+
+    async fn open_one(
+        &self,
+        server: Server,
+        session: usize,
+        version: &'static str,
+    ) -> anyhow::Result<Rover> {
+        let name = listen::name(session);
+        let mut client = Rover::new(self.gateways, server, session, &name, version)?;
+        let opened = client.open().await;
+        let is_open = opened.is_ok_and(|answer| answer.status == 200);
+        ensure!(is_open, "a session was not opened");
+        let mut lane = self.lane(session, LANES, client);
+        let outcome = lane.record(Kind::List).await;
+        ensure!(outcome == Outcome::Answered, "tools/list: {outcome:?}");
+        Ok(lane.client)
+    }
+
     /// Calls in all sessions until then, and waits for the last answers.
-    pub(crate) async fn call(&self, sessions: &[Rover], until: Instant) {
+    pub(crate) async fn call(&self, sessions: &[Rover], processes: &[Rover], until: Instant) {
         let mut tasks = JoinSet::new();
-        for (session, client) in sessions.iter().enumerate() {
+        let processes = processes.iter().enumerate();
+        let processes = processes.map(|(number, client)| (OF_PROCESSES + number, client));
+        for (session, client) in sessions.iter().enumerate().chain(processes) {
             for number in 0..LANES {
                 let lane = self.lane(session, number, client.twin());
                 tasks.spawn(lane.run(self.arguments.pause, until));
@@ -113,7 +135,7 @@ impl Load<'_> {
 
     fn has_batches(&self, session: usize) -> bool {
         let is_one = session % ONE_WITH_BATCHES_IN == ONE_WITH_BATCHES_IN - 1;
-        is_one && self.arguments.tries(Trouble::Batch)
+        is_one && session < OF_PROCESSES && self.arguments.tries(Trouble::Batch)
     }
 }
 

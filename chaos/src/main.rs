@@ -65,6 +65,9 @@ struct Arguments {
     /// Let the Redis that several gateways share hang at times, for up to a second
     #[arg(long)]
     pause_redis: bool,
+    /// How many sessions call a server that is a command, if there is one gateway
+    #[arg(long, default_value_t = 10)]
+    processes: usize,
     /// The longest pause between two calls of a session, in milliseconds
     #[arg(long, default_value_t = 400)]
     pause: u64,
@@ -80,6 +83,15 @@ impl Arguments {
     /// Whether this is tried.
     fn tries(&self, trouble: Trouble) -> bool {
         self.only.is_empty() || self.only.contains(&trouble)
+    }
+
+    /// How many sessions call a server that is a command. What lives in one gateway cannot be shared.
+    fn process_sessions(&self) -> usize {
+        let is_tried = Trouble::OF_PROCESSES.iter().any(|it| self.tries(*it));
+        match is_tried && self.gateways == 1 {
+            true => self.processes,
+            false => 0,
+        }
     }
 }
 
@@ -136,6 +148,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
         limit,
     };
     let sessions = load.open().await?;
+    let processes = load.open_processes().await?;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let listeners = Listeners::start(&sessions, &recorder, &heard);
     let storm = Storm {
@@ -144,7 +157,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
         recorder: &recorder,
         heard: &heard,
     };
-    let both = async { tokio::join!(load.call(&sessions, until), storm.rage(arguments, until)) };
+    let both = async {
+        tokio::join!(
+            load.call(&sessions, &processes, until),
+            storm.rage(arguments, until)
+        )
+    };
     tokio::select! {
         (_, broken) = both => broken?,
         never = report::progress(&recorder) => match never {},

@@ -73,6 +73,7 @@ pub(crate) fn table(history: &History) {
         .collect();
     println!("faults: {}", faults.join(", "));
     println!("upstream sessions opened: {}", history.births.len());
+    println!("processes started: {}", history.process_births.len());
     println!();
 }
 

@@ -62,4 +62,16 @@ pub(crate) enum Trouble {
     Slashes,
     /// A replica speaks TLS
     Tls,
+    /// Processes of a server that is a command are killed
+    KillProcess,
+    /// The same are stopped for a while
+    StopProcess,
+    /// The same are killed, and for a while the next ones exit at once
+    FailStart,
+}
+
+impl Trouble {
+    /// What happens to processes.
+    pub(crate) const OF_PROCESSES: [Self; 3] =
+        [Self::KillProcess, Self::StopProcess, Self::FailStart];
 }

@@ -1,5 +1,7 @@
 //! What stands behind the gateway: counting replicas, each behind a proxy that breaks things.
 
+mod processes;
+
 use std::io;
 use std::path::PathBuf;
 
@@ -10,6 +12,7 @@ use bowline_testbed::tls::Terminator;
 use serde_json::json;
 use tempfile::TempDir;
 
+pub(crate) use self::processes::{Processes, since};
 use crate::Arguments;
 use crate::trouble::Trouble;
 
@@ -21,6 +24,8 @@ const CERTIFICATE: &str = "replica";
 pub(crate) struct World {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) tally: Tally,
+    /// A server that is a command, if there is one.
+    pub(crate) processes: Option<Processes>,
     /// Holds the certificates.
     directory: TempDir,
 }
@@ -60,9 +65,14 @@ impl World {
             };
             replicas.push(Replica { server, proxy, tls });
         }
+        let processes = match arguments.process_sessions() {
+            0 => None,
+            _ => Some(Processes::new()?),
+        };
         Ok(Self {
             replicas,
             tally,
+            processes,
             directory,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::history::{Call, Fault, History, Kind, Outcome, Ran};
+use crate::history::{Call, Fault, History, Kind, Outcome, PROCESSES, Ran};
 
 /// How long after a fault its consequences are felt.
 const AFTER: Duration = Duration::from_secs(3);
@@ -20,6 +20,25 @@ fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item =
     history.faults.iter().filter(is_felt)
 }
 
+/// Faults that a call can have felt: those of its own server, of gateways, and of what all share.
+fn felt_by<'a>(history: &'a History, call: &Call) -> impl Iterator<Item = &'a Fault> {
+    let is_process = call.is_of_process();
+    felt(history, call.began, call.ended).filter(move |fault| concerns(fault, is_process))
+}
+
+fn concerns(fault: &Fault, is_process: bool) -> bool {
+    match fault.whose.as_str() {
+        PROCESSES => is_process,
+        whose if is_replica(whose) => !is_process,
+        _ => true,
+    }
+}
+
+fn is_replica(whose: &str) -> bool {
+    let number = whose.strip_prefix('r');
+    number.is_some_and(|number| number.parse::<u8>().is_ok())
+}
+
 /// Whether a call may be refused with this status: a balancer said so, or nothing can be written down.
 pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> bool {
     let causes: &[_] = match status {
@@ -31,7 +50,7 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
         200 => &["400", "400 to all", "disk full"],
         _ => return false,
     };
-    let mut felt = felt(history, call.began, call.ended);
+    let mut felt = felt_by(history, call);
     felt.any(|fault| causes.contains(&fault.kind)) || lost_again(history, call)
 }
 
@@ -40,8 +59,15 @@ fn lost_again(history: &History, call: &Call) -> bool {
     let costs = |fault: &Fault| {
         matches!(
             fault.kind,
-            "forget" | "kill" | "flip" | "404" | "html 404" | "400 to all"
-        )
+            "forget"
+                | "kill"
+                | "flip"
+                | "404"
+                | "html 404"
+                | "400 to all"
+                | "kill process"
+                | "fail start"
+        ) && concerns(fault, call.is_of_process())
     };
     let during = |fault: &Fault| fault.at <= call.ended && call.began <= fault.at + fault.lasts;
     let mut faults = history.faults.iter();
@@ -52,23 +78,23 @@ fn lost_again(history: &History, call: &Call) -> bool {
 
 /// Whether the store could not be written or asked.
 pub(super) fn store_is_away(history: &History, call: &Call) -> bool {
-    let mut felt = felt(history, call.began, call.ended);
+    let mut felt = felt_by(history, call);
     felt.any(|fault| matches!(fault.kind, "disk full" | "pause redis"))
 }
 
 /// Whether anything at all was broken.
 pub(super) fn was_anything(history: &History, call: &Call) -> bool {
-    felt(history, call.began, call.ended).next().is_some()
+    felt_by(history, call).next().is_some()
 }
 
 /// Whether a fault struck the replica that ran it, or its gateway.
 pub(super) fn was_struck(history: &History, call: &Call, ran: &[Ran]) -> bool {
-    felt(history, call.began, call.ended).any(|fault| is_near(fault, ran))
+    felt_by(history, call).any(|fault| is_near(fault, ran))
 }
 
 fn is_near(fault: &Fault, ran: &[Ran]) -> bool {
     let is_its = |ran: &Ran| ran.replica == fault.whose;
-    ran.iter().any(is_its) || !fault.whose.starts_with('r')
+    ran.iter().any(is_its) || !(is_replica(&fault.whose) || fault.whose == PROCESSES)
 }
 
 /// Whether a safe tool was not known to be one: since the tools may have changed (a session was opened
@@ -77,11 +103,15 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
     if !matches!(call.kind, Kind::Read | Kind::StreamRead) {
         return false;
     }
-    let births = history.births.iter();
-    let births = births.map(|born| (*born, OPENING_TAKES));
+    let is_process = call.is_of_process();
+    let births = match is_process {
+        true => &history.process_births,
+        false => &history.births,
+    };
+    let births = births.iter().map(|born| (*born, OPENING_TAKES));
     let faults = history.faults.iter();
     let changes = faults
-        .filter(|fault| matches!(fault.kind, "flip" | "reload"))
+        .filter(|fault| !is_process && matches!(fault.kind, "flip" | "reload"))
         .map(|fault| (fault.at, fault.lasts));
     let changed = births
         .chain(changes)
@@ -90,6 +120,7 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
         .max();
     let shown = |list: &&Call| {
         list.kind == Kind::List
+            && list.is_of_process() == is_process
             && list.outcome == Outcome::Answered
             && list.ended <= call.began
             && changed.is_none_or(|changed| list.began > changed)
@@ -111,18 +142,27 @@ pub(super) fn ran_on(history: &History, accepted: Duration, ran: &[Ran]) -> bool
     !felt(history, from, at).any(|fault| is_near(fault, ran))
 }
 
-/// Sessions that were opened anew although nothing had been done to any.
+/// Sessions that were opened anew although nothing had been done to any of their server's.
 pub(super) fn opened_without_need(history: &History) -> impl Iterator<Item = Duration> {
-    // Faults that cost no session, and clients that open theirs themselves, say nothing.
-    let costs = |fault: &&Fault| !matches!(fault.kind, "400" | "delay" | "hang a call");
+    // Clients that open theirs themselves say nothing.
     let visits = history.calls.iter().any(|call| call.kind == Kind::Open);
+    let births = history.births.iter().filter(move |_| !visits);
+    let births = births.map(|born| (*born, false));
+    let of_processes = history.process_births.iter().map(|born| (*born, true));
+    let unneeded = births.chain(of_processes);
+    let unneeded = unneeded.filter(|(born, is_process)| has_no_cause(history, *born, *is_process));
+    unneeded.map(|(born, _)| born)
+}
+
+fn has_no_cause(history: &History, born: Duration, is_process: bool) -> bool {
+    // Faults that cost no session say nothing.
+    let costs = |fault: &&Fault| {
+        !matches!(fault.kind, "400" | "delay" | "hang a call") && concerns(fault, is_process)
+    };
     let first = history.faults.iter().map(|fault| fault.at).min();
-    let births = history.births.iter().copied();
-    births.filter(move |born| {
-        let is_later = first.is_some_and(|first| *born > first);
-        let mut costly = history.faults.iter().filter(costs);
-        let explained =
-            costly.any(|fault| (fault.at..=fault.at + fault.lasts + LOSS_TAKES).contains(born));
-        is_later && !visits && !explained
-    })
+    let is_later = first.is_some_and(|first| born > first);
+    let mut costly = history.faults.iter().filter(costs);
+    let explained =
+        costly.any(|fault| (fault.at..=fault.at + fault.lasts + LOSS_TAKES).contains(&born));
+    is_later && !explained
 }

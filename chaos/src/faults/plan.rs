@@ -5,11 +5,16 @@
 //! is not the one to rely on. So at any moment there is a healthy endpoint, and it stays so for the rest
 //! of the round. The same holds for gateways, if they are several.
 
+mod processes;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use bowline_testbed::faulty::{Canned, Fault, When};
 use fastrand::Rng;
 
+pub(super) use self::processes::ProcessStrike;
 use crate::Arguments;
 use crate::trouble::Trouble;
 
@@ -64,6 +69,8 @@ pub(super) struct Round {
     /// The endpoint that is taken out of the configuration, and when.
     pub(super) drained: Option<(usize, Duration)>,
     pub(super) flip: Option<Flip>,
+    /// What happens to processes, and when.
+    pub(super) processes: Vec<ProcessStrike>,
 }
 
 /// A time in a round.
@@ -121,6 +128,8 @@ pub(super) struct Requests {
 pub(super) struct Planner {
     random: Rng,
     arguments: Arguments,
+    /// For the processes, so that the rest of a plan is the same without them.
+    of_processes: Rng,
     /// The replica that hangs, and for how many rounds still.
     hung: Option<(usize, usize)>,
     rounds: usize,
@@ -131,6 +140,7 @@ impl Planner {
         Self {
             random: Rng::with_seed(arguments.seed),
             arguments: arguments.clone(),
+            of_processes: Rng::with_seed(!arguments.seed),
             hung: None,
             rounds: 0,
         }
@@ -176,6 +186,7 @@ impl Planner {
             round.full = Some(full);
         }
         self.plan_gateways(&mut round);
+        self.plan_processes(&mut round);
         round
     }
 
@@ -304,96 +315,5 @@ fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
             }))
         }
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use clap::Parser as _;
-
-    use super::*;
-
-    fn planner(options: &[&str]) -> Planner {
-        let arguments = [&["chaos"], options].concat();
-        Planner::new(&Arguments::parse_from(arguments))
-    }
-
-    #[test]
-    fn one_replica_is_spared_in_every_round_and_only_hangs_outlast_it() {
-        let mut planner = planner(&["--seed", "7"]);
-        let (mut kinds, mut others) = (BTreeSet::new(), BTreeSet::new());
-        for _ in 0..2000 {
-            let round = planner.next();
-            for strike in &round.strikes {
-                assert_ne!(strike.replica, round.spared);
-                let (kind, lasts) = match &strike.what {
-                    What::Kill(time) => ("kill", *time),
-                    What::Forget => ("forget", Duration::ZERO),
-                    What::Break => ("break", Duration::ZERO),
-                    What::Requests(requests) => match requests.fault {
-                        Fault::Delay(time) if time != HANG => (requests.kind, time),
-                        _ => (requests.kind, Duration::ZERO),
-                    },
-                };
-                assert!(strike.after + lasts < ROUND);
-                kinds.insert(kind);
-            }
-            for (is_so, name) in [
-                (round.hung.is_some(), "hang"),
-                (round.flip.is_some(), "flip"),
-                (round.drained.is_some(), "reload"),
-                (round.full.is_some(), "disk"),
-            ] {
-                others.extend(is_so.then_some(name));
-            }
-            assert_ne!(round.hung.map(|(hung, _)| hung), Some(round.spared));
-            let drained = round.drained.map(|(replica, _)| replica);
-            assert_ne!(drained, Some(round.spared));
-        }
-        assert_eq!(kinds.len(), STRIKES.len(), "{kinds:?}");
-        assert_eq!(others.len(), 4, "{others:?}");
-    }
-
-    #[test]
-    fn one_gateway_is_spared_in_every_round_and_the_store_hangs_when_asked_for() {
-        let mut planner = planner(&["--gateways", "3", "--pause-redis"]);
-        let (mut deaths, mut pauses) = (0, 0);
-        for _ in 0..2000 {
-            let round = planner.next();
-            for death in &round.deaths {
-                assert_ne!(death.gateway, round.spared_gateway);
-            }
-            deaths += round.deaths.len();
-            pauses += usize::from(round.pause.is_some());
-        }
-        assert!(deaths > 1000 && pauses > 500, "{deaths}, {pauses}");
-    }
-
-    #[test]
-    fn a_run_of_one_thing_has_nothing_else() {
-        let mut planner = planner(&["--only", "404"]);
-        let mut strikes = 0;
-        for _ in 0..200 {
-            let round = planner.next();
-            assert!(round.hung.is_none() && round.flip.is_none() && round.drained.is_none());
-            for strike in round.strikes {
-                strikes += 1;
-                assert!(matches!(strike.what, What::Requests(requests) if requests.kind == "404"));
-            }
-        }
-        assert!(strikes > 100, "{strikes}");
-    }
-
-    #[test]
-    fn the_same_seed_plans_the_same() {
-        let plans = |seed| {
-            let mut planner = planner(&["--seed", seed]);
-            let rounds: Vec<_> = (0..20).map(|_| planner.next()).collect();
-            format!("{rounds:?}")
-        };
-        assert_eq!(plans("3"), plans("3"));
-        assert_ne!(plans("3"), plans("4"));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::LANES;
 use super::judge::{self, Expected};
 use crate::Arguments;
-use crate::history::Kind;
+use crate::history::{Kind, OF_PROCESSES};
 use crate::trouble::Trouble;
 
 /// What every session calls, and how often.
@@ -56,7 +56,9 @@ impl Calls {
             .u64(..)
             .wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let at_times = AT_TIMES.iter();
-        let at_times = at_times.filter(|(trouble, ..)| arguments.tries(*trouble));
+        // The processes have only what every session calls.
+        let has_all = session < OF_PROCESSES;
+        let at_times = at_times.filter(|(trouble, ..)| has_all && arguments.tries(*trouble));
         let at_times = at_times.map(|(_, kind, weight)| (*kind, *weight));
         let weighted = ALWAYS.into_iter().chain(at_times);
         Self {

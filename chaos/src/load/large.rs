@@ -6,6 +6,7 @@ use bowline_testbed::client::VERSION;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::rover::Server;
 use super::{GRACE, LANES, Lane, Load, Rover, listen};
 use crate::history::{Kind, Outcome};
 use crate::trouble::Trouble;
@@ -22,7 +23,13 @@ impl Load<'_> {
             return;
         }
         let session = self.arguments.sessions;
-        let client = Rover::new(self.gateways, session, &listen::name(session), VERSION);
+        let client = Rover::new(
+            self.gateways,
+            Server::Replicas,
+            session,
+            &listen::name(session),
+            VERSION,
+        );
         if let Ok(client) = client {
             let lane = self.lane(session, LANES, client);
             tasks.spawn(lane.run_large(until));

@@ -6,17 +6,27 @@ use std::sync::Arc;
 use bowline_testbed::client::{Answer, Client};
 use serde_json::Value;
 
-use crate::gateway::{Gateways, Life};
+use crate::gateway::{Gateway, Gateways, Life};
 
 /// A client of one session with a connection to every gateway, which it uses in turn.
 #[derive(Debug)]
 pub(crate) struct Rover {
     gateways: Arc<Gateways>,
+    server: Server,
     /// One for each gateway, and in which of its lives it was used last.
     clients: Vec<(Client, Life)>,
     turn: usize,
     /// The gateway that was asked last.
     asked: usize,
+}
+
+/// The server that a session is with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Server {
+    /// The replicas.
+    Replicas,
+    /// The command.
+    Processes,
 }
 
 /// Why nothing was answered.
@@ -34,17 +44,20 @@ impl Rover {
     /// A client of this name that begins with the gateway whose turn it is.
     pub(super) fn new(
         gateways: &Arc<Gateways>,
+        server: Server,
         turn: usize,
         name: &str,
         version: &'static str,
     ) -> anyhow::Result<Self> {
         let clients = gateways.all().iter().map(|gateway| {
-            let client = Client::new(gateway.url())?.named(name).speaking(version);
+            let client = Client::new(&server.url(gateway))?;
+            let client = client.named(name).speaking(version);
             Ok((client, gateway.life()))
         });
         Ok(Self {
             clients: clients.collect::<anyhow::Result<_>>()?,
             gateways: Arc::clone(gateways),
+            server,
             turn,
             asked: 0,
         })
@@ -65,6 +78,7 @@ impl Rover {
         let clients = self.clients.iter();
         Self {
             gateways: Arc::clone(&self.gateways),
+            server: self.server,
             clients: clients
                 .map(|(client, life)| (client.twin(), *life))
                 .collect(),
@@ -83,7 +97,7 @@ impl Rover {
         let answer = opened.map_err(|error| Failure::new(&error, orphaned))?;
         for (gateway, (client, _)) in self.gateways.all().iter().zip(&mut self.clients) {
             // Its URL was good before.
-            if let Ok(moved) = session.moved_to(gateway.url()) {
+            if let Ok(moved) = session.moved_to(&self.server.url(gateway)) {
                 *client = moved;
             }
         }
@@ -154,6 +168,16 @@ impl Rover {
             (*client, *last) = (client.twin(), life);
         }
         (place, life)
+    }
+}
+
+impl Server {
+    fn url(self, gateway: &Gateway) -> String {
+        let url = gateway.url();
+        match self {
+            Self::Replicas => url.to_owned(),
+            Self::Processes => format!("{}p", url.strip_suffix('s').unwrap_or(url)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use bowline_testbed::client::VERSION;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::rover::Failure;
+use super::rover::{Failure, Server};
 use super::{BEFORE_THE_NEXT, GRACE, LANES, Lane, Load, Rover, listen};
 use crate::history::{Kind, Outcome};
 use crate::trouble::Trouble;
@@ -32,7 +32,13 @@ impl Load<'_> {
         }
         for number in 0..VISITORS {
             let session = self.arguments.sessions + 1 + number;
-            let client = Rover::new(self.gateways, session, &listen::name(session), VERSION);
+            let client = Rover::new(
+                self.gateways,
+                Server::Replicas,
+                session,
+                &listen::name(session),
+                VERSION,
+            );
             let Ok(client) = client else {
                 continue;
             };

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use bowline_wire::message::RawId;
 
-/// How long a hang is waited for with [`Bug::HangIsDeath`].
+/// How long a hang is waited for with [`Bug::HangIsDeath`], and with [`Bug::StoppedIsGone`].
 const PATIENCE: Duration = Duration::from_secs(3);
+const HASTE: Duration = Duration::from_millis(300);
 
 /// Which promises one gateway breaks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +56,10 @@ pub enum Bug {
     DrainedIsDeaf,
     /// A file store that met an error stays as it is.
     FullDiskIsFinal,
+    /// A process that exits before it answers counts as one to which nothing was sent.
+    ExitIsNotSent,
+    /// A process that says nothing for a moment counts as gone.
+    StoppedIsGone,
 }
 
 /// No bug has this name.
@@ -84,15 +89,20 @@ pub(crate) fn has(bug: Bug) -> bool {
     PLANTED.get() == Some(&bug)
 }
 
-/// The same, but with [`Bug::HangIsDeath`] only for a while.
+/// The same, but with this bug only for a while.
 pub(crate) async fn impatient<T, E>(
-    posting: impl Future<Output = Result<T, E>>,
+    bug: Bug,
+    answering: impl Future<Output = Result<T, E>>,
     lost: impl FnOnce() -> E,
 ) -> Result<T, E> {
-    if !has(Bug::HangIsDeath) {
-        return posting.await;
+    if !has(bug) {
+        return answering.await;
     }
-    let waited = tokio::time::timeout(PATIENCE, posting).await;
+    let patience = match bug {
+        Bug::StoppedIsGone => HASTE,
+        _ => PATIENCE,
+    };
+    let waited = tokio::time::timeout(patience, answering).await;
     waited.unwrap_or_else(|_| Err(lost()))
 }
 
@@ -102,7 +112,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -119,6 +129,8 @@ impl Bug {
         Self::LargeEventAgain,
         Self::DrainedIsDeaf,
         Self::FullDiskIsFinal,
+        Self::ExitIsNotSent,
+        Self::StoppedIsGone,
     ];
 
     fn name(self) -> &'static str {
@@ -139,6 +151,8 @@ impl Bug {
             Self::LargeEventAgain => "large_event_again",
             Self::DrainedIsDeaf => "drained_is_deaf",
             Self::FullDiskIsFinal => "full_disk_is_final",
+            Self::ExitIsNotSent => "exit_is_not_sent",
+            Self::StoppedIsGone => "stopped_is_gone",
         }
     }
 }

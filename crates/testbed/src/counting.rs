@@ -34,6 +34,7 @@ use self::resting::{Rest, Resting};
 pub use self::session::Session;
 use self::session::Sessions;
 pub use self::tally::{Execution, Tally};
+pub(crate) use self::tools::listing;
 use crate::faulty::{Canned, Port};
 
 /// One replica.

@@ -3,6 +3,7 @@
 //! speaks streamable HTTP, too ([`over_http`]).
 
 pub mod over_http;
+pub mod counted;
 mod tools;
 
 use std::collections::HashMap;

@@ -50,6 +50,9 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         UpstreamError::NoAnswer(_) if planted::has(Bug::EndIsNotSent) => {
             return (Ran::No, SessionState::Unproven);
         }
+        UpstreamError::Process(ProcessError::Ended { .. }) if planted::has(Bug::ExitIsNotSent) => {
+            return (Ran::No, SessionState::Lost);
+        }
         UpstreamError::BadBody(_) if planted::has(Bug::CutIsFinal) => {
             return (Ran::Yes, SessionState::Alive);
         }

@@ -39,6 +39,8 @@ use super::{
 };
 use crate::caller::Caller;
 use crate::owners::Owners;
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::share::Share;
 
 /// How long a process may take to answer `initialize`: less than the client's own wait, so that the error
@@ -195,7 +197,11 @@ impl Upstream {
     ) -> Result<Outcome, UpstreamError> {
         let process = link.process(&self.processes.owners)?;
         let incoming = process.send(message, sent, self.patience()).await?;
-        incoming.outcome().await
+        let answering = incoming.outcome();
+        #[cfg(feature = "planted")]
+        let answering =
+            planted::impatient(Bug::StoppedIsGone, answering, || UpstreamError::SessionLost);
+        answering.await
     }
 
     /// Sends what has no answer.

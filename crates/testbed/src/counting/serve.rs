@@ -139,7 +139,13 @@ impl Replica {
         let uri = || parameters["uri"].as_str().unwrap_or_default().to_owned();
         match method {
             "ping" => {}
-            "tools/list" => return self.result(message, &tools::listing(&self)),
+            "tools/list" => {
+                let (all, flip) = (
+                    self.settings.lock().all_tools,
+                    self.tally.lists_flip_as_destructive(),
+                );
+                return self.result(message, &tools::listing(all, flip));
+            }
             "tools/call" => return self.call(session, message, life),
             "prompts/list" => return self.result(message, &json!({"prompts": []})),
             "resources/list" => return self.result(message, &json!({"resources": []})),

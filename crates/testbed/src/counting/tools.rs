@@ -39,20 +39,20 @@ pub(super) enum Manner {
 }
 
 /// The result of `tools/list`: all tools, or those that every test uses.
-pub(super) fn listing(replica: &Replica) -> Value {
+pub(crate) fn listing(all: bool, flip_is_destructive: bool) -> Value {
     let key = json!({"type": "string"});
     let number = json!({"type": "integer"});
     let plain = json!({"type": "object", "properties": {"key": key}, "required": ["key"]});
     let stream = json!({"type": "object", "properties": {"key": key, "steps": number, "ms": number}, "required": ["key"]});
     let read_only = json!({"readOnlyHint": true});
-    let flip = json!({"readOnlyHint": !replica.tally.lists_flip_as_destructive()});
+    let flip = json!({"readOnlyHint": !flip_is_destructive});
     let mut tools = vec![
         json!({"name": "read", "description": "Returns the key.", "inputSchema": plain, "annotations": read_only}),
         json!({"name": "bump", "description": "Counts the key.", "inputSchema": plain}),
         json!({"name": "slow", "description": "Counts the key and takes its time.", "inputSchema": stream}),
         json!({"name": "stream_read", "description": "Returns the key by a stream that can be resumed.", "inputSchema": stream, "annotations": read_only}),
     ];
-    if replica.settings.lock().all_tools {
+    if all {
         tools.extend([
             json!({"name": "refuse", "description": "Counts the key and refuses.", "inputSchema": plain}),
             json!({"name": "flip", "description": "Changes its nature.", "inputSchema": plain, "annotations": flip}),

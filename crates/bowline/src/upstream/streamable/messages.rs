@@ -13,7 +13,7 @@ use super::fingerprint::{is_fingerprint, is_suspect};
 use super::held::{Held, Holding};
 use super::refusal::{self, is_readable};
 #[cfg(feature = "planted")]
-use crate::planted;
+use crate::planted::{self, Bug};
 use crate::upstream::event_source::EventSource;
 use crate::upstream::link::HttpLink;
 use crate::upstream::outcome::{Frames, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, Whole};
@@ -34,7 +34,7 @@ impl Upstream {
         let server = self.config();
         let posting = self.post(link, &server, message.raw().clone(), sent);
         #[cfg(feature = "planted")]
-        let posting = planted::impatient(posting, || UpstreamError::SessionLost);
+        let posting = planted::impatient(Bug::HangIsDeath, posting, || UpstreamError::SessionLost);
         let mut answer = posting.await?;
         let recovery = &server.recovery;
         if refusal::wants_judging(&answer, recovery) {
