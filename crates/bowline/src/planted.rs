@@ -60,6 +60,8 @@ pub enum Bug {
     ExitIsNotSent,
     /// A process that says nothing for a moment counts as gone.
     StoppedIsGone,
+    /// A process that does not start is not started again.
+    FailedStartIsFinal,
 }
 
 /// No bug has this name.
@@ -112,7 +114,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -131,6 +133,7 @@ impl Bug {
         Self::FullDiskIsFinal,
         Self::ExitIsNotSent,
         Self::StoppedIsGone,
+        Self::FailedStartIsFinal,
     ];
 
     fn name(self) -> &'static str {
@@ -153,6 +156,7 @@ impl Bug {
             Self::FullDiskIsFinal => "full_disk_is_final",
             Self::ExitIsNotSent => "exit_is_not_sent",
             Self::StoppedIsGone => "stopped_is_gone",
+            Self::FailedStartIsFinal => "failed_start_is_final",
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) use self::error::ProcessError;
 pub(crate) use self::incoming::Incoming;
 use self::process::Counted;
 pub(crate) use self::process::Process;
+#[cfg(feature = "planted")]
+use super::Status;
 use super::conversation::{Issued, StdioConversation};
 use super::event_source::EventSource;
 use super::link::StdioLink;
@@ -158,6 +160,10 @@ impl Upstream {
                 })
             }
             Err(error) => {
+                #[cfg(feature = "planted")]
+                if planted::has(Bug::FailedStartIsFinal) {
+                    return Err(UpstreamError::Refused(Status::FORBIDDEN));
+                }
                 if error.is_absence() {
                     self.metrics.process_failed(&self.name);
                     self.note_unreachable(endpoint, &error.to_string());
