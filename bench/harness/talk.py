@@ -72,6 +72,8 @@ def call_over_http(sessions, each):
 
     def run(name, session):
         try:
+            # It opens another by itself: servers close what was idle meanwhile.
+            session.connection.close()
             for number in range(1, each + 1):
                 session.call(number, f"session {name} call {number}".ljust(64, "."))
         except Exception as error:
