@@ -2,8 +2,8 @@
 //! misbehave, die. What ran is written to a file, line by line, so that it outlives the process. The same server
 //! speaks streamable HTTP, too ([`over_http`]).
 
-pub mod over_http;
 pub mod counted;
+pub mod over_http;
 mod tools;
 
 use std::collections::HashMap;

@@ -78,6 +78,7 @@ impl Peer {
             carried: &self.carried,
             account: self.account.as_deref(),
             sign_in: None,
+            has_token: false,
             repeat: Repeat::Safe,
         }
     }

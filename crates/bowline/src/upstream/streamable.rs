@@ -111,21 +111,7 @@ impl Upstream {
     ) -> Result<Answer, UpstreamError> {
         let (url, http) = (link.url, link.http);
         let mut target = link.carried.target(&url.current_target());
-        // A session that was opened with a caller's token does not continue with a configured one,
-        // nor the reverse: the operator may have switched between them. Nor does one that was opened
-        // with a configured token continue without any.
-        let is_of_other_kind =
-            link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some();
-        if is_of_other_kind || (link.has_token && !server.sets_token()) {
-            return Err(UpstreamError::SessionLost);
-        }
-        let mut bearer = match link.account {
-            Some(account) => account.bearer().await?,
-            None => None,
-        };
-        if link.is_other_sign_in(bearer.as_deref()) {
-            return Err(UpstreamError::SessionLost);
-        }
+        let mut bearer = token_of_session(link, server).await?;
         let mut may_retry = true;
         for _ in 0..=MAX_REDIRECTS {
             let cookie_url = CookieUrl {
@@ -257,6 +243,28 @@ impl Upstream {
     #[cfg(feature = "planted")]
     const fn keeps_cookies(&self) -> bool {
         !self.planted.forget_cookies
+    }
+}
+
+/// The caller's token for a request of this session, if its sessions have one. A session that was opened with a
+/// caller's token does not continue with a configured one, nor the reverse: the operator may have switched
+/// between them. Nor does one that was opened with a configured token continue without any.
+async fn token_of_session(
+    link: HttpLink<'_>,
+    server: &Server,
+) -> Result<Option<Arc<Bearer>>, UpstreamError> {
+    let is_of_other_kind =
+        link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some();
+    if is_of_other_kind || (link.has_token && !server.sets_token()) {
+        return Err(UpstreamError::SessionLost);
+    }
+    let bearer = match link.account {
+        Some(account) => account.bearer().await?,
+        None => None,
+    };
+    match link.is_other_sign_in(bearer.as_deref()) {
+        true => Err(UpstreamError::SessionLost),
+        false => Ok(bearer),
     }
 }
 
