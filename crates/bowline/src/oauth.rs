@@ -44,15 +44,13 @@ pub(crate) use self::bearer::Bearer;
 pub(crate) use self::challenge::Challenge;
 pub(crate) use self::client_driven::ClientTokens;
 pub(crate) use self::delivery::{Delivery, DeliveryError, DeliveryRoute};
-pub(crate) use self::flow::{
-    Authorization, AwaitedInput, Flow, FlowId, FlowOutcome, LoopbackAddress,
-};
+pub(crate) use self::flow::{Authorization, AwaitedInput, Flow, FlowId, FlowOutcome};
 pub(crate) use self::flow_store::{FlowStore, FlowStoreError};
 pub(crate) use self::flows::{Flows, Home, SignInError};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::grants::{GrantError, Grants};
 pub(crate) use self::identity::{CallerIdentities, identity_of, name_of};
-pub(crate) use self::loopback::Loopback;
+pub(crate) use self::loopback::{Loopback, LoopbackAddress};
 pub(crate) use self::prompts::Prompt;
 pub(crate) use self::secret::Secret;
 pub use self::sign_out::SignOutOutcome;

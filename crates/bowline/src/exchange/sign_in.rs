@@ -95,7 +95,11 @@ pub(crate) async fn ask(
     drop(call);
     let flow = match begun {
         Ok(flow) => flow,
-        Err(error) => return Ok(told(&session, &message, None, &error.to_string())),
+        Err(error) => {
+            let server = &session.upstream.name;
+            tracing::info!(session = %session.hash, %server, %error, "sign-in not started");
+            return Ok(told(&session, &message, None, &error.to_string()));
+        }
     };
     let (means, link) = (Means::of(&session, &flows, &flow), flow.link());
     if means == Means::Words || (is_own_tool(&message) && link.is_some()) {

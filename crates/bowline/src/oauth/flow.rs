@@ -11,6 +11,7 @@ use super::account::AccountKey;
 use super::auth_server::AuthorizationRequest;
 use super::grant::{ClientIdentity, Discovery};
 use super::identity::name_of;
+use super::loopback::LoopbackAddress;
 use super::secret::Secret;
 use super::vault::Registrar;
 
@@ -57,15 +58,6 @@ pub(crate) enum FlowKind {
     Loopback(LoopbackAddress),
     /// Not at all: the client gets tokens by itself.
     ClientDriven,
-}
-
-/// A flow's own listener on the loopback interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LoopbackAddress {
-    pub(crate) redirect_uri: String,
-    /// The URL, without any secret, that leads this user's browser to the authorization server. `None` where
-    /// the system does not say whose a connection is.
-    pub(crate) start_url: Option<String>,
 }
 
 /// What a flow waits for.
@@ -351,82 +343,4 @@ impl FlowOutcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::oauth::grant::tests::{credentials, tokens};
-
-    /// Gateways of several versions share a store: its field names outlive those in the code.
-    #[test]
-    fn what_is_stored_keeps_its_names() {
-        let credentials = credentials(tokens("", None, None));
-        let authorization = Authorization {
-            client: credentials.client,
-            is_client_named: false,
-            request: AuthorizationRequest {
-                authorize_url: "https://login.example/authorize".to_owned(),
-                state: Secret::new("state"),
-                verifier: Secret::new("verifier"),
-                scopes: Vec::new(),
-            },
-            browser: None,
-        };
-        let key = AccountKey {
-            caller: "ann".into(),
-            server_url: "https://mcp.example/mcp".into(),
-        };
-        let kind = FlowKind::Managed {
-            pages: "http://gateway".to_owned(),
-        };
-        let awaited = AwaitedInput::Authorization(Box::new(authorization));
-        let since = Since {
-            sign_outs: 2,
-            sign_in: 7,
-        };
-        let flow = Flow::new(
-            &key,
-            "files",
-            credentials.discovery,
-            kind,
-            awaited,
-            60,
-            since,
-        );
-        let flow = serde_json::to_value(flow.unwrap()).unwrap();
-        let names = |value: &serde_json::Value| -> Vec<String> {
-            value.as_object().unwrap().keys().cloned().collect()
-        };
-        assert_eq!(
-            names(&flow),
-            [
-                "after",
-                "asks",
-                "caller",
-                "ends",
-                "found",
-                "id",
-                "kind",
-                "outs",
-                "server",
-                "server_url",
-                "taken"
-            ]
-        );
-        assert_eq!(
-            flow["kind"],
-            json!({"Managed": {"pages": "http://gateway"}})
-        );
-        assert_eq!(
-            names(&flow["asks"]["Authorization"]),
-            ["begun", "browser", "client", "is_client_named"]
-        );
-        let state = FlowState {
-            last: Some((FlowId::of(""), FlowOutcome::Declined { said: None })),
-            ..FlowState::default()
-        };
-        let state = serde_json::to_value(state).unwrap();
-        assert_eq!(names(&state), ["declined_until", "ends", "flow", "last"]);
-        assert_eq!(state["last"][1], json!({"Declined": {"said": null}}));
-    }
-}
+mod tests;

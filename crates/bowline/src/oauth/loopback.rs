@@ -4,9 +4,20 @@
 use std::fmt;
 use std::io;
 
-use super::flow::{Flow, FlowOutcome, LoopbackAddress};
+use serde::{Deserialize, Serialize};
+
+use super::flow::{Flow, FlowOutcome};
 use super::flows::Flows;
 use super::vault::{Claim, VaultError};
+
+/// A flow's own listener on the loopback interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoopbackAddress {
+    pub(crate) redirect_uri: String,
+    /// The URL, without any secret, that leads this user's browser to the authorization server. `None` where
+    /// the system does not say whose a connection is.
+    pub(crate) start_url: Option<String>,
+}
 
 /// The listeners to which browsers return.
 pub(crate) trait Loopback: fmt::Debug + Send + Sync {
