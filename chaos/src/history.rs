@@ -225,9 +225,14 @@ impl Call {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the only clock that processes share"
+        )]
+        let date = SystemTime::now();
         Self {
             origin: Instant::now(),
-            date: SystemTime::now(),
+            date,
             calls: Mutex::default(),
             faults: Mutex::default(),
         }

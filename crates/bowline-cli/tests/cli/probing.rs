@@ -75,7 +75,7 @@ It works.
 
 "#]]
     );
-    let live = model.sessions.lock().unwrap().live.clone();
+    let live = model.sessions.lock().live.clone();
     assert!(live.is_empty(), "sessions that were not ended: {live:?}");
     let methods = model.methods().into_iter().collect::<Vec<_>>();
     let harmless = [

@@ -164,8 +164,15 @@ impl Server {
 
     /// Writes down what happened, in one piece. What cannot be written down must not happen.
     fn note(&self, what: &str) {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let at = now.unwrap_or_default().as_nanos();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the only clock that processes share"
+        )]
+        let now = SystemTime::now();
+        let at = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos();
         let line = format!("{at} {} {what}\n", std::process::id());
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(&self.notes);

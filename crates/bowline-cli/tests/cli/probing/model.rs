@@ -1,9 +1,10 @@
 //! A server with the habits that a test gives it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bowline_testbed::answering::{Answering, Said, Seen};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// The habits of a server.
@@ -54,7 +55,7 @@ impl Model {
     pub(crate) async fn start(habits: Habits) -> Self {
         let sessions = Arc::<Mutex<Sessions>>::default();
         let own = Arc::clone(&sessions);
-        let rule = move |seen: &Seen| habits.answer(seen, &mut own.lock().unwrap());
+        let rule = move |seen: &Seen| habits.answer(seen, &mut own.lock());
         let server = Answering::start(rule).await;
         Self { server, sessions }
     }
