@@ -1,8 +1,9 @@
 //! The page that a browser returns to: it names who asks, and nothing is done before its form is sent.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::kit::browser::{Browser, Opened, form_of};
 use crate::kit::signing::{OAuthStage, token_of};

@@ -1,10 +1,11 @@
 //! Servers that go away and come back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline_testbed::counting::{Counting, Tally};
 use bowline_testbed::scripted::Scripted;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::kit::gateway::config;
 use crate::kit::messages::list;
