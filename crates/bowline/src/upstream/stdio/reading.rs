@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bowline_children::{Exit, LINE_LIMIT, Line, Lines};
 use bowline_wire::batch;
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Message, RawId};
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::io::AsyncRead;
 
 use super::end::End;
@@ -161,12 +162,17 @@ impl Reading {
         self.odd(Oddity::Unreadable, line);
         // If single characters are broken, it still says what it is.
         let legible = String::from_utf8_lossy(line).into_owned();
-        match Message::from_server(legible.into()) {
-            Ok(message) if message.kind() == Kind::Response => {
-                self.routing.unreadable(message.id())
+        match serde_json::from_str(&legible) {
+            Ok(Value::Object(members)) => {
+                if !(members.contains_key("result") || members.contains_key("error")) {
+                    return Whose::Told;
+                }
+                let id = members.get("id");
+                let id = id.filter(|id| id.is_string() || id.is_number());
+                let id = id.map(Value::to_string);
+                self.routing.unreadable(id.as_deref().map(RawId::new))
             }
-            Ok(_) => Whose::Told,
-            Err(_) => self.routing.unreadable(None),
+            _ => self.routing.unreadable(None),
         }
     }
 

@@ -217,15 +217,23 @@ async fn what_only_some_readers_take_for_a_question_is_in_no_batch() {
 #[tokio::test]
 async fn a_process_imitates_nothing_either() {
     let play = Play::open().await;
-    let mut lines = oddities();
-    lines.push(format!("[{}]", oddities().join(",")));
+    // The call's own id is 7: what answers it and asks at once is an answer that cannot be read. The call is safe
+    // to repeat, so it is sent again, under another id.
+    let (own, mut lines): (Vec<_>, Vec<_>) = oddities()
+        .into_iter()
+        .partition(|odd| odd.contains(r#""id":7"#));
+    lines.push(format!("[{}]", lines.join(",")));
     lines.push(notification());
     let lines = json!({"times": 1, "lines": lines});
-    let text = play.call("write", &lines).await.text;
+    let mut text = play.call("write", &lines).await.text;
     assert!(
         text.contains("theirs") && text.contains("written"),
         "{text}"
     );
+    let lines = json!({"times": 1, "lines": own});
+    let told = play.call("write", &lines).await.text;
+    assert!(told.contains("written"), "{told}");
+    text.push_str(&told);
     for key in KEYS.iter().filter(|key| !key.starts_with("docker")) {
         assert!(!text.contains(key), "{key} in {text}");
     }
