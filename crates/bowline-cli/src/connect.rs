@@ -1,8 +1,6 @@
 //! `bowline connect`: what an editor runs to reach a server over stdin and stdout. The server is somewhere else,
 //! or a command that is run here.
 
-use std::fs::File;
-use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -14,7 +12,7 @@ use crate::failure::Failure;
 use crate::named_server::{NamedServer, short_name, with_headers};
 use crate::sign_in;
 use crate::signals::Signals;
-use crate::{browser, environment};
+use crate::{browser, environment, standard_streams};
 
 /// Serves the client on stdin and stdout until it leaves.
 pub(crate) async fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
@@ -41,7 +39,8 @@ pub(crate) async fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Fa
     let bridge = Bridge::start(config, name, server, browser::opener())
         .await
         .map_err(anyhow::Error::new)?;
-    let (input, output) = streams().context("cannot use stdin and stdout")?;
+    let input = standard_streams::input().context("cannot use stdin")?;
+    let output = standard_streams::output().context("cannot use stdout")?;
     bridge.serve(input, output, signals.stop()).await;
     Ok(ExitCode::SUCCESS)
 }
@@ -53,12 +52,4 @@ fn wrapped(program: &str, words: &[String]) -> Command {
         inherited: environment::all(),
         ..Command::new(program, words.to_vec())
     }
-}
-
-/// Standard input and output, as files: they may be pipes, sockets, files or a terminal.
-fn streams() -> io::Result<(tokio::fs::File, tokio::fs::File)> {
-    use std::os::fd::AsFd as _;
-    let owned = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
-    let (input, output) = (owned(io::stdin().as_fd())?, owned(io::stdout().as_fd())?);
-    Ok((input.into(), output.into()))
 }

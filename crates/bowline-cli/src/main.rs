@@ -22,6 +22,7 @@ mod probe;
 mod serve;
 mod sign_in;
 mod signals;
+mod standard_streams;
 mod summary;
 mod watch;
 
@@ -101,9 +102,13 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, Failure> {
         Some(file) => logs::to_file(file, CONNECT_LEVELS)?,
         None => logs::to_stderr(LogFormat::Text, CONNECT_LEVELS)?,
     }
-    let runtime = runtime()?;
+    // One client's messages: handing them from thread to thread would cost more than it saves.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     let ended = runtime.block_on(connect::connect(arguments));
-    // Reading stdin cannot be interrupted.
+    // Reading a terminal cannot be interrupted.
     runtime.shutdown_background();
     ended
 }

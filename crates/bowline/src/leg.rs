@@ -173,6 +173,14 @@ impl Leg {
         account.is_some_and(|account| account.is_signed_out())
     }
 
+    /// Whether the operator has removed the token that it was opened with, or exchanged a configured one for that of
+    /// a caller, or the reverse.
+    pub(crate) fn has_other_token(&self) -> bool {
+        let server = self.upstream.config();
+        let is_of_other_kind = self.account.is_some() != server.oauth.is_some();
+        is_of_other_kind || (self.has_token && !server.sets_token())
+    }
+
     /// Checks for a sign-out in the background, unless that was done recently.
     pub(crate) fn look_if_signed_out(&self) {
         if let Some(account) = self.account.as_ref().filter(|_| self.sign_in != 0) {

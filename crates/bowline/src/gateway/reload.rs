@@ -62,7 +62,8 @@ impl StartupSettings {
     }
 }
 
-/// Takes another set of servers over, without touching sessions but those of callers that are gone.
+/// Takes another set of servers over, without touching sessions but those of callers that are gone and those whose
+/// token is gone.
 pub(super) fn reconfigure(hub: &Hub, config: Config) {
     hub.flows.identities.know(&config.callers);
     hub.callers.replace(&config.callers);
@@ -70,6 +71,8 @@ pub(super) fn reconfigure(hub: &Hub, config: Config) {
     hub.routes.reconfigure(config.servers, |name, server| {
         Arc::new(Upstream::new(name, server, hub.surroundings()))
     });
+    // What comes on them is for the account of before.
+    hub.end_streams_where(|session| session.leg().has_other_token());
     let callers = config.callers.len();
     let servers = hub.routes.all();
     hub.streams.share_out(servers.len(), callers);

@@ -216,6 +216,15 @@ pub(super) fn ping_failed(error: &str) -> Finding {
     )
 }
 
+pub(super) fn answers_nothing() -> Finding {
+    problem(
+        "answers_nothing",
+        "it opened a session, and answered no request in it",
+        "every call of a client would fail",
+        "read the server's log; behind a load balancer, check that a session's requests reach the same replica",
+    )
+}
+
 pub(super) fn list_failed(what: &str, error: &str) -> Finding {
     remark(
         "list_failed",

@@ -22,6 +22,9 @@ pub(super) fn judge(report: &mut Report) {
 
 fn derived(report: &Report) -> Vec<Finding> {
     let mut found = Vec::new();
+    if answers_nothing(report) {
+        found.push(findings::answers_nothing());
+    }
     if let Some(sessions) = &report.sessions {
         match &sessions.unknown_id {
             Some(answer) if answer.status == 200 && answer.code.is_none() => {
@@ -55,6 +58,18 @@ fn derived(report: &Report) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Whether a session was opened in which no request was answered.
+fn answers_nothing(report: &Report) -> bool {
+    let mut lists = [&report.tools, &report.prompts, &report.resources]
+        .into_iter()
+        .flatten();
+    report
+        .ping
+        .as_ref()
+        .is_some_and(|pings| pings.answered == 0)
+        && lists.all(|list| list.pages == 0 && list.error.is_some())
 }
 
 /// What Bowline does with a server that works.

@@ -55,6 +55,20 @@ async fn a_server_with_another_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_every_session_at_once() {
+    let report = broken(|seen| match seen.json()["method"].as_str() {
+        Some("initialize") => {
+            let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "1"}});
+            seen.result(&result).with("mcp-session-id", "u")
+        }
+        _ => Said::status(404),
+    })
+    .await;
+    assert_eq!(findings(&report)[0], "answers_nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_the_old_transport() {
     let report = broken(|seen| match seen.method.as_str() {
         "GET" => {

@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if self.input.read_buf(&mut self.buffer).await? == 0 {
                 let rest = std::mem::take(&mut self.buffer);
                 self.searched = 0;
-                return Ok(self.line(&rest));
+                return Ok(self.line(rest));
             }
         }
     }
@@ -75,23 +75,24 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             };
             let line = self.buffer.split_to(self.searched + found + 1);
             self.searched = 0;
-            if let Some(line) = self.line(&line) {
+            if let Some(line) = self.line(line) {
                 return Some(line);
             }
         }
     }
 
     /// A line without what surrounds its text; `None` if it is blank, or the end of one that is discarded.
-    fn line(&mut self, line: &BytesMut) -> Option<Line> {
+    fn line(&mut self, line: BytesMut) -> Option<Line> {
         if std::mem::take(&mut self.is_discarding) {
             return None;
         }
+        let line = line.freeze();
         let text = line.trim_ascii();
         match text.len() {
             0 => None,
             length if length > self.limit => Some(Line::TooLong { limit: self.limit }),
             1..=SMALL_LINE => Some(Line::Text(Bytes::copy_from_slice(text))),
-            _ => Some(Line::Text(line.clone().freeze().slice_ref(text))),
+            _ => Some(Line::Text(line.slice_ref(text))),
         }
     }
 }
@@ -129,6 +130,14 @@ mod tests {
             let all = lines(b"one\r\n\n  \ntwo\nthree", chunk, 10).await;
             assert_eq!(all, ["one", "two", "three"], "{chunk}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_whole() {
+        let long = "x".repeat(3 * SMALL_LINE);
+        let input = format!(" {long}\r\nshort\n{long}");
+        let all = lines(input.as_bytes(), 1000, 4 * SMALL_LINE).await;
+        assert_eq!(all, [long.as_str(), "short", &long]);
     }
 
     #[tokio::test]

@@ -191,10 +191,7 @@ impl Routing {
     pub(super) fn unreadable(&self, id: Option<RawId<'_>>) -> Whose {
         let mut readers = self.0.lock();
         let at = match (id, readers.calls.len()) {
-            (Some(id), _) => readers
-                .calls
-                .iter()
-                .position(|call| id.answers(call.id.as_id())),
+            (Some(id), _) => answered_by(id, readers.calls.iter().map(|call| call.id.as_id())),
             (None, 0) => None,
             (None, 1) => Some(0),
             (None, _) => return Whose::Anybodys,
@@ -249,18 +246,21 @@ impl Routing {
     }
 }
 
+/// Which of these requests is answered under this id: the one with exactly this id, else one for which it counts
+/// (`"1"` for `1`). Both may be under way at once.
+fn answered_by<'a>(id: RawId<'_>, asked: impl Iterator<Item = RawId<'a>> + Clone) -> Option<usize> {
+    let exact = asked.clone().position(|one| one == id);
+    exact.or_else(|| asked.clone().position(|one| id.answers(one)))
+}
+
 // === impl Readers ===
 
 impl Readers {
     fn answered(&mut self, id: RawId<'_>) -> Destination {
-        let asked = |call: &Call| id.answers(call.id.as_id());
-        if let Some(at) = self.calls.iter().position(asked) {
+        if let Some(at) = answered_by(id, self.calls.iter().map(|call| call.id.as_id())) {
             return Destination::Answers(self.calls.remove(at).inbox);
         }
-        let was_cancelled = self
-            .cancelled
-            .iter()
-            .position(|one| id.answers(one.as_id()));
+        let was_cancelled = answered_by(id, self.cancelled.iter().map(RawIdBuf::as_id));
         Destination::Over(
             match was_cancelled.and_then(|at| self.cancelled.remove(at)) {
                 Some(_) => Routed::Done,

@@ -66,6 +66,7 @@ impl Passing {
     /// Adds bytes from the server.
     pub(crate) fn push(&mut self, data: Bytes) -> Result<(), StreamError> {
         let Some(looking) = &mut self.looking else {
+            check_rest(&data)?;
             self.ready.push_back(data);
             return Ok(());
         };
@@ -130,6 +131,7 @@ impl Looking {
                 Stop::NotAnAnswer => return Err(StreamError::AnotherId),
             };
             if is_over {
+                check_rest(&data)?;
                 if !data.is_empty() {
                     ready.push_back(data);
                 }
@@ -167,6 +169,15 @@ impl Looking {
     }
 }
 
+/// What follows the answer: white space only. A client that reads value after value would take anything else for
+/// another message.
+fn check_rest(rest: &[u8]) -> Result<(), StreamError> {
+    match rest.trim_ascii().is_empty() {
+        true => Ok(()),
+        false => Err(StreamError::AnotherId),
+    }
+}
+
 /// The longest possible notation of an id.
 fn max_length(id: RawId<'_>) -> usize {
     const ESCAPED: usize = r"\u0000".len();
@@ -194,6 +205,22 @@ mod tests {
         }
         is_good &= passing.end().is_ok();
         (String::from_utf8(shown).unwrap(), is_good)
+    }
+
+    #[test]
+    fn nothing_follows_the_answer() {
+        let answer = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+        for piece in [1, 5, 1000] {
+            assert!(passed(&format!("{answer} \r\n"), "7", None, piece).1);
+            for second in [r#"{"jsonrpc":"2.0","id":9,"method":"m"}"#, "]", "x"] {
+                for between in ["", "\n"] {
+                    let text = format!("{answer}{between}{second}");
+                    let (shown, is_good) = passed(&text, "7", None, piece);
+                    assert!(!is_good, "{text}");
+                    assert!(!shown.contains(second), "{shown}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use bowline::Gateway;
 use bowline::config::{Config, ServerOAuth, StoreKind};
+use bowline_testbed::scripted::{PATIENCE, Scripted};
 use http::HeaderValue;
 
 use crate::kit::client::Client;
@@ -89,6 +90,28 @@ async fn what_a_token_opened_does_not_go_on_without_one() {
         drop(client.get().send().await.unwrap());
         drop(client.delete().send().await.unwrap());
         is_left_alone(before);
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_that_opened_it() {
+    for has_oauth in [false, true] {
+        let mut server = Scripted::start().await;
+        let gateway = Gateway::start(configured(server.url(), false)).await;
+        let gateway = gateway.unwrap();
+        let client = Client::open(&gateway, &mut server, "u1").await;
+        let (mut events, pen) = client.open_stream(&mut server, client.get()).await;
+        let mut changed = configured(server.url(), has_oauth);
+        if !has_oauth {
+            changed.servers.values_mut().next().unwrap().headers.clear();
+        }
+        gateway.reload(changed).unwrap();
+        let reading = async { while let Ok(Some(_)) = events.try_next().await {} };
+        let ended = tokio::time::timeout(PATIENCE, reading).await;
+        assert!(ended.is_ok(), "the client still reads");
+        let closed = tokio::time::timeout(PATIENCE, pen.closed()).await;
+        assert!(closed.is_ok(), "the server's side is still read");
         gateway.stop().await;
     }
 }

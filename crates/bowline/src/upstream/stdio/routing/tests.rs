@@ -119,3 +119,12 @@ async fn an_end_ends_everything_once() {
     assert!(routing.call(&request(2, None), true).is_err());
     assert!(routing.listen().is_err() && routing.ended().is_some());
 }
+
+#[test]
+fn an_answer_is_that_of_the_request_with_exactly_its_id() {
+    let asked = ["100", r#""100""#].map(RawId::new);
+    let by = |id: &str| answered_by(RawId::new(id), asked.into_iter());
+    assert_eq!([by("100"), by(r#""100""#)], [Some(0), Some(1)]);
+    let only = |id: &str| answered_by(RawId::new(id), asked[..1].iter().copied());
+    assert_eq!([only(r#""100""#), only("101")], [Some(0), None]);
+}
