@@ -47,14 +47,15 @@ fn words_of(description: &str) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Quotation marks of any script, and what looks like them.
+/// Quotation marks of the scripts that have them, and characters that are known to look like them.
 fn is_quotation_mark(character: char) -> bool {
     matches!(
         character,
         '"' | '\'' | '`' | '´' | '¨' | '«' | '»' | '\u{2b9}'..='\u{2bf}' | '\u{2dd}' | '\u{2ee}'
             | '\u{2f4}' | '\u{2f6}' | '\u{30b}' | '\u{30f}' | '\u{5f3}' | '\u{5f4}' | '\u{2018}'..='\u{201f}'
             | '\u{2032}'..='\u{2037}' | '\u{2039}' | '\u{203a}' | '\u{2057}' | '\u{275b}'..='\u{2760}'
-            | '\u{276e}' | '\u{276f}' | '\u{2e42}' | '\u{3003}' | '\u{300c}'..='\u{300f}'
+            | '\u{276e}' | '\u{276f}' | '\u{27e8}'..='\u{27eb}' | '\u{2e42}' | '\u{3003}' | '\u{3008}'..='\u{300f}'
+            | '\u{1425}'
             | '\u{301d}'..='\u{301f}' | '\u{fe41}'..='\u{fe44}' | '\u{ff02}' | '\u{ff07}'
             | '\u{ff40}' | '\u{ff62}' | '\u{ff63}' | '\u{1f676}'..='\u{1f678}'
     )
@@ -90,6 +91,8 @@ mod tests {
             "\u{275d}no\u{275e}",
             "″no″",
             "''no''",
+            "《no》",
+            "\u{1425}no\u{1425}",
         ] {
             assert_eq!(words_of(marks).unwrap(), "'no'", "{marks}");
         }
