@@ -42,4 +42,7 @@ pub(crate) struct Census {
     pub(crate) members: HashMap<ChildId, Vec<Process>>,
     /// Descendants of children that were ended.
     pub(crate) strays: Vec<Process>,
+    /// There is a process of which it is not known whose it is. One that executes another program just now has no
+    /// environment for a moment, and so no tag.
+    pub(crate) has_unknown: bool,
 }

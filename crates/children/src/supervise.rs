@@ -284,7 +284,7 @@ impl State {
         let mut gone = Vec::new();
         for (id, family) in &mut self.families {
             let members = census.members.remove(id).unwrap_or_default();
-            if family.advance(&members, now) {
+            if family.advance(&members, census.has_unknown, now) {
                 gone.push(*id);
             }
         }

@@ -83,7 +83,8 @@ impl Budget {
         self.left().saturating_sub(self.patient_attempt())
     }
 
-    fn left(&self) -> Duration {
+    /// The time that is left.
+    pub(crate) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 

@@ -17,12 +17,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_children::{Supervisor, SupervisorCommand, Tail};
+use bowline_children::{GRACE, Supervisor, SupervisorCommand, Tail};
 use bowline_egress::Sent;
 use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::end::End;
@@ -68,6 +69,8 @@ pub(crate) struct Processes {
     supervisor: Supervisor,
     /// What reads and writes them. Not the gateway's own: a stop waits for that before it ends processes.
     tasks: TaskTracker,
+    /// Closes the stdin of all of them.
+    closing: CancellationToken,
     /// How many there may be.
     pub(crate) share: Arc<Share>,
     pub(crate) owners: Owners,
@@ -81,6 +84,7 @@ impl Processes {
         Self {
             supervisor: Supervisor::new(supervisor),
             tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
             share: Share::common(limit),
             owners,
         }
@@ -92,9 +96,12 @@ impl Processes {
         Self::new(SupervisorCommand::new("/bin/false"), 1, Owners::alone())
     }
 
-    /// Ends all of them.
+    /// Ends all of them, like each at the end of its session: a server that reads its stdin to the end exits by
+    /// itself.
     pub(crate) async fn stop(&self) {
         self.tasks.close();
+        self.closing.cancel();
+        drop(tokio::time::timeout(GRACE, self.tasks.wait()).await);
         let stopping = async {
             self.supervisor.stop().await;
             self.tasks.wait().await;

@@ -37,7 +37,7 @@ pub(crate) fn take_census(roots: &[Root<'_>]) -> io::Result<Census> {
         match owner(&process, roots, || tags(process.pid)) {
             Owner::Child(id) => census.members.entry(id).or_default().extend(family),
             Owner::Stray => census.strays.extend(family),
-            Owner::Unknown => {}
+            Owner::Unknown => census.has_unknown = true,
         }
     }
     Ok(census)

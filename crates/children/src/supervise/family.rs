@@ -13,6 +13,10 @@ use crate::protocol::ChildId;
 const CHECK_FIRST: Duration = Duration::from_millis(5);
 const CHECK_LATER: Duration = Duration::from_secs(1);
 
+/// How long, and how often, it is checked whether a process that may be anybody's turns out to be a member.
+const UNKNOWN_FOR: Duration = Duration::from_millis(150);
+const CHECK_UNKNOWN: Duration = Duration::from_millis(20);
+
 /// A child and its descendants.
 #[derive(Debug)]
 pub(super) struct Family {
@@ -31,6 +35,8 @@ struct Ending {
     due: Instant,
     /// Whether it may be over before that.
     look: bool,
+    /// Since when nobody is found beside processes that may be anybody's.
+    empty_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +87,7 @@ impl Family {
                     grace,
                     due,
                     look,
+                    empty_since: None,
                 });
             }
         }
@@ -101,16 +108,19 @@ impl Family {
         Some(if ending.look { now } else { ending.due })
     }
 
-    /// Takes the step that is due. Returns whether all are gone.
-    pub(super) fn advance(&mut self, members: &[Process], now: Instant) -> bool {
+    /// Takes the step that is due. Returns whether all are gone. `has_unknown`: there are processes that may be
+    /// members.
+    pub(super) fn advance(&mut self, members: &[Process], has_unknown: bool, now: Instant) -> bool {
         let Some(ending) = &mut self.ending else {
             return false;
         };
         let exited = self.exit.is_some();
-        if exited && members.is_empty() {
-            return true;
-        }
         ending.look = false;
+        if exited && members.is_empty() {
+            let since = *ending.empty_since.get_or_insert(now);
+            ending.due = now + CHECK_UNKNOWN;
+            return !has_unknown || now >= since + UNKNOWN_FOR;
+        }
         // Descendants that are left do not read the child's stdin: there is nothing to wait for.
         let is_due = now >= ending.due || (exited && ending.stage == Stage::Closed);
         if is_due {

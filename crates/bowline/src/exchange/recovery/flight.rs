@@ -173,7 +173,8 @@ impl Flying<'_> {
     }
 }
 
-/// One attempt to open the next generation. The limit is short if another endpoint is healthy.
+/// One attempt to open the next generation. The limit is short if another endpoint is healthy. A process that is
+/// cut off starts from the beginning, so it has all of the time.
 async fn restore_within(
     session: &Session,
     seen: &Leg,
@@ -186,6 +187,8 @@ async fn restore_within(
     let _turn = turn.map_err(restore::for_now)?;
     let limit = if session.upstream.has_healthy_endpoint_besides(&endpoint) {
         budget.attempt(failures)
+    } else if endpoint.address.url().is_none() {
+        budget.left()
     } else {
         budget.patient_attempt()
     };

@@ -15,6 +15,7 @@ use crate::config::Target;
 use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, Messages};
 use crate::exchange::reply::Reply;
+use crate::exchange::stream::outlet::Outlet;
 use crate::fault::{Fault, Reason};
 use crate::upstream::{StreamError, Upstream, UpstreamError};
 
@@ -101,11 +102,13 @@ impl Client {
         exchange: &Exchange,
     ) -> Result<Option<Message>, Fault> {
         let mut answer = Answer::of(id, reply, &self.large);
+        let mut patience = Patience::begin(&self.upstream);
         loop {
             let error = match answer.next().await {
                 Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
                 Ok(Some(message)) => {
                     self.writer.send(message.raw().clone()).await;
+                    patience = Patience::begin(&self.upstream);
                     continue;
                 }
                 Ok(None) => return Ok(None),
@@ -113,13 +116,25 @@ impl Client {
                 Err(_) if answer.is_answered() => return Ok(None),
                 Err(error) => error,
             };
+            let leg = exchange.in_use.session().leg();
             let rest = match (&error, answer.resumable()) {
-                (UpstreamError::Stream(StreamError::NoAnswer), Some(rest)) => rest.clone(),
-                _ => return Err(Fault::on(&exchange.in_use.session().leg(), error)),
+                (UpstreamError::Stream(StreamError::NoAnswer), Some(rest))
+                    if !patience.is_over() =>
+                {
+                    rest.clone()
+                }
+                _ => return Err(Fault::on(&leg, error)),
             };
             tokio::time::sleep(rest.retry.unwrap_or(PAUSE)).await;
             let last = rest.last_event_id.unwrap_or_default();
-            answer.resume(exchange.clone().listen(Some(&last)).await?);
+            match rest_of(exchange, &last, &patience).await {
+                Ok(rest) => answer.resume(rest),
+                // The request was sent, whatever this says about the stream.
+                Err(fault) => {
+                    let error = UpstreamError::OutcomeUnknown(fault.to_string().into());
+                    return Err(Fault::on(&leg, error));
+                }
+            }
         }
     }
 
@@ -145,7 +160,17 @@ impl Client {
     }
 }
 
-/// How long a message is retried that was not sent.
+/// The stream on which the rest of an answer comes.
+async fn rest_of(exchange: &Exchange, last: &[u8], patience: &Patience) -> Result<Outlet, Fault> {
+    loop {
+        match exchange.clone().listen(Some(last)).await {
+            Err(fault) if patience.allows(&fault) => patience.wait().await,
+            heard => return heard,
+        }
+    }
+}
+
+/// How long a message is retried that was not sent, or the rest of its answer is asked for.
 #[derive(Debug)]
 pub(super) struct Patience {
     until: Instant,

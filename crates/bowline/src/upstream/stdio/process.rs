@@ -57,7 +57,7 @@ impl Process {
     ) -> Result<Arc<Self>, ProcessError> {
         let mut child = processes.supervisor.spawn(spawn(command)).await?;
         let (routing, (outgoing, writer)) = (Arc::<Routing>::default(), outgoing());
-        let closing = CancellationToken::new();
+        let closing = processes.closing.child_token();
         let stderr = Arc::new(Stderr::of(server));
         let tasks = &processes.tasks;
         if let Some(stdin) = child.stdin.take() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_testbed::counting::{Counting, Tally};
-use bowline_testbed::scripted::Scripted;
+use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -142,4 +142,48 @@ async fn a_second_initialize_replaces_the_session() {
     client.close();
     client.ended().await;
     assert_eq!(server.deletes(), 2);
+}
+
+/// What comes of a call whose server ends the stream after an event id, to be asked for the rest, and answers that
+/// request like this.
+async fn polled(rest: impl Fn(Asked)) -> Value {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    let configured = config.servers.values_mut().next().unwrap();
+    configured.call_timeout = Some(Duration::from_secs(2));
+    let mut client = Wired::with(config).await;
+    client.say(&initialize("2025-11-25", &json!({}))).await;
+    server.next().await.initialized(Some("u1"));
+    client.answer_to(&json!("init")).await;
+    client.say(&bump("k")).await;
+    let mut pen = server.next().await.events();
+    pen.write("id: e1\nretry: 10\ndata: \n\n");
+    drop(pen);
+    let id = json!("k");
+    let answering = client.answer_to(&id);
+    tokio::pin!(answering);
+    loop {
+        tokio::select! {
+            answer = &mut answering => return answer,
+            asked = server.next() => match asked.headers.contains_key("last-event-id") {
+                true => rest(asked),
+                false => asked.reply(405, &[], ""),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_rest_cannot_be_had_has_an_unknown_outcome() {
+    for status in [404, 200] {
+        let html = [("content-type", "text/html")];
+        let answer = polled(|asked| asked.reply(status, &html, "<p>no</p>")).await;
+        assert_eq!(answer["error"]["code"], -31001, "{status}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_an_answer_is_not_asked_for_longer_than_a_call_may_take() {
+    let answer = polled(|asked| drop(asked.events())).await;
+    assert_eq!(answer["error"]["code"], -31001, "{answer}");
 }
