@@ -185,6 +185,9 @@ def wrong_answers(authority, server):
         check(httpx.get(f"{origin}/other").status_code == 404, "another path")
         check(httpx.post(callback).status_code == 405, "POST")
         check(httpx.get(callback, headers={"host": "evil.example"}).status_code == 403, "another host")
+        for headers in [{"sec-fetch-dest": "image"}, {"sec-fetch-dest": "iframe"}, {"sec-purpose": "prefetch;prerender"}]:
+            for url in [f"{origin}/", callback]:
+                check(httpx.get(url, headers=headers).status_code == 403, f"{url} for {headers}")
         page = parts.browse(link, account="bob")
         check("You are signed in" in page["text"], page)
         check(process.wait(30) == 0, "not signed in")

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::drain::Drain;
 use crate::fault::Fault;
+use crate::front::access::is_subresource;
 use crate::front::html::{end_page, no_store, page};
 use crate::front::query::Query;
 use crate::front::response::{ReplyBody, empty, refuse, refuse_connection};
@@ -208,6 +209,10 @@ impl CallbackHandler {
         connection: &Connection,
     ) -> Result<Response<ReplyBody>, Fault> {
         Guard::loopback().check(request.uri(), request.headers())?;
+        // A page of another site could have an image or a frame go all the way, unseen.
+        if is_subresource(request.headers()) {
+            return Err(Fault::Origin);
+        }
         match (request.uri().path(), request.method()) {
             (START, &Method::GET) => Ok(self.lead_on(connection)),
             (PATH, &Method::GET) => self.came_back(request).await,
