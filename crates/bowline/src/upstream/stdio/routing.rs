@@ -249,8 +249,10 @@ impl Routing {
 /// Which of these requests is answered under this id: the one with exactly this id, else one for which it counts
 /// (`"1"` for `1`). Both may be under way at once.
 fn answered_by<'a>(id: RawId<'_>, asked: impl Iterator<Item = RawId<'a>> + Clone) -> Option<usize> {
-    let exact = asked.clone().position(|one| one == id);
-    exact.or_else(|| asked.clone().position(|one| id.answers(one)))
+    let (mut exact, mut other) = (asked.clone(), asked);
+    exact
+        .position(|one| one == id)
+        .or_else(|| other.position(|one| id.answers(one)))
 }
 
 // === impl Readers ===
