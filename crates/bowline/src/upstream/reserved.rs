@@ -13,6 +13,7 @@ use bowline_wire::names::{plain, reads_as, up_to_nul};
 use bytes::Bytes;
 use memchr::memchr3_iter;
 use memchr::memmem::Finder;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// The prefix that is always reserved, whatever prefix is configured.
@@ -109,7 +110,7 @@ impl Reserved {
     pub(crate) fn admits(&self, text: &Bytes) -> bool {
         let refused = match Message::from_server(text.clone()) {
             Err(Malformed::Ambiguous) => Some("an answer that has a method"),
-            _ => self.are_in(text).then_some(UNREADABLE),
+            _ => (self.are_in(text) || is_broken_json(text)).then_some(UNREADABLE),
         };
         refused.and_then(dropped::<()>);
         refused.is_none()
@@ -150,6 +151,14 @@ fn dropped<T>(why: &str) -> Option<T> {
     None
 }
 
+/// Whether a text begins like a message and is not JSON. Readers of related languages (YAML, scripts) know more
+/// escapes, so what they would find in it is not known.
+fn is_broken_json(text: &[u8]) -> bool {
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let begins = text.trim_ascii_start().first();
+    matches!(begins, Some(b'{' | b'[')) && serde_json::from_slice::<IgnoredAny>(text).is_err()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -160,6 +169,23 @@ mod tests {
         let message = Message::from_server(Bytes::copy_from_slice(text.as_bytes())).unwrap();
         let cleared = Reserved::new("My.App").cleared(message)?;
         Some(serde_json::from_slice(cleared.raw()).unwrap())
+    }
+
+    #[test]
+    fn what_begins_like_json_and_is_none_is_not_shown() {
+        let reserved = Reserved::new("bowline");
+        let admits = |text: &str| reserved.admits(&Bytes::copy_from_slice(text.as_bytes()));
+        for broken in [
+            r#"{"method":"elicitation/create","params":{"_meta":{"\x62owline/type":1}}}"#,
+            r#" {"method":"elicitation/create",}"#,
+            "\u{feff}[{'method':1}]",
+            "{/* */}",
+        ] {
+            assert!(!admits(broken), "{broken}");
+        }
+        for other in ["", "keep-alive", "{}", "[1]", " {\"a\":1} "] {
+            assert!(admits(other), "{other}");
+        }
     }
 
     #[test]
