@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bowline_wire::id::UpstreamSessionId;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::address::Address;
+use super::live::Live;
 use super::stdio::Process;
 use bowline_egress::Jar;
 
@@ -14,7 +14,8 @@ use bowline_egress::Jar;
 #[derive(Debug)]
 pub(crate) enum Conversation {
     StreamableHttp(HttpConversation),
-    Stdio(StdioConversation),
+    /// The process, which is the session.
+    Stdio(Live<Process>),
 }
 
 /// The session id that a server issued, and the cookies.
@@ -22,16 +23,6 @@ pub(crate) enum Conversation {
 pub(crate) struct HttpConversation {
     pub(crate) session_id: Option<UpstreamSessionId>,
     pub(crate) jar: Mutex<Jar>,
-}
-
-/// The process, which is the session.
-#[derive(Debug, Clone)]
-pub(crate) enum StdioConversation {
-    /// There is none yet.
-    Unopened,
-    Here(Arc<Process>),
-    /// A record says that this gateway has it, and was read then.
-    Elsewhere(Arc<str>, Instant),
 }
 
 /// What an upstream issues in answer to `initialize`.
@@ -56,10 +47,7 @@ impl Conversation {
     ) -> Self {
         match address {
             Address::Url(_) => Self::http(session_id, jar),
-            Address::Command(_) => Self::Stdio(match owner {
-                Some(owner) => StdioConversation::Elsewhere(owner.into(), Instant::now()),
-                None => StdioConversation::Unopened,
-            }),
+            Address::Command(_) => Self::Stdio(Live::stored(owner)),
         }
     }
 
@@ -76,7 +64,7 @@ impl Conversation {
             (Self::StreamableHttp(http), Issued::SessionId(session_id)) => {
                 Self::StreamableHttp(HttpConversation { session_id, ..http })
             }
-            (_, Issued::Process(process)) => Self::Stdio(StdioConversation::Here(process)),
+            (_, Issued::Process(process)) => Self::Stdio(Live::Here(process)),
             (stdio @ Self::Stdio(_), Issued::SessionId(_)) => stdio,
         }
     }
@@ -107,21 +95,26 @@ impl Conversation {
 
     /// Whether it lives in this process: no other gateway, nor this one after a restart, could go on with it.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self, Self::Stdio(StdioConversation::Here(_)))
+        match self {
+            Self::StreamableHttp(_) => false,
+            Self::Stdio(process) => process.is_here(),
+        }
     }
 
     /// The gateway that owns what lives in one process, for a record that the gateway `me` writes.
     pub(crate) fn owner<'a>(&'a self, me: &'a str) -> Option<&'a str> {
         match self {
-            Self::StreamableHttp(_) | Self::Stdio(StdioConversation::Unopened) => None,
-            Self::Stdio(StdioConversation::Here(_)) => Some(me),
-            Self::Stdio(StdioConversation::Elsewhere(owner, _)) => Some(owner),
+            Self::StreamableHttp(_) => None,
+            Self::Stdio(process) => process.owner(me),
         }
     }
 
     /// Whether nothing can be sent on it.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self, Self::Stdio(StdioConversation::Unopened))
+        match self {
+            Self::StreamableHttp(_) => false,
+            Self::Stdio(process) => process.is_unopened(),
+        }
     }
 
     /// A copy, for tasks that must not keep the leg alive.

@@ -12,7 +12,8 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::Ailment;
-use super::stdio::{End, ProcessError};
+use super::live::{End, LiveError};
+use super::stdio::ProcessError;
 use super::streamable::NotListened;
 use crate::oauth::{GrantError, SignInReason};
 
@@ -86,6 +87,8 @@ pub(crate) enum UpstreamError {
     Stream(#[from] StreamError),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error(transparent)]
+    Live(#[from] LiveError),
 }
 
 /// A refusal that is not the answer to the request.
@@ -124,9 +127,9 @@ pub(crate) enum StreamError {
     CallTimeout,
     #[error("the server's answer is configured as a sign of a lost session")]
     Fingerprint,
-    #[error("the server's process has ended: {0}")]
-    ProcessEnded(Arc<End>),
-    #[error("the server's process wrote an answer that is not JSON in UTF-8")]
+    #[error("the server's {what} has ended: {0}", what = .0.what())]
+    Ended(Arc<End>),
+    #[error("the server wrote an answer that is not JSON in UTF-8")]
     Unreadable,
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
@@ -185,7 +188,7 @@ impl StreamError {
             | Self::NotOpened
             | Self::CallTimeout
             | Self::Fingerprint
-            | Self::ProcessEnded(_)
+            | Self::Ended(_)
             | Self::Unreadable
             | Self::Cancelled => false,
         }

@@ -1,4 +1,4 @@
-//! Where the events of a stream come from: the body of a response, or the messages of a process.
+//! Where the events of a stream come from: the body of a response, or the messages of a live channel.
 
 use std::task::{Context, Poll, ready};
 
@@ -7,7 +7,7 @@ use bowline_wire::sse::event_of;
 use bytes::Bytes;
 
 use super::StreamError;
-use super::stdio::Incoming;
+use super::live::Incoming;
 use super::streamable::poll_data;
 
 /// Where the events of a stream come from.
@@ -15,8 +15,8 @@ use super::streamable::poll_data;
 pub(crate) enum EventSource {
     /// Events as a server wrote them.
     Http(UpstreamBody),
-    /// Messages of a process, each of which becomes an event without an id.
-    Process(Incoming),
+    /// Messages of a live channel, each of which becomes an event without an id.
+    Live(Incoming),
 }
 
 impl EventSource {
@@ -27,7 +27,7 @@ impl EventSource {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         match self {
             Self::Http(body) => poll_data(body, cx).map_err(Into::into),
-            Self::Process(incoming) => {
+            Self::Live(incoming) => {
                 let next = ready!(incoming.poll_next(cx));
                 Poll::Ready(next.map(|message| message.map(|message| event_of(&message))))
             }

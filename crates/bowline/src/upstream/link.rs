@@ -3,7 +3,9 @@
 use bowline_wire::version::Agreed;
 
 use super::address::{Address, UrlAddress};
-use super::conversation::{HttpConversation, StdioConversation};
+use super::conversation::HttpConversation;
+use super::live::Live;
+use super::stdio::Process;
 use super::{Carried, Conversation, Endpoint, UpstreamError};
 use crate::config::Command;
 use crate::oauth::{Account, Bearer};
@@ -52,7 +54,7 @@ pub(super) struct HttpLink<'a> {
 pub(super) struct StdioLink<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) command: &'a Command,
-    pub(super) stdio: &'a StdioConversation,
+    pub(super) stdio: &'a Live<Process>,
 }
 
 // === impl Link ===
