@@ -9,6 +9,7 @@ pub mod compose;
 pub mod header_policy;
 pub mod http1;
 pub mod id;
+pub mod line;
 pub mod media;
 pub mod message;
 pub mod names;

@@ -1,17 +1,19 @@
 //! Messages on their way to a process: one line each, one after the other.
 //!
-//! A task of its own writes them, because a line that is cut would spoil the next one: a call that is given up
-//! half-way must not take its line with it. The queue is short, and who waits in it can leave.
+//! Most lines fit into the pipe, and are written at once by whoever sends them. What does not fit, or comes while
+//! another line waits, is written by a task of its own, because a line that is cut would spoil the next one: a
+//! call that is given up half-way must not take its line with it. The queue is short, and who waits in it can leave.
 
+use std::fmt;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bowline_egress::Sent;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bowline_wire::line::framed;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::sync::{mpsc, oneshot};
@@ -22,19 +24,42 @@ const QUEUE: usize = 16;
 
 /// Where messages to a process are put.
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing(mpsc::Sender<Line>);
+pub(super) struct Outgoing {
+    pipe: Arc<Mutex<Pipe>>,
+    queue: mpsc::Sender<Line>,
+}
 
-/// What writes them.
+/// What writes those that wait.
 #[derive(Debug)]
-pub(super) struct Writer(mpsc::Receiver<Line>);
+pub(super) struct Writer {
+    pipe: Arc<Mutex<Pipe>>,
+    queue: mpsc::Receiver<Line>,
+}
+
+/// The stdin of a process. It is locked while bytes are put into it, never while anybody waits.
+struct Pipe {
+    /// `None`: it is closed.
+    stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    /// Whether the process is still the session's. The first line opens the session, which nobody else can have.
+    is_certain: Box<dyn Fn() -> bool + Send>,
+    is_opened: bool,
+    /// How many lines wait for the writer, with the one that it writes.
+    waiting: usize,
+}
 
 #[derive(Debug)]
 struct Line {
-    message: Bytes,
+    /// What was not written yet.
+    rest: Bytes,
     sent: Sent,
     progress: Arc<Progress>,
     done: oneshot::Sender<Result<(), NotWritten>>,
+    _waiting: Waiting,
 }
+
+/// One line among those that wait, until it is written or given up.
+#[derive(Debug)]
+struct Waiting(Arc<Mutex<Pipe>>);
 
 /// How far a line has come. Locked while it is written, so that it is either given up or begun.
 #[derive(Debug, Default)]
@@ -60,10 +85,24 @@ pub(super) enum NotWritten {
     Broken { was_written: bool },
 }
 
-/// A new queue.
-pub(super) fn outgoing() -> (Outgoing, Writer) {
+/// The way to a process with this stdin, if it has one.
+pub(super) fn outgoing<W: AsyncWrite + Send + Unpin + 'static>(
+    stdin: Option<W>,
+    is_certain: impl Fn() -> bool + Send + 'static,
+) -> (Outgoing, Writer) {
+    let pipe = Arc::new(Mutex::new(Pipe {
+        stdin: stdin.map(|stdin| Box::new(stdin) as _),
+        is_certain: Box::new(is_certain),
+        is_opened: false,
+        waiting: 0,
+    }));
     let (sender, receiver) = mpsc::channel(QUEUE);
-    (Outgoing(sender), Writer(receiver))
+    let outgoing = Outgoing {
+        pipe: Arc::clone(&pipe),
+        queue: sender,
+    };
+    let queue = receiver;
+    (outgoing, Writer { pipe, queue })
 }
 
 // === impl Outgoing ===
@@ -73,25 +112,67 @@ impl Outgoing {
     /// begun.
     pub(super) async fn write(
         &self,
-        message: Bytes,
+        message: &Bytes,
         sent: Sent,
         patience: Duration,
     ) -> Result<(), NotWritten> {
-        let progress = Arc::<Progress>::default();
-        let (done, written) = oneshot::channel();
-        let line = Line {
-            message,
-            sent,
-            progress: Arc::clone(&progress),
-            done,
+        match self.write_at_once(framed(message), &sent)? {
+            Written::Whole => Ok(()),
+            Written::Begun(written) => Box::pin(written).await.unwrap_or(Err(CUT)),
+            Written::Nothing(line, waiting) => {
+                Box::pin(self.queue(line, sent, waiting, patience)).await
+            }
+        }
+    }
+
+    /// Writes as much as fits, if nothing waits. The rest of a line that was begun is the writer's at once, so
+    /// that it does not depend on who sent it.
+    fn write_at_once(&self, line: Bytes, sent: &Sent) -> Result<Written, NotWritten> {
+        let mut pipe = self.pipe.lock();
+        let count = match pipe.waiting {
+            0 if !sent.client_left() => {
+                match pipe.poll_begin(&line, &mut Context::from_waker(Waker::noop()))? {
+                    Poll::Ready(count) => count,
+                    Poll::Pending => 0,
+                }
+            }
+            _ => 0,
         };
-        let broken = |_| NotWritten::Broken {
+        if count > 0 {
+            sent.begin();
+        }
+        if count == line.len() {
+            return Ok(Written::Whole);
+        }
+        pipe.waiting += 1;
+        let waiting = Waiting(Arc::clone(&self.pipe));
+        if count == 0 {
+            return Ok(Written::Nothing(line, waiting));
+        }
+        let (line, written) = Line::new(line.slice(count..), sent.clone(), Step::Begun, waiting);
+        // Nothing waits, so there is room. A line that finds none is dropped, which needs the lock.
+        let queued = self.queue.try_send(line);
+        drop(pipe);
+        queued.map_err(|_| CUT)?;
+        Ok(Written::Begun(written))
+    }
+
+    /// Leaves a line to the writer, of which nothing was written.
+    async fn queue(
+        &self,
+        line: Bytes,
+        sent: Sent,
+        waiting: Waiting,
+        patience: Duration,
+    ) -> Result<(), NotWritten> {
+        let (line, written) = Line::new(line, sent, Step::Waits, waiting);
+        let progress = Arc::clone(&line.progress);
+        let broken = || NotWritten::Broken {
             was_written: progress.has_begun(),
         };
         let mut writing = Box::pin(async {
-            let queued = self.0.send(line).await;
-            queued.map_err(|_| NotWritten::Broken { was_written: false })?;
-            written.await.map_err(broken)?
+            self.queue.send(line).await.map_err(|_| broken())?;
+            written.await.map_err(|_| broken())?
         });
         if let Ok(done) = tokio::time::timeout(patience, &mut writing).await {
             return done;
@@ -104,61 +185,122 @@ impl Outgoing {
     }
 }
 
+/// A line of which only a part was written.
+const CUT: NotWritten = NotWritten::Broken { was_written: true };
+
+/// How much of a line was written at once.
+enum Written {
+    Whole,
+    /// A part of it. The writer says when the rest is.
+    Begun(oneshot::Receiver<Result<(), NotWritten>>),
+    Nothing(Bytes, Waiting),
+}
+
+// === impl Line ===
+
+impl Line {
+    fn new(
+        rest: Bytes,
+        sent: Sent,
+        step: Step,
+        waiting: Waiting,
+    ) -> (Self, oneshot::Receiver<Result<(), NotWritten>>) {
+        let (done, written) = oneshot::channel();
+        let line = Self {
+            rest,
+            sent,
+            progress: Arc::new(Progress(Mutex::new(step))),
+            done,
+            _waiting: waiting,
+        };
+        (line, written)
+    }
+
+    /// Whether nobody waits for it, and nothing of it was written.
+    fn is_given_up(&self) -> bool {
+        (self.done.is_closed() || self.sent.client_left()) && !self.progress.has_begun()
+    }
+}
+
 // === impl Writer ===
 
 impl Writer {
-    /// Writes until the process reads no more, or `closing`; then its stdin is closed. A line may have waited
-    /// for long, so whether the process is still the session's is asked when it is written. The first line
-    /// opens the session, which nobody else can have.
-    pub(super) async fn run(
-        mut self,
-        mut stdin: impl AsyncWrite + Unpin,
-        closing: CancellationToken,
-        is_certain: impl Fn() -> bool,
-    ) {
-        let mut is_opened = false;
+    /// Writes until the process reads no more, or `closing`; then its stdin is closed.
+    pub(super) async fn run(mut self, closing: CancellationToken) {
         let writing = async {
-            while let Some(line) = self.0.recv().await {
-                if line.done.is_closed() || line.sent.client_left() {
+            while let Some(mut line) = self.queue.recv().await {
+                if line.is_given_up() {
                     continue;
                 }
-                if is_opened && !is_certain() {
-                    drop(line.done.send(Err(NotWritten::Unsure)));
-                    continue;
-                }
-                is_opened = true;
-                let mut rest = framed(&line.message);
-                while !rest.is_empty() {
-                    let next = poll_fn(|cx| line.progress.poll_write(&mut stdin, &rest, cx));
-                    match next.await {
-                        Some(Ok(count)) if count > 0 => {
-                            line.sent.begin();
-                            rest = rest.split_off(count);
-                        }
-                        Some(_) => return,
-                        None => break,
+                let written = loop {
+                    if line.rest.is_empty() {
+                        break Ok(());
                     }
-                }
-                if rest.is_empty() && line.done.send(Ok(())).is_err() {
+                    let pipe = &self.pipe;
+                    match poll_fn(|cx| line.progress.poll_write(pipe, &line.rest, cx)).await {
+                        Some(Ok(count)) => {
+                            line.sent.begin();
+                            line.rest = line.rest.split_off(count);
+                        }
+                        Some(Err(NotWritten::Unsure)) => break Err(NotWritten::Unsure),
+                        // Who waits for it learns from the end of the channel how far it came.
+                        Some(Err(_)) => return,
+                        None => break Err(NotWritten::NotRead),
+                    }
+                };
+                if line.done.send(written).is_err() {
                     tracing::trace!("a message was written for a call that was given up");
                 }
             }
         };
         closing.run_until_cancelled(writing).await;
+        self.pipe.lock().stdin = None;
     }
 }
 
-/// A message as a line. A line break in JSON stands between two tokens, where it means no more than a space.
-fn framed(message: &Bytes) -> Bytes {
-    let mut line = BytesMut::with_capacity(message.len() + 1);
-    line.extend_from_slice(message);
-    if memchr::memchr2(b'\n', b'\r', &line).is_some() {
-        for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-            *byte = b' ';
+// === impl Pipe ===
+
+impl Pipe {
+    /// Writes the first bytes of a line. It may have waited for long, so whether the process is still the session's
+    /// is asked now.
+    fn poll_begin(&mut self, line: &[u8], cx: &mut Context<'_>) -> Poll<Result<usize, NotWritten>> {
+        if self.is_opened && !(self.is_certain)() {
+            return Poll::Ready(Err(NotWritten::Unsure));
+        }
+        let begun = self.poll_rest(line, cx);
+        self.is_opened |= matches!(begun, Poll::Ready(Ok(_)));
+        begun
+    }
+
+    /// Writes more of a line that was begun.
+    fn poll_rest(&mut self, rest: &[u8], cx: &mut Context<'_>) -> Poll<Result<usize, NotWritten>> {
+        let broken = Poll::Ready(Err(NotWritten::Broken { was_written: false }));
+        let Some(stdin) = &mut self.stdin else {
+            return broken;
+        };
+        match ready!(Pin::new(stdin).poll_write(cx, rest)) {
+            Ok(count) if count > 0 => Poll::Ready(Ok(count)),
+            _ => broken,
         }
     }
-    line.put_u8(b'\n');
-    line.freeze()
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_open = self.stdin.is_some();
+        let pipe = &mut f.debug_struct("Pipe");
+        pipe.field("is_open", &is_open)
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Waiting ===
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+    }
 }
 
 // === impl Progress ===
@@ -167,16 +309,17 @@ impl Progress {
     /// Writes some of a line. `None`: it was given up before it had begun.
     fn poll_write(
         &self,
-        stdin: &mut (impl AsyncWrite + Unpin),
+        pipe: &Mutex<Pipe>,
         rest: &[u8],
         cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<usize>>> {
+    ) -> Poll<Option<Result<usize, NotWritten>>> {
         let mut step = self.0.lock();
-        if *step == Step::GivenUp {
-            return Poll::Ready(None);
-        }
-        let written = ready!(Pin::new(stdin).poll_write(cx, rest));
-        if written.as_ref().is_ok_and(|count| *count > 0) {
+        let written = match *step {
+            Step::GivenUp => return Poll::Ready(None),
+            Step::Waits => ready!(pipe.lock().poll_begin(rest, cx)),
+            Step::Begun => ready!(pipe.lock().poll_rest(rest, cx)),
+        };
+        if written.is_ok() {
             *step = Step::Begun;
         }
         Poll::Ready(Some(written))
@@ -206,23 +349,24 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(5);
 
     fn to(stdin: DuplexStream) -> (Outgoing, CancellationToken) {
-        let (outgoing, writer) = outgoing();
+        let (outgoing, writer) = outgoing(Some(stdin), || true);
         let closing = CancellationToken::new();
         let tracker = tokio_util::task::TaskTracker::new();
-        tracker.spawn(writer.run(stdin, closing.clone(), || true));
+        tracker.spawn(writer.run(closing.clone()));
         (outgoing, closing)
     }
 
     #[tokio::test]
     async fn nothing_but_the_first_is_written_while_the_session_may_be_anothers() {
         let (stdin, mut child) = duplex(1024);
-        let (outgoing, writer) = outgoing();
+        let (outgoing, writer) = outgoing(Some(stdin), || false);
         let closing = CancellationToken::new();
         let tracker = tokio_util::task::TaskTracker::new();
-        tracker.spawn(writer.run(stdin, closing.clone(), || false));
-        let write = |text| outgoing.write(Bytes::from_static(text), Sent::default(), PATIENCE);
-        assert_eq!(write(b"first").await, Ok(()));
-        assert_eq!(write(b"second").await, Err(NotWritten::Unsure));
+        tracker.spawn(writer.run(closing.clone()));
+        let (first, second) = (Bytes::from_static(b"first"), Bytes::from_static(b"second"));
+        let write = |text| outgoing.write(text, Sent::default(), PATIENCE);
+        assert_eq!(write(&first).await, Ok(()));
+        assert_eq!(write(&second).await, Err(NotWritten::Unsure));
         closing.cancel();
         let mut read = String::new();
         child.read_to_string(&mut read).await.unwrap();
@@ -236,7 +380,7 @@ mod tests {
         let message = Bytes::from_static(b"{\n  \"a\":\r\n1}");
         let sent = Sent::default();
         outgoing
-            .write(message, sent.clone(), PATIENCE)
+            .write(&message, sent.clone(), PATIENCE)
             .await
             .unwrap();
         assert!(sent.get());
@@ -254,11 +398,11 @@ mod tests {
         let first = {
             let outgoing = outgoing.clone();
             let tracker = tokio_util::task::TaskTracker::new();
-            tracker.spawn(async move { outgoing.write(long, Sent::default(), PATIENCE).await })
+            tracker.spawn(async move { outgoing.write(&long, Sent::default(), PATIENCE).await })
         };
         tokio::task::yield_now().await;
         let (sent, short) = (Sent::default(), Bytes::from_static(b"x"));
-        let second = outgoing.write(short.clone(), sent.clone(), PATIENCE).await;
+        let second = outgoing.write(&short, sent.clone(), PATIENCE).await;
         assert_eq!(second, Err(NotWritten::NotRead));
         assert!(!sent.get());
         drop(child);
@@ -267,8 +411,36 @@ mod tests {
             first.await.unwrap(),
             Err(NotWritten::Broken { was_written })
         );
-        let third = outgoing.write(short, sent.clone(), PATIENCE).await;
+        let third = outgoing.write(&short, sent.clone(), PATIENCE).await;
         let was_written = false;
         assert_eq!(third, Err(NotWritten::Broken { was_written }));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_was_begun_is_finished_for_nobody_and_the_next_one_follows_it() {
+        let (stdin, mut child) = duplex(4);
+        let (outgoing, closing) = to(stdin);
+        let (long, next) = (
+            Bytes::from_static(b"0123456789"),
+            Bytes::from_static(b"next"),
+        );
+        {
+            let mut begun = Box::pin(outgoing.write(&long, Sent::default(), PATIENCE));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(begun.as_mut().poll(&mut cx).is_pending());
+            // Its caller leaves.
+        }
+        let writing = async {
+            outgoing
+                .write(&next, Sent::default(), PATIENCE)
+                .await
+                .unwrap();
+            closing.cancel();
+        };
+        let mut read = String::new();
+        let (_, count) = tokio::join!(writing, child.read_to_string(&mut read));
+        count.unwrap();
+        assert_eq!(read, "0123456789\nnext\n");
+        assert_eq!(outgoing.pipe.lock().waiting, 0);
     }
 }

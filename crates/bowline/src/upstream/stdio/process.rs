@@ -55,15 +55,14 @@ impl Process {
         holds: Holds,
     ) -> Result<Arc<Self>, ProcessError> {
         let mut child = processes.supervisor.spawn(spawn(command)).await?;
-        let (routing, (outgoing, writer)) = (Arc::<Routing>::default(), outgoing());
+        let routing = Arc::<Routing>::default();
         let closing = processes.closing.child_token();
         let stderr = Arc::new(Stderr::of(server));
         let tasks = &processes.tasks;
-        if let Some(stdin) = child.stdin.take() {
-            let ours = Arc::clone(processes);
-            let is_certain = move || ours.owners.is_certain();
-            tasks.spawn(writer.run(stdin, closing.clone(), is_certain));
-        }
+        let ours = Arc::clone(processes);
+        let stdin = child.stdin.take();
+        let (outgoing, writer) = outgoing(stdin, move || ours.owners.is_certain());
+        tasks.spawn(writer.run(closing.clone()));
         if let Some(pipe) = child.stderr.take() {
             tasks.spawn(Arc::clone(&stderr).read(Lines::with_limit(pipe, MAX_LINE)));
         }
@@ -103,7 +102,7 @@ impl Process {
     ) -> Result<Incoming, LiveError> {
         let incoming = Incoming::of_call(&self.routing, request, true)?;
         incoming.show_questions().await;
-        self.write(request.raw().clone(), sent, patience).await?;
+        self.write(request.raw(), sent, patience).await?;
         Ok(incoming)
     }
 
@@ -115,7 +114,7 @@ impl Process {
         patience: Duration,
     ) -> Result<Bytes, LiveError> {
         let incoming = Incoming::of_call(&self.routing, request, false)?;
-        self.write(request.raw().clone(), sent, patience).await?;
+        self.write(request.raw(), sent, patience).await?;
         incoming.answer().await
     }
 
@@ -126,7 +125,7 @@ impl Process {
         sent: Sent,
         patience: Duration,
     ) -> Result<(), LiveError> {
-        self.write(message.raw().clone(), sent, patience).await?;
+        self.write(message.raw(), sent, patience).await?;
         if let Some(span) = message.cancelled_request() {
             self.routing.cancel(RawId::new(message.text(span)));
         }
@@ -187,7 +186,12 @@ impl Process {
         LastWords::of(&self.stderr.tail())
     }
 
-    async fn write(&self, message: Bytes, sent: Sent, patience: Duration) -> Result<(), LiveError> {
+    async fn write(
+        &self,
+        message: &Bytes,
+        sent: Sent,
+        patience: Duration,
+    ) -> Result<(), LiveError> {
         let written = self.outgoing.write(message, sent, patience).await;
         match written {
             Ok(()) => Ok(()),
