@@ -1,16 +1,11 @@
-"""Clients of a bridge, over HTTP and over its own stdin and stdout. They check every answer."""
+"""A client of a bridge, over its stdin and stdout. It checks every answer."""
 
-import http.client
 import json
 import subprocess
-import threading
-from urllib.parse import urlsplit
 
 from .processes import Failed
 
 VERSION = "2025-06-18"
-TIMEOUT = 60
-BOTH = "application/json, text/event-stream"
 
 
 def initialize():
@@ -33,59 +28,6 @@ def call(number, text):
 def check(answer, number, text):
     if answer.get("id") != number or answer["result"]["content"][0]["text"] != text:
         raise Failed(f"not the answer to {number}: {answer}")
-
-
-class HttpSession:
-    """A session on a connection of its own."""
-
-    def __init__(self, url):
-        parts = urlsplit(url)
-        self.path = parts.path
-        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT)
-        self.headers = {"content-type": "application/json", "accept": BOTH}
-        head, _ = self.post(initialize())
-        if session := head.get("mcp-session-id"):
-            self.headers["mcp-session-id"] = session
-        self.headers["mcp-protocol-version"] = VERSION
-        self.post(initialized())
-
-    def post(self, message):
-        self.connection.request("POST", self.path, json.dumps(message), self.headers)
-        response = self.connection.getresponse()
-        body = response.read().decode()
-        if response.status >= 300:
-            raise Failed(f"{response.status}: {body}")
-        if (response.headers.get("content-type") or "").startswith("text/event-stream"):
-            lines = (line[5:] for line in body.splitlines() if line.startswith("data:"))
-            messages = [json.loads(line) for line in lines if line.strip()]
-            return response.headers, next(one for one in messages if one.get("id") == message.get("id"))
-        return response.headers, json.loads(body) if body.strip() else None
-
-    def call(self, number, text):
-        _, answer = self.post(call(number, text))
-        check(answer, number, text)
-
-
-def call_over_http(sessions, each):
-    """Calls on all sessions at once, so often on each."""
-    failed = []
-
-    def run(name, session):
-        try:
-            # It opens another by itself: servers close what was idle meanwhile.
-            session.connection.close()
-            for number in range(1, each + 1):
-                session.call(number, f"session {name} call {number}".ljust(64, "."))
-        except Exception as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(sessions)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise Failed(str(failed[0]))
 
 
 class Lines:

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use clap::ValueEnum;
 use serde_json::Value;
 
+use crate::client;
+
 /// How the server answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
@@ -15,6 +17,8 @@ pub(crate) enum Kind {
     Json,
     /// A stream of one event.
     Sse,
+    /// One JSON body or a stream, spelled as a bridge likes.
+    Any,
 }
 
 /// What is called, and how large the answer is.
@@ -35,7 +39,7 @@ impl Kind {
     /// The tool that answers so.
     pub(crate) const fn tool(self) -> &'static str {
         match self {
-            Self::Json => "echo",
+            Self::Json | Self::Any => "echo",
             Self::Sse => "echo_sse",
         }
     }
@@ -81,6 +85,23 @@ pub(crate) fn answer(id: &str, text: &str, filling: usize) -> String {
     body
 }
 
+/// The answer to `initialize`.
+pub(crate) fn initialized(id: &str) -> String {
+    let version = client::VERSION;
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"bench","version":"1"}}}}}}"#
+    )
+}
+
+/// The message with this id, in a body of JSON or of events.
+pub(crate) fn message(body: &[u8], id: u64) -> Option<Value> {
+    let lines = body.split(|byte| *byte == b'\n');
+    let messages = lines.map(|line| line.strip_prefix(b"data:").unwrap_or(line));
+    messages
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .find(|message: &Value| message["id"] == id)
+}
+
 /// Whether `body` is the answer to this very call.
 pub(crate) fn is_answer(tool: Tool, body: &[u8], id: u64, text: &str) -> bool {
     let message = match tool.kind {
@@ -88,6 +109,10 @@ pub(crate) fn is_answer(tool: Tool, body: &[u8], id: u64, text: &str) -> bool {
         Kind::Sse => body
             .split(|byte| *byte == b'\n')
             .find_map(|line| line.strip_prefix(b"data: ")),
+        Kind::Any => {
+            let answer = message(body, id);
+            return answer.is_some_and(|answer| answer["result"]["content"][0]["text"] == text);
+        }
     };
     let expected = answer(&id.to_string(), &format!("\"{text}\""), tool.filling);
     message == Some(expected.as_bytes())
@@ -125,6 +150,11 @@ mod tests {
         let event = format!("event: message\ndata: {body}\n\n");
         assert!(is_answer(sse, event.as_bytes(), 7, &text));
         assert!(!is_answer(sse, b": nothing\n\n", 7, &text));
+        let any = tool(Kind::Any);
+        let spelled = body.replace(':', ": ");
+        assert!(is_answer(any, spelled.as_bytes(), 7, &text));
+        assert!(is_answer(any, event.as_bytes(), 7, &text));
+        assert!(!is_answer(any, event.as_bytes(), 8, &text));
     }
 
     #[test]

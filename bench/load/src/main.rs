@@ -11,6 +11,7 @@ mod open;
 mod pace;
 mod process;
 mod recover;
+mod stdio;
 mod upstream;
 
 use std::io::Write as _;
@@ -30,6 +31,8 @@ struct Arguments {
 enum Command {
     /// Serve a small stateful MCP server
     Upstream(upstream::Arguments),
+    /// The same over stdin and stdout
+    Stdio,
     /// Call a tool, as fast as answers come or at a fixed rate
     Calls(calls::Arguments),
     /// Open sessions and leave them
@@ -46,16 +49,24 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start")?;
-    let report = runtime.block_on(async {
-        match arguments.command {
-            Command::Upstream(arguments) => upstream::serve(&arguments).await,
-            Command::Calls(arguments) => calls::run(arguments).await,
-            Command::Open(arguments) => open::run(arguments).await,
-            Command::Hold(arguments) => hold::run(arguments).await,
-            Command::Recover(arguments) => recover::run(arguments).await,
-        }
-    })?;
+    let report = runtime.block_on(run(arguments.command))?;
     // Connections may still be open: nobody waits for their tasks.
     runtime.shutdown_background();
-    writeln!(std::io::stdout(), "{report}").context("nobody reads the report")
+    match report {
+        Some(report) => writeln!(std::io::stdout(), "{report}").context("nobody reads the report"),
+        None => Ok(()),
+    }
+}
+
+/// Runs a command; what it reports, if its output is not a conversation.
+async fn run(command: Command) -> anyhow::Result<Option<serde_json::Value>> {
+    let report = match command {
+        Command::Stdio => return stdio::serve().map(|()| None),
+        Command::Upstream(arguments) => upstream::serve(&arguments).await,
+        Command::Calls(arguments) => calls::run(arguments).await,
+        Command::Open(arguments) => open::run(arguments).await,
+        Command::Hold(arguments) => hold::run(arguments).await,
+        Command::Recover(arguments) => recover::run(arguments).await,
+    };
+    report.map(Some)
 }

@@ -45,10 +45,10 @@ struct Sessions {
 
 /// What the server looks at in a message.
 #[derive(Deserialize)]
-struct Message<'a> {
+pub(crate) struct Message<'a> {
     #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    method: &'a str,
+    pub(crate) id: Option<&'a RawValue>,
+    pub(crate) method: &'a str,
     #[serde(borrow)]
     params: Option<Params<'a>>,
 }
@@ -61,9 +61,9 @@ struct Params<'a> {
 }
 
 #[derive(Deserialize)]
-struct Echo<'a> {
+pub(crate) struct Echo<'a> {
     #[serde(borrow)]
-    text: &'a RawValue,
+    pub(crate) text: &'a RawValue,
     #[serde(default)]
     filling: usize,
 }
@@ -169,10 +169,7 @@ fn post(sessions: &RefCell<Sessions>, known: bool, body: &[u8]) -> Response<Repl
     if message.method == "tools/list" {
         return json(echo::list(id.get(), sessions.borrow().at));
     }
-    let called = message
-        .params
-        .and_then(|params| Some((params.name?, params.arguments?)));
-    let Some((tool, echo)) = called else {
+    let Some((tool, echo)) = message.called() else {
         return reply(StatusCode::BAD_REQUEST, Reply::empty());
     };
     let result = echo::answer(id.get(), echo.text.get(), echo.filling.min(MAX_FILLING));
@@ -186,16 +183,20 @@ fn post(sessions: &RefCell<Sessions>, known: bool, body: &[u8]) -> Response<Repl
     json(result)
 }
 
+impl<'a> Message<'a> {
+    /// The tool that is called, and with what.
+    pub(crate) fn called(self) -> Option<(&'a str, Echo<'a>)> {
+        let params = self.params?;
+        Some((params.name?, params.arguments?))
+    }
+}
+
 impl Sessions {
     fn open(&mut self, id: &str) -> Response<Reply> {
         self.opened += 1;
         // Unlike any other process's ids, as a real server's are.
         let name = format!("bench-{:08x}-{:020x}", std::process::id(), self.opened);
-        let result = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"bench","version":"1"}}}}}}"#,
-            client::VERSION,
-        );
-        let mut response = json(result);
+        let mut response = json(echo::initialized(id));
         if let Ok(value) = HeaderValue::from_str(&name) {
             response.headers_mut().insert(SESSION_ID, value);
         }
