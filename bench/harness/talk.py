@@ -6,6 +6,8 @@ import subprocess
 from .processes import Failed
 
 VERSION = "2025-06-18"
+# How many calls are under way at the same time.
+AT_ONCE = 8
 
 
 def initialize():
@@ -38,7 +40,7 @@ class Lines:
             ["setpriv", "--pdeathsig", "KILL", *map(str, command)], env=env,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True)
         self.write(initialize())
-        self.read(0)
+        self.read({0})
         self.write(initialized())
         self.last = 0
 
@@ -46,21 +48,28 @@ class Lines:
         self.child.stdin.write(json.dumps(message) + "\n")
         self.child.stdin.flush()
 
-    def read(self, number):
-        """The answer with this id; other messages are skipped."""
-        for line in self.child.stdout:
+    def read(self, expected):
+        """The answers with these ids; other messages are skipped."""
+        answers = {}
+        while len(answers) < len(expected):
+            line = self.child.stdout.readline()
+            if not line:
+                raise Failed("the bridge has ended")
             message = json.loads(line)
-            if message.get("id") == number and "method" not in message:
-                return message
-        raise Failed("the bridge has ended")
+            if message.get("id") in expected and "method" not in message:
+                answers[message["id"]] = message
+        return answers
 
     def call(self, count):
-        """One call after the other."""
-        for _ in range(count):
-            self.last += 1
-            text = f"call {self.last}".ljust(64, ".")
-            self.write(call(self.last, text))
-            check(self.read(self.last), self.last, text)
+        """Calls, a few at a time."""
+        for _ in range(count // AT_ONCE):
+            texts = {}
+            for _ in range(AT_ONCE):
+                self.last += 1
+                texts[self.last] = f"call {self.last}".ljust(64, ".")
+                self.write(call(self.last, texts[self.last]))
+            for number, answer in self.read(texts).items():
+                check(answer, number, texts[number])
 
     def stop(self):
         self.child.stdin.close()
