@@ -39,6 +39,8 @@ use crate::upstream::Carried;
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 /// How long requests may take to be refused after their session has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long a stop waits for what the client said last, after its requests are answered or out of time.
+const LAST_DELIVERIES: Duration = Duration::from_millis(500);
 /// How often the end of a session looks whether a call still runs whose client has left.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -124,7 +126,7 @@ async fn run(client: Arc<Client>, mailbox: OpenMailbox, mut letters: mpsc::Recei
             () = client.left.cancelled() => Duration::ZERO,
             () = client.over.cancelled() => LAST_ANSWERS,
             () = never_begun(&client) => Duration::ZERO,
-            () = drained(&client) => LAST_ANSWERS,
+            () = drained(&client) => LAST_DELIVERIES,
             () = reading => Duration::ZERO,
         }
     };

@@ -8,4 +8,5 @@ mod conversations;
 mod gateways;
 mod leaving;
 mod losses;
+mod signing_in;
 mod tokens;

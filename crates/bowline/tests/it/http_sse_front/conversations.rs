@@ -172,9 +172,10 @@ async fn what_is_no_message_gets_a_status_and_changes_nothing() {
             "{body}"
         );
     }
-    let text = client
-        .post(call(1).to_string())
-        .header("content-type", "text/plain");
+    let text = reqwest::Client::new().post(client.endpoint.clone());
+    let text = text
+        .header("content-type", "text/plain")
+        .body(call(1).to_string());
     assert_eq!(sent(text).await.status, 415);
     // No SDK sends `Accept` here, or all kinds of it.
     let other = client

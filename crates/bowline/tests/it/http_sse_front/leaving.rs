@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bowline::Gateway;
 use bowline_testbed::counting::{Counting, Tally};
-use bowline_testbed::scripted::{PATIENCE, Scripted};
+use bowline_testbed::scripted::Scripted;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::conversations::{begin, scripted};
 use crate::kit::client::Client;
 use crate::kit::gateway::{config, gateway};
-use crate::kit::messages::{call, note};
+use crate::kit::messages::{call, list, note};
 use crate::kit::sse::{REVISION, Sse, opened};
 use crate::kit::wait::{until, until_so};
 use crate::kit::wired::initialize;
@@ -62,10 +62,10 @@ async fn nothing_new_is_sent_for_a_client_that_left() {
     server.die().await;
     let bump = crate::kit::wired::call_of("k", "bump", &json!({"key": "k"}));
     client.say(&bump).await;
+    let url = client.endpoint.to_string();
     drop(client);
-    until_so("the stream is gone", async || {
-        let metrics = Client::at(format!("http://{}/sse/s", gateway.listen()));
-        metrics.get().send().await.is_ok()
+    until_so("the gateway noticed", async || {
+        Client::at(url.clone()).send(&list(1)).await.status == 404
     })
     .await;
     server.come_back().unwrap();
@@ -116,12 +116,9 @@ async fn a_stop_lets_calls_finish_and_ends_streams_cleanly() {
     client.hear_of("notifications/x").await;
     let stopping = JoinSet::from_iter([gateway.stop()]);
     // Its server's stream ends at once; what was asked is still answered, with the client's help.
-    tokio::time::timeout(PATIENCE, pen.closed()).await.unwrap();
+    pen.closed().await;
     asked.write(format!("data: {ask}\n\n"));
     let question = client.hear_of("roots/list").await;
-    let refused = client.send(&call(2)).await;
-    assert_eq!(refused.status, 503, "{}", refused.text);
-    assert!(refused.headers.contains_key("retry-after"));
     client
         .say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {}}))
         .await;
@@ -140,22 +137,28 @@ async fn a_stop_lets_calls_finish_and_ends_streams_cleanly() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_stops_opens_no_streams() {
-    let (gateway, mut server, client, _listening) = scripted(REVISION).await;
+async fn a_gateway_that_stops_takes_no_new_streams_and_no_new_requests() {
+    let (gateway, mut server, client, listening) = scripted(REVISION).await;
+    let pen = listening.events();
     client.say(&call(1)).await;
     let asked = server.next().await;
-    // A connection that is open already: new ones are not accepted.
+    // Connections that are open already: new ones are not accepted.
     let at = Client::at(format!("http://{}/sse/s", gateway.listen()));
     assert_eq!(crate::kit::client::sent(at.delete()).await.status, 405);
     let stopping = JoinSet::from_iter([gateway.stop()]);
-    until_so("it stops", async || {
-        matches!(at.get().send().await, Ok(answer) if answer.status() == 503)
-            || at.get().send().await.is_err()
-    })
-    .await;
+    pen.closed().await;
+    let refused = [
+        client.send(&call(2)).await,
+        crate::kit::client::sent(at.get()).await,
+    ];
+    for refused in refused {
+        assert_eq!(refused.status, 503, "{}", refused.text);
+        assert!(refused.headers.contains_key("retry-after"));
+    }
     asked.result(&json!({}));
     assert_eq!(client.ended().await.len(), 1);
     let end = server.next().await;
+    assert_eq!(end.method, "DELETE");
     end.reply(200, &[], "");
     stopping.join_all().await;
 }

@@ -42,7 +42,7 @@ impl Sse {
         let (http, mut events, endpoint) = opened(gateway, path, key).await;
         let (hears, incoming) = mpsc::unbounded_channel();
         let reading = async move {
-            while let Ok(Some(event)) = events.try_next().await {
+            while let Ok(Some(event)) = events.whenever().await {
                 if let Some(message) = message_of(&event) {
                     drop(hears.send(Some(message)));
                 }
