@@ -101,6 +101,10 @@ pub(crate) enum Fault {
     NotInitialized,
     #[error("Session not found")]
     UnknownSession,
+    #[error(
+        "the stream of this client is at another gateway: have the load balancer send all requests of a client to the same gateway (by its address, or by the last part of this path)"
+    )]
+    StreamElsewhere,
     #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::SUPPORTED.join(", "))]
     ProtocolVersion,
     #[error("this response matches no request sent to this client")]
@@ -245,6 +249,7 @@ impl Fault {
             Self::SessionRequired => Reason::SessionRequired,
             Self::NotInitialized => Reason::NotInitialized,
             Self::UnknownSession => Reason::UnknownSession,
+            Self::StreamElsewhere => Reason::StreamElsewhere,
             Self::ProtocolVersion => Reason::ProtocolVersion,
             Self::StrayAnswer => Reason::StrayAnswer,
             Self::LastEventId => Reason::LastEventId,

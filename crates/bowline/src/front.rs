@@ -2,12 +2,15 @@
 
 mod access;
 pub(crate) mod arrival;
+mod body;
 mod browser;
 pub(crate) mod callback;
+mod client;
 mod cross_origin;
 pub(crate) mod embedder;
 mod forms;
 pub(crate) mod html;
+mod http_sse;
 pub(crate) mod pages;
 pub(crate) mod query;
 pub(crate) mod response;

@@ -13,6 +13,7 @@ use crate::guard::loops::Pseudonym;
 use crate::guard::rate_limit::RateLimit;
 use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
+use crate::mailboxes::Mailboxes;
 use crate::oauth::Flows;
 use crate::registry::Registry;
 use crate::registry::presence::OtherGateways;
@@ -38,6 +39,8 @@ pub(crate) struct Hub {
     pub(crate) bodies: BodyMemory,
     /// By which this gateway recognizes requests that it passed on.
     pub(crate) pseudonym: Pseudonym,
+    /// The streams of HTTP+SSE clients.
+    pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) metrics: Arc<Metrics>,
     /// The processes of servers that are commands.
     pub(crate) processes: Arc<Processes>,

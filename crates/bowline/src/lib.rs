@@ -22,6 +22,7 @@ mod guard;
 mod hub;
 mod leg;
 mod listener;
+mod mailboxes;
 mod net;
 mod oauth;
 mod owners;

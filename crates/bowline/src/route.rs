@@ -1,4 +1,8 @@
-//! Which server a request is for: the path says so.
+//! Which server a request is for, and over which transport: the path says so.
+//!
+//! `/mcp/NAME` is streamable HTTP, and `/sse/NAME` is HTTP+SSE. Some clients guess the transport by the end of
+//! the path, so every server is also at `/NAME/mcp` and `/NAME/sse`. A first segment that means something else
+//! always means that: a server of such a name has the first two paths only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,6 +12,76 @@ use parking_lot::RwLock;
 use crate::config::{Server, ServerName};
 use crate::fault::Fault;
 use crate::upstream::Upstream;
+
+/// First segments with a meaning of their own, here or at the operator's listener, which may be behind the same
+/// proxy.
+const RESERVED: [&str; 7] = ["mcp", "sse", "oauth", "api", "health", "ready", "metrics"];
+
+/// The transport of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    Streamable,
+    HttpSse,
+}
+
+/// What a path says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Route<'a> {
+    pub(crate) service: Service,
+    /// The server; `None` for the only one.
+    pub(crate) server: Option<&'a str>,
+    /// The token of the stream that a message is for.
+    pub(crate) token: Option<&'a str>,
+}
+
+// === impl Route ===
+
+impl<'a> Route<'a> {
+    /// What this path says, if something is served there.
+    pub(crate) fn of(path: &'a str) -> Option<Self> {
+        let rest = path.strip_prefix('/')?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (first, rest) = match rest.split_once('/') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (rest, None),
+        };
+        match (first, rest) {
+            ("mcp", server) => Some(Self {
+                service: Service::Streamable,
+                server,
+                token: None,
+            }),
+            ("sse", None) => Some(Self::stream(None, None)),
+            ("sse", Some(rest)) => Some(match rest.split_once('/') {
+                Some((server, token)) => Self::stream(Some(server), Some(token)),
+                None => Self::stream(Some(rest), None),
+            }),
+            (server, Some("mcp")) if !is_reserved(server) => Some(Self {
+                service: Service::Streamable,
+                server: Some(server),
+                token: None,
+            }),
+            (server, Some(rest)) if !is_reserved(server) => match rest.split_once('/') {
+                None if rest == "sse" => Some(Self::stream(Some(server), None)),
+                Some(("sse", token)) => Some(Self::stream(Some(server), Some(token))),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn stream(server: Option<&'a str>, token: Option<&'a str>) -> Self {
+        Self {
+            service: Service::HttpSse,
+            server,
+            token,
+        }
+    }
+}
+
+fn is_reserved(first: &str) -> bool {
+    RESERVED.contains(&first) || first.starts_with('.')
+}
 
 /// The configured servers by name, and those that are no longer configured but have sessions.
 #[derive(Debug)]
@@ -23,18 +97,19 @@ impl Routes {
         Self(RwLock::new(Arc::new(named.collect())))
     }
 
-    /// The server of a path: `/mcp/{server}`, or `/mcp` where there is only one.
-    pub(crate) fn by_path(&self, path: &str) -> Result<Arc<Upstream>, Fault> {
-        match path.strip_prefix("/mcp") {
-            Some("" | "/") => self.only().ok_or(Fault::ServerNotNamed),
-            Some(rest) => {
-                let name = rest.strip_prefix('/').ok_or(Fault::NoSuchPath)?;
-                let name = name.strip_suffix('/').unwrap_or(name);
+    /// The server of a path, or the only one where the path names none; and the transport.
+    pub(crate) fn by_path(&self, path: &str) -> Result<(Arc<Upstream>, Service), Fault> {
+        let Route {
+            service, server, ..
+        } = Route::of(path).ok_or(Fault::NoSuchPath)?;
+        let upstream = match server {
+            None => self.only().ok_or(Fault::ServerNotNamed)?,
+            Some(name) => {
                 let named = self.0.read();
-                named.get(name).cloned().ok_or(Fault::NoSuchServer)
+                named.get(name).cloned().ok_or(Fault::NoSuchServer)?
             }
-            None => Err(Fault::NoSuchPath),
-        }
+        };
+        Ok((upstream, service))
     }
 
     /// The server, if exactly one is configured.
@@ -95,5 +170,79 @@ impl Routes {
     /// Every upstream by name.
     pub(crate) fn all(&self) -> Arc<Named> {
         Arc::clone(&self.0.read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streamable(server: Option<&str>) -> Option<Route<'_>> {
+        Some(Route {
+            service: Service::Streamable,
+            server,
+            token: None,
+        })
+    }
+
+    fn stream<'a>(server: Option<&'a str>, token: Option<&'a str>) -> Option<Route<'a>> {
+        Some(Route::stream(server, token))
+    }
+
+    #[test]
+    fn a_path_names_server_and_transport_in_either_order() {
+        for (path, route) in [
+            ("/mcp", streamable(None)),
+            ("/mcp/", streamable(None)),
+            ("/mcp/a", streamable(Some("a"))),
+            ("/mcp/a/", streamable(Some("a"))),
+            ("/a/mcp", streamable(Some("a"))),
+            ("/a/mcp/", streamable(Some("a"))),
+            ("/mcpx/mcp", streamable(Some("mcpx"))),
+            ("/sse", stream(None, None)),
+            ("/sse/", stream(None, None)),
+            ("/sse/a", stream(Some("a"), None)),
+            ("/sse/a/", stream(Some("a"), None)),
+            ("/a/sse", stream(Some("a"), None)),
+            ("/sse/a/t", stream(Some("a"), Some("t"))),
+            ("/a/sse/t", stream(Some("a"), Some("t"))),
+        ] {
+            assert_eq!(Route::of(path), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_means_something_else_is_never_read_in_two_ways() {
+        for (path, route) in [
+            // Servers called `sse` and `mcp`.
+            ("/mcp/sse", streamable(Some("sse"))),
+            ("/sse/mcp", stream(Some("mcp"), None)),
+            ("/mcp/mcp", streamable(Some("mcp"))),
+            ("/sse/sse", stream(Some("sse"), None)),
+            ("/sse/sse/t", stream(Some("sse"), Some("t"))),
+            ("/mcp/api", streamable(Some("api"))),
+        ] {
+            assert_eq!(Route::of(path), route, "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "/a",
+            "/mcpx",
+            "/ssex",
+            "/a/b",
+            "/a/mcp/x",
+            "/api/mcp",
+            "/oauth/sse",
+            "/health/mcp",
+            "/ready/sse",
+            "/metrics/mcp",
+            "/.well-known/mcp",
+            "//mcp/x",
+            "/a/ssex",
+            "/a/sse2/t",
+        ] {
+            assert_eq!(Route::of(path), None, "{path}");
+        }
     }
 }

@@ -238,6 +238,14 @@ pub fn event_of(data: &[u8]) -> Bytes {
     out.freeze()
 }
 
+/// An event of this name with this data.
+pub fn named_event(name: &str, data: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(data.len() + name.len() + 24);
+    push_field(&mut out, b"event", name.as_bytes(), b"\n");
+    push_data(&mut out, data);
+    out.freeze()
+}
+
 /// Appends data to the event. Any line ending starts another line, because in JSON they are all just
 /// white space.
 fn push_data(out: &mut BytesMut, data: &[u8]) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use http::HeaderValue;
 
 /// The session-based revisions that Bowline supports, oldest first.
-pub const SUPPORTED: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
+pub const SUPPORTED: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 static KNOWN: LazyLock<[Agreed; SUPPORTED.len()]> =
     LazyLock::new(|| SUPPORTED.map(|known| Agreed(Arc::new(HeaderValue::from_static(known)))));

@@ -355,7 +355,8 @@ impl Means {
         };
         // Without either member it means forms: they came first, in 2025-06-18.
         let has_form = declared.form.is_some() || declared.url.is_none();
-        let has_link = declared.url.is_some() && session.leg().version() >= version::SUPPORTED[2];
+        let [.., with_links] = version::SUPPORTED;
+        let has_link = declared.url.is_some() && session.leg().version() >= with_links;
         let has_authorization = flow.authorization().is_some();
         match (has_link && has_authorization, has_form) {
             (true, _) => Self::Link,

@@ -137,7 +137,7 @@ table! {
     SessionRequired = "session_required", Client, No, INVALID_REQUEST, INFO, false:
         "`Mcp-Session-Id` is missing";
     NotInitialized = "not_initialized", Client, No, INVALID_REQUEST, INFO, false:
-        "a message on stdio before `initialize`";
+        "a message on stdio or HTTP+SSE before `initialize`";
     UnknownSession = "unknown_session", Client, No, SESSION_NOT_FOUND, INFO, false:
         "the session is unknown, has ended, or is another caller's: the client must re-initialize";
     ProtocolVersion = "protocol_version", Client, No, INVALID_REQUEST, INFO, false:
@@ -217,6 +217,8 @@ table! {
         "not sent, because the server was unreachable a moment ago or no endpoint is healthy; or the server opened no session within `recovery_budget`";
     SessionElsewhere = "session_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, INFO, false:
         "the session's process (`command`) belongs to another gateway on the store, which is present";
+    StreamElsewhere = "stream_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, WARN, false:
+        "HTTP+SSE: the client's stream is at another gateway on the store, which is present; a load balancer has to send all requests of a client to the same gateway";
     ProcessFailed = "process_failed", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "the server's process did not start, or exited before it answered `initialize`; the message says why";
     UpstreamNotMcp = "upstream_not_mcp", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, false:

@@ -12,6 +12,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::registry::Ending;
+use crate::route::Service;
 use crate::session::{InUse, Session};
 use crate::upstream::{Carried, MAX_QUERY, Upstream};
 
@@ -21,8 +22,11 @@ pub(crate) struct Arrival {
     pub(crate) hub: Arc<Hub>,
     pub(crate) caller: Caller,
     pub(crate) upstream: Arc<Upstream>,
+    pub(crate) service: Service,
     pub(crate) headers: HeaderMap,
     pub(crate) carried: Carried,
+    /// Whether it came by a configured proxy.
+    pub(crate) is_proxied: bool,
 }
 
 /// A session that a request named and may use.
@@ -44,7 +48,7 @@ impl Arrival {
         let caller = hub.callers.identify(&head.headers)?;
         // Some clients have a URL that names the socket, and no place for a path.
         let is_bare = path == "/" && hub.guard.is_of_socket();
-        let upstream = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
+        let (upstream, service) = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
         let query = head.uri.query();
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });
@@ -54,8 +58,10 @@ impl Arrival {
             hub,
             caller,
             upstream,
+            service,
             headers: std::mem::take(&mut head.headers),
             carried,
+            is_proxied: false,
         })
     }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::access::require_api_token;
-use super::streamable::whole_body;
+use super::body::whole_body;
 use crate::exchange::sign_in::answer::{Effect, Elicited};
 use crate::fault::Fault;
 use crate::front::html::no_store;

@@ -18,6 +18,7 @@ use crate::exchange::batch::joined::Joined;
 use crate::exchange::reply::Reply;
 use crate::exchange::stream::outlet::Outlet;
 use crate::fault::{Fault, LogContext};
+use crate::front::http_sse::body::MessagesBody;
 use crate::front::status;
 use crate::telemetry::Metrics;
 use crate::upstream::{SentAs, StreamError};
@@ -33,6 +34,7 @@ pub(crate) enum ReplyBody {
     Whole(Option<Bytes>),
     Stream(Box<StreamBody>),
     Batch(Box<BatchBody>),
+    Messages(Box<MessagesBody>),
 }
 
 /// A live stream as a body.
@@ -194,6 +196,15 @@ pub(crate) fn stream(outlet: Outlet) -> Response<ReplyBody> {
     response
 }
 
+/// The stream of a client that gets everything there.
+pub(crate) fn messages(body: MessagesBody) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Messages(Box::new(body)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENT_STREAM));
+    hold_nothing_back(headers);
+    response
+}
+
 /// Tells what stands between us and the client to pass events on as they come.
 fn hold_nothing_back(headers: &mut HeaderMap) {
     let directives = HeaderValue::from_static("no-cache, no-transform");
@@ -266,6 +277,9 @@ impl Body for ReplyBody {
             Self::Batch(body) => {
                 return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
             }
+            Self::Messages(body) => {
+                return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
+            }
         };
         if let Some(cut) = body.cut.take() {
             return Poll::Ready(Some(Err(cut)));
@@ -301,7 +315,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Stream(_) | Self::Batch(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Batch(_) | Self::Messages(_) => SizeHint::default(),
         }
     }
 }

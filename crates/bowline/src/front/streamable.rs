@@ -1,54 +1,40 @@
-//! Streamable HTTP towards clients: revisions 2025-03-26 to 2025-11-25.
+//! Streamable HTTP towards clients: revisions 2025-03-26 to 2025-11-25. Requests of other kinds are passed on
+//! from here, after what holds for all of them.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
-use bowline_egress::{ReadError, read_limited};
 use bowline_wire::batch::is_batch;
 use bowline_wire::message::{Kind, Malformed, Message, RawId, RawIdBuf};
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, EXPECT};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::Instant;
 
 use super::arrival::{Arrival, FoundSession};
+use super::body::{long_body, whole_body};
 use super::cross_origin::AllowedOrigin;
 use super::response::{self, ReplyBody};
-use super::{embedder, pages, sign_out};
+use super::{embedder, http_sse, pages, sign_out};
 use crate::config::ServerName;
 use crate::exchange::open::Opening;
 use crate::fault::Fault;
 use crate::hub::Hub;
-use crate::listener::bodies::BodyReadError;
 use crate::listener::{Connection, ConnectionRefusal};
 use crate::net::Peer;
+use crate::route::Service;
 use crate::session::MAX_OPENING;
 
 /// The methods of MCP, as `Allow` lists them.
 const METHODS: &str = "GET, POST, DELETE";
 
-/// How long a request's body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How much of a body that is not wanted is read on and thrown away, and for how long. Clients that
-/// write all of it before they read would otherwise see the connection reset instead of the answer.
-const MAX_DISCARDED: u64 = 64 * 1024 * 1024;
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Bodies up to this are copied rather than held where they were read to.
-const SMALL_BODY: usize = 4 * 1024;
-
 /// A fault, and the request that met it.
-struct Refused {
-    fault: Fault,
+pub(super) struct Refused {
+    pub(super) fault: Fault,
     /// The id of the request, if it is known and is to be echoed.
-    id: Option<RawIdBuf>,
+    pub(super) id: Option<RawIdBuf>,
 }
 
 impl From<Fault> for Refused {
@@ -57,12 +43,13 @@ impl From<Fault> for Refused {
     }
 }
 
-/// Serves one request of a client. `anonymous`: its connection, if none of its requests
+/// Serves one request of a client. `is_proxied`: it came by a configured proxy. `anonymous`: its connection, if none of its requests
 /// was let in so far.
 pub(crate) async fn serve(
     hub: Arc<Hub>,
     request: Request<Incoming>,
     peer: Peer,
+    is_proxied: bool,
     anonymous: Option<Arc<Connection>>,
 ) -> Response<ReplyBody> {
     let (mut head, body) = request.into_parts();
@@ -94,8 +81,15 @@ pub(crate) async fn serve(
         }
         let upstream = Arc::clone(&arrival.upstream);
         let served = match method {
-            Method::POST => post(arrival, body).await,
             // Boxed, so that every connection's task is not as large as its rarest request.
+            _ if arrival.service == Service::HttpSse => {
+                let arrival = Arrival {
+                    is_proxied,
+                    ..arrival
+                };
+                Box::pin(http_sse::serve(arrival, &head, body)).await
+            }
+            Method::POST => post(arrival, body).await,
             Method::GET => Box::pin(get(arrival)).await.map_err(Refused::from),
             Method::DELETE => Box::pin(delete(arrival)).await.map_err(Refused::from),
             _ => Err(Fault::Method { allow: METHODS }.into()),
@@ -228,7 +222,7 @@ async fn read_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
 
 /// A body that may be long: only in a session is more of it read than an `initialize` may have, so the
 /// session is looked for first.
-async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, Fault> {
+async fn read_long_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Fault> {
     let mut limit = arrival.hub.limits.body_bytes;
     let mut unknown = None;
     if limit > MAX_OPENING {
@@ -242,62 +236,17 @@ async fn read_long_body(arrival: &Arrival, mut body: Incoming) -> Result<Bytes, 
         Some(fault) => fault,
         None => Fault::BodyTooLarge { limit },
     };
-    // The client waits for `100 Continue`, which reading would send.
-    if body.size_hint().lower() > limit as u64 && arrival.headers.contains_key(EXPECT) {
-        return Err(too_large(limit));
-    }
-    let bodies = &arrival.hub.bodies;
-    let reading = bodies.read(&arrival.caller, &mut body, limit);
-    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-    let fault = match read.map_err(|_| Fault::BodyTimeout)? {
-        Ok(body) => return Ok(body),
-        Err(BodyReadError::Broken) => return Err(Fault::BodyBroken),
-        Err(BodyReadError::TooLarge) => too_large(limit),
-        Err(BodyReadError::NoRoom) => Fault::TooManyBodies,
-    };
-    discard(body).await;
-    Err(fault)
-}
-
-/// A body of at most `limit` bytes, if it comes in time.
-pub(crate) async fn whole_body(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
-    let read = {
-        let mut reading = std::pin::pin!(read_limited(&mut body, limit));
-        match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
-            // Most bodies arrive with their head, and need no timer.
-            Poll::Ready(read) => read,
-            Poll::Pending => Box::pin(tokio::time::timeout(BODY_TIMEOUT, reading))
-                .await
-                .map_err(|_| Fault::BodyTimeout)?,
-        }
-    };
-    let body = match read {
-        Ok(body) => body,
-        Err(ReadError::TooLarge(limit)) => {
-            Box::pin(discard(body)).await;
-            return Err(Fault::BodyTooLarge { limit });
-        }
-        Err(ReadError::Broken(_)) => return Err(Fault::BodyBroken),
-    };
-    Ok(match body.len() {
-        // It is a part of the connection's read buffer, whose 8 KiB it would keep for as long as
-        // the answer takes.
-        0..=SMALL_BODY => Bytes::copy_from_slice(&body),
-        _ => body,
+    let Arrival {
+        hub,
+        caller,
+        headers,
+        ..
+    } = arrival;
+    let read = long_body(hub, caller, headers, body, limit).await;
+    read.map_err(|fault| match fault {
+        Fault::BodyTooLarge { limit } => too_large(limit),
+        fault => fault,
     })
-}
-
-/// Reads what is left of a body, up to a bound and for a time, and throws it away.
-async fn discard(mut body: Incoming) {
-    let discarding = async {
-        let mut discarded = 0;
-        while discarded <= MAX_DISCARDED
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            discarded += frame.data_ref().map_or(0, |data| data.len() as u64);
-        }
-    };
-    drop(tokio::time::timeout(DISCARD_TIMEOUT, discarding).await);
 }
 
 // === GET ===

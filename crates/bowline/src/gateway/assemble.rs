@@ -20,6 +20,7 @@ use crate::guard::rate_limit::RateLimit;
 use crate::hub::Hub;
 use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
+use crate::mailboxes::Mailboxes;
 use crate::oauth::{
     AuthServers, FileVault, FlowStore, Flows, Grants, Home, Loopback, MemoryVault, SharedVault,
     Vault,
@@ -44,7 +45,8 @@ pub(super) async fn hub(
     let (tls, tracker) = (&basis.tls, &basis.tracker);
     let flows = flows(&config, listen, session_store.as_deref(), tls, tracker)
         .map_err(StartError::Vault)?;
-    Ok(basis.hub(config, listen, session_store, flows, adjust))
+    let streams = mailboxes(&config, session_store.as_deref())?;
+    Ok(basis.hub(config, listen, session_store, flows, streams, adjust))
 }
 
 /// Makes it for a bridge, which serves one person: sessions are in memory, and grants in the vault of the
@@ -58,7 +60,8 @@ pub(super) async fn hub_of_bridge(
     let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone(), loopback);
     let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
     let listen = config.listen.clone();
-    Ok(basis.hub(config, &listen, None, flows, |_| {}))
+    let streams = mailboxes(&config, None)?;
+    Ok(basis.hub(config, &listen, None, flows, streams, |_| {}))
 }
 
 /// What does not depend on the configuration.
@@ -83,6 +86,7 @@ impl Basis {
         listen: &ListenAddress,
         session_store: Option<Arc<SessionStore>>,
         flows: Arc<Flows>,
+        mailboxes: Mailboxes,
         adjust: impl Fn(&mut Upstream),
     ) -> Arc<Hub> {
         let mut limits = config.limits.clone();
@@ -131,6 +135,7 @@ impl Basis {
             streams,
             connections,
             pseudonym: Pseudonym::generate(),
+            mailboxes: Arc::new(mailboxes),
             metrics: self.metrics,
             processes,
             api_token: config.api_token,
@@ -217,6 +222,26 @@ async fn session_store(
         return Err(failed(error.into()));
     }
     Ok(Some(session_store))
+}
+
+/// The streams of HTTP+SSE clients. Their tokens open at every gateway on the store.
+fn mailboxes(
+    config: &Config,
+    session_store: Option<&SessionStore>,
+) -> Result<Mailboxes, StartError> {
+    if let Some(session_store) = session_store {
+        return Ok(Mailboxes::new(
+            &session_store.me,
+            session_store.keys.clone(),
+        ));
+    }
+    let failed = |source: SealKeysError| StartError::Store {
+        kind: config.store.kind.clone(),
+        source: source.into(),
+    };
+    let keys = SealKeys::generate().map_err(|error| failed(error.into()))?;
+    let keys = SealKeys::parse(&keys).map_err(failed)?;
+    Ok(Mailboxes::new("alone", keys))
 }
 
 /// The sign-ins of callers. Their tokens are stored where their sessions are.

@@ -202,6 +202,11 @@ impl Connection {
         self.is_unidentified.load(Ordering::Relaxed)
     }
 
+    /// Whether it comes from a configured proxy, which carries requests of many clients.
+    pub(crate) fn is_proxied(&self) -> bool {
+        self.is_balancers
+    }
+
     /// Records that a request of this caller was admitted: from now on the connection counts towards the
     /// caller's share, if that has room.
     pub(crate) fn assign_to(&self, caller: &Caller) -> Result<(), ConnectionRefusal> {

@@ -33,6 +33,11 @@ impl InUse {
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.0
     }
+
+    /// Whether something else uses the session as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.uses.load(Ordering::Acquire) > 1
+    }
 }
 
 impl Clone for InUse {

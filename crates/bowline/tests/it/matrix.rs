@@ -39,6 +39,9 @@ macro_rules! pairs {
         pair!(http_to_http_in_file, $($scenario)*);
         pair!(http_to_stdio_in_memory, $($scenario)*);
         pair!(http_to_stdio_in_file, $($scenario)*);
+        pair!(sse_to_http_in_memory, $($scenario)*);
+        pair!(sse_to_http_in_file, $($scenario)*);
+        pair!(sse_to_stdio_in_memory, $($scenario)*);
         pair!(stdio_to_http_in_memory, $($scenario)*);
         pair!(stdio_to_stdio_in_memory, $($scenario)*);
     };

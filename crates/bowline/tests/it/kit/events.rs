@@ -36,6 +36,19 @@ impl Events {
         }
     }
 
+    /// The same without a deadline.
+    pub(crate) async fn whenever(&mut self) -> Result<Option<Event>, reqwest::Error> {
+        loop {
+            if let Some(event) = self.decoder.next_event().unwrap() {
+                return Ok(Some(event));
+            }
+            match self.response.chunk().await? {
+                Some(chunk) => self.decoder.push(chunk),
+                None => return Ok(None),
+            }
+        }
+    }
+
     /// The next event as text.
     pub(crate) async fn next(&mut self) -> String {
         let event = self.try_next().await.unwrap().expect("an event");

@@ -13,12 +13,20 @@ use tokio::task::JoinSet;
 use super::client::{Client, read, sent};
 use super::events::Events;
 use super::messages::{VERSION, ready};
+use super::sse::{REVISION, Sse};
 use super::wired::{Wired, initialize};
 
 /// A client, and the gateway that serves it.
 pub(crate) enum Front {
     Http(Box<OverHttp>),
     Stdio(Box<Wired>),
+    Sse(Box<OverSse>),
+}
+
+/// A client of HTTP+SSE, and its gateway.
+pub(crate) struct OverSse {
+    gateway: Gateway,
+    client: Sse,
 }
 
 /// A client of streamable HTTP that hears everything in one place.
@@ -54,11 +62,19 @@ impl Front {
         Self::Stdio(Box::new(Wired::with(config).await))
     }
 
+    /// A client of HTTP+SSE.
+    pub(crate) async fn sse(config: Config) -> Self {
+        let gateway = Gateway::start(config).await.unwrap();
+        let client = Sse::open(&gateway).await;
+        Self::Sse(Box::new(OverSse { gateway, client }))
+    }
+
     /// Opens the session, with these capabilities, and listens.
     pub(crate) async fn begin(&mut self, capabilities: &Value) -> Value {
         match self {
             Self::Http(http) => http.begin(capabilities).await,
             Self::Stdio(wired) => wired.begin_with(VERSION, capabilities).await,
+            Self::Sse(sse) => sse.client.begin_with(REVISION, capabilities).await,
         }
     }
 
@@ -67,6 +83,7 @@ impl Front {
         match self {
             Self::Http(http) => http.say(message),
             Self::Stdio(wired) => wired.say(message).await,
+            Self::Sse(sse) => sse.client.say(message).await,
         }
     }
 
@@ -82,6 +99,7 @@ impl Front {
         match self {
             Self::Http(http) => http.hear_where(is_it).await,
             Self::Stdio(wired) => wired.answer_to(id).await,
+            Self::Sse(sse) => sse.client.answer_to(id).await,
         }
     }
 
@@ -90,6 +108,7 @@ impl Front {
         match self {
             Self::Http(http) => http.hear_where(|message| message["method"] == method).await,
             Self::Stdio(wired) => wired.hear_of(method).await,
+            Self::Sse(sse) => sse.client.hear_of(method).await,
         }
     }
 
@@ -103,6 +122,10 @@ impl Front {
             Self::Stdio(mut wired) => {
                 wired.close();
                 wired.ended().await;
+            }
+            Self::Sse(sse) => {
+                drop(sse.client);
+                sse.gateway.stop().await;
             }
         }
     }

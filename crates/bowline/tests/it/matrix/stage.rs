@@ -21,6 +21,8 @@ pub(super) struct Pair {
 enum Transport {
     Http,
     Stdio,
+    /// HTTP+SSE, as a front only.
+    Sse,
 }
 
 /// Everything from the client to the server.
@@ -66,6 +68,18 @@ impl Pair {
         Self::of(Transport::Http, Transport::Stdio, true)
     }
 
+    pub(super) fn sse_to_http_in_memory() -> Self {
+        Self::of(Transport::Sse, Transport::Http, false)
+    }
+
+    pub(super) fn sse_to_http_in_file() -> Self {
+        Self::of(Transport::Sse, Transport::Http, true)
+    }
+
+    pub(super) fn sse_to_stdio_in_memory() -> Self {
+        Self::of(Transport::Sse, Transport::Stdio, false)
+    }
+
     pub(super) fn stdio_to_http_in_memory() -> Self {
         Self::of(Transport::Stdio, Transport::Http, false)
     }
@@ -88,6 +102,7 @@ impl Stage {
         let mut front = match pair.front {
             Transport::Http => Front::http(config).await,
             Transport::Stdio => Front::stdio(config).await,
+            Transport::Sse => Front::sse(config).await,
         };
         let opened = front
             .begin(&json!({"sampling": {}, "elicitation": {}}))
@@ -192,6 +207,7 @@ async fn upstream(transport: &Transport, tally: &Tally) -> (Upstream, Config) {
             config.servers.insert("s".parse().unwrap(), configured);
             (Upstream::Http(server), config)
         }
+        Transport::Sse => unreachable!("no pair has it"),
         Transport::Stdio => (Upstream::Stdio, config_of(command(&tally.path()))),
     }
 }

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use bowline_wire::message::Message;
 use tokio::sync::{mpsc, watch};
 
-use super::{Client, listening};
+use super::{Client, Incoming, listening};
 use crate::exchange::reply::Reply;
 use crate::fault::Fault;
 
-/// How many wait to be delivered before the next line is read.
+/// How many wait to be delivered before the next message is taken.
 const MAX_WAITING: usize = 256;
 
 const INITIALIZED: &str = "notifications/initialized";
 
 /// The queue of notifications and responses.
 #[derive(Debug)]
-pub(super) struct Notices {
-    queue: mpsc::Sender<Message>,
+pub(in crate::front) struct Notices {
+    queue: mpsc::Sender<Incoming>,
     read: u64,
     delivered: watch::Receiver<u64>,
     /// The number of the last `notifications/initialized`, which no request overtakes.
@@ -35,11 +34,11 @@ pub(super) struct Turn {
 
 impl Notices {
     /// Delivers what is added, for as long as the client is there.
-    pub(super) fn start(client: &Arc<Client>) -> Self {
+    pub(in crate::front) fn start(client: &Arc<Client>) -> Self {
         let (queue, waiting) = mpsc::channel(MAX_WAITING);
         let (sender, delivered) = watch::channel(0);
         let own = Arc::clone(client);
-        client.tasks.spawn(async move {
+        client.delivering.spawn(async move {
             let left = own.left.clone();
             left.run_until_cancelled(deliver(own, waiting, sender))
                 .await
@@ -52,13 +51,13 @@ impl Notices {
         }
     }
 
-    pub(super) async fn add(&mut self, message: Message) {
+    pub(super) async fn add(&mut self, incoming: Incoming) {
         self.read += 1;
-        if message.method() == Some(INITIALIZED) {
+        if incoming.message.method() == Some(INITIALIZED) {
             self.initialized = self.read;
         }
         // If the client has left, nobody delivers it.
-        drop(self.queue.send(message).await);
+        drop(self.queue.send(incoming).await);
     }
 
     /// The turn of a request that came now.
@@ -86,21 +85,26 @@ impl Turn {
 
 async fn deliver(
     client: Arc<Client>,
-    mut waiting: mpsc::Receiver<Message>,
+    mut waiting: mpsc::Receiver<Incoming>,
     delivered: watch::Sender<u64>,
 ) {
-    while let Some(message) = waiting.recv().await {
-        client.deliver(message).await;
+    while let Some(incoming) = waiting.recv().await {
+        client.deliver(incoming).await;
         delivered.send_modify(|delivered| *delivered += 1);
     }
 }
 
 impl Client {
     /// Delivers one. A fault is logged, because there is no request to answer.
-    async fn deliver(self: &Arc<Self>, message: Message) {
+    async fn deliver(self: &Arc<Self>, incoming: Incoming) {
+        let Incoming {
+            message,
+            carried,
+            place: _place,
+        } = incoming;
         let is_initialized = message.method() == Some(INITIALIZED);
         let delivered = async {
-            let exchange = self.exchange().await?;
+            let exchange = self.exchange(&carried).await?;
             let session = Arc::clone(exchange.in_use.session());
             match exchange.clone().handle(message).await? {
                 Reply::Message { sent_as, .. } if !sent_as.is_good() => {
@@ -115,7 +119,7 @@ impl Client {
             Err(fault) => {
                 self.log(&fault);
                 // The server may not care; the session works without it.
-                if is_initialized && let Ok(exchange) = self.exchange().await {
+                if is_initialized && let Ok(exchange) = self.exchange(&carried).await {
                     listening::start(self, exchange);
                 }
             }

@@ -1,5 +1,5 @@
-//! The client's session: opened by its `initialize`, and opened again by the front if it ends, because a
-//! client on stdio cannot be told to initialize again.
+//! The client's session: opened by its `initialize`. If it ends, it is opened again for a client that cannot be
+//! told to initialize again, and the conversation is over for any other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::requests::Patience;
-use super::{Client, listening};
-use crate::caller::Caller;
+use super::{AfterEnd, Client, Incoming, listening};
 use crate::exchange::Exchange;
 use crate::exchange::answer::Answer;
 use crate::exchange::open::Opening;
@@ -29,7 +28,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_secs(2);
 
 /// The session of a client, and what it takes to open it again.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(in crate::front) struct Conversation {
     phase: watch::Sender<Phase>,
     initialize: Mutex<Option<Message>>,
     /// Held while the session is opened again.
@@ -69,8 +68,21 @@ impl Conversation {
     }
 
     /// Ends the conversation. Returns the session, if there is one.
-    pub(super) fn close(&self) -> Option<Exchange> {
+    pub(in crate::front) fn close(&self) -> Option<Exchange> {
         self.phase.send_replace(Phase::Closed).into_open()
+    }
+
+    /// Waits until the client has sent `initialize`.
+    pub(in crate::front) async fn begun(&self) {
+        let mut phase = self.phase.subscribe();
+        let begun = phase.wait_for(|phase| !matches!(phase, Phase::Closed));
+        // The sender is `self`.
+        drop(begun.await);
+    }
+
+    /// Whether this is the current session.
+    pub(super) fn is_in(&self, exchange: &Exchange) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Open(current) if current.id == exchange.id)
     }
 
     /// The session as logs name it.
@@ -83,7 +95,7 @@ impl Conversation {
 
     /// Does not use connections from before the machine slept: servers and routers have forgotten them, and
     /// the clock by which connections get old stood still.
-    pub(super) fn notice_sleep(&self, upstream: &Upstream) {
+    pub(in crate::front) fn notice_sleep(&self, upstream: &Upstream) {
         let now = clock::ahead_of_timers();
         let before = std::mem::replace(&mut *self.ahead.lock(), now);
         let slept = now.saturating_sub(before);
@@ -115,10 +127,16 @@ impl Phase {
 
 impl Client {
     /// Opens the session in place of the one before, and answers the client.
-    pub(super) async fn initialize(&self, message: Message, before: Option<Exchange>) {
+    pub(super) async fn initialize(&self, incoming: Incoming, before: Option<Exchange>) {
         self.end_session(before);
+        let Incoming {
+            message,
+            carried,
+            place: _place,
+        } = incoming;
         let id = message.id().unwrap_or_default().to_buf();
-        let opened = self.left.run_until_cancelled(self.open(message)).await;
+        let opening = self.open(message, &carried);
+        let opened = self.left.run_until_cancelled(opening).await;
         let phase = &self.conversation.phase;
         match opened {
             None => drop(phase.send_replace(Phase::Closed)),
@@ -128,30 +146,55 @@ impl Client {
             }
             Some(Ok((reply, exchange))) => {
                 let next = exchange.clone().map_or(Phase::Closed, Phase::Open);
-                phase.send_replace(next);
-                let relayed = match exchange {
-                    Some(exchange) => self.relay(id.as_id(), reply, &exchange).await,
-                    None => self.decline(id.as_id(), reply).await.map(|()| None),
+                // Another `initialize` may have been faster.
+                self.end_session(phase.send_replace(next).into_open());
+                if self.left.is_cancelled() {
+                    self.end_session(self.conversation.close());
+                }
+                let relaying = async {
+                    match exchange {
+                        Some(exchange) => self.relay(id.as_id(), reply, &exchange).await,
+                        None => self.decline(id.as_id(), reply).await.map(|()| None),
+                    }
                 };
-                match relayed {
-                    Ok(None) => {}
-                    Ok(Some(error)) => self.writer.send(error.raw().clone()).await,
-                    Err(fault) => self.refuse(&fault, Some(id.as_id())).await,
+                match self.left.run_until_cancelled(relaying).await {
+                    None | Some(Ok(None)) => {}
+                    Some(Ok(Some(error))) => self.outgoing.send(error.raw().clone()).await,
+                    Some(Err(fault)) => self.refuse(&fault, Some(id.as_id())).await,
                 }
             }
         }
     }
 
-    /// The session, when it is open. If it has ended, another one is opened in its place.
-    pub(super) async fn exchange(self: &Arc<Self>) -> Result<Exchange, Fault> {
+    /// The session, when it is open, and what a message is sent with. If it has ended, another one is opened in
+    /// its place, or the conversation is over.
+    pub(super) async fn exchange(self: &Arc<Self>, carried: &Carried) -> Result<Exchange, Fault> {
         let mut phase = self.conversation.phase.subscribe();
         let phase = phase.wait_for(|phase| !matches!(phase, Phase::Opening));
         let open = phase.await.ok().and_then(|phase| phase.clone().into_open());
-        match open {
-            None => Err(Fault::NotInitialized),
-            Some(exchange) if self.is_alive(&exchange) => Ok(exchange),
-            Some(_) => Box::pin(self.reopen()).await,
+        let mut exchange = match open {
+            None => return Err(Fault::NotInitialized),
+            Some(exchange) if self.is_alive(&exchange) && !self.is_too_old(&exchange) => exchange,
+            Some(_) if self.after_end == AfterEnd::Reopen => Box::pin(self.reopen()).await?,
+            Some(_) => {
+                self.over.cancel();
+                return Err(Fault::UnknownSession);
+            }
+        };
+        exchange.carried.clone_from(carried);
+        Ok(exchange)
+    }
+
+    /// Ends a session that has reached its maximum age, if the client can open another one.
+    fn is_too_old(&self, exchange: &Exchange) -> bool {
+        let max_age = self.hub.limits.session_max_age;
+        let is_too_old = self.after_end == AfterEnd::Over
+            && max_age.is_some_and(|max_age| exchange.in_use.session().age() >= max_age);
+        if is_too_old {
+            let registry = &self.hub.registry;
+            registry.end_session(&exchange.id, Ending::TooOld, &Carried::default());
         }
+        is_too_old
     }
 
     /// Whether this session has not ended.
@@ -172,7 +215,7 @@ impl Client {
         let initialize = self.conversation.initialize.lock().clone();
         let initialize = initialize.ok_or(Fault::NotInitialized)?;
         let id = initialize.id().unwrap_or_default().to_buf();
-        let (reply, exchange) = self.open(initialize).await?;
+        let (reply, exchange) = self.open(initialize, &Carried::default()).await?;
         let Some(exchange) = exchange else {
             return Err(Fault::UnknownSession);
         };
@@ -198,16 +241,22 @@ impl Client {
     }
 
     /// Opens a session, and waits for a server that cannot be reached.
-    async fn open(&self, message: Message) -> Result<(Reply, Option<Exchange>), Fault> {
+    async fn open(
+        &self,
+        message: Message,
+        carried: &Carried,
+    ) -> Result<(Reply, Option<Exchange>), Fault> {
         let patience = Patience::begin(&self.upstream);
-        loop {
-            let mut carried = Carried::default();
+        let mut carried = carried.clone();
+        if carried.via.is_none() {
             carried.via = self.hub.pseudonym.after(&HeaderMap::new());
+        }
+        loop {
             let opening = Opening {
                 registry: Arc::clone(&self.hub.registry),
                 upstream: Arc::clone(&self.upstream),
-                caller: Caller::Local,
-                carried,
+                caller: self.caller.clone(),
+                carried: carried.clone(),
                 message: message.clone(),
             };
             match opening.open().await {
@@ -237,7 +286,7 @@ impl Client {
         let mut answer = Answer::of(id, reply, &self.large);
         loop {
             match answer.next().await {
-                Ok(Some(message)) => self.writer.send(message.raw().clone()).await,
+                Ok(Some(message)) => self.outgoing.send(message.raw().clone()).await,
                 Ok(None) => return Ok(()),
                 Err(_) if answer.is_answered() => return Ok(()),
                 Err(error) => {
@@ -252,7 +301,7 @@ impl Client {
     }
 
     /// Ends a session here and at its server.
-    pub(super) fn end_session(&self, exchange: Option<Exchange>) {
+    pub(in crate::front) fn end_session(&self, exchange: Option<Exchange>) {
         if let Some(exchange) = exchange {
             let registry = &self.hub.registry;
             registry.end_session(&exchange.id, Ending::Deleted, &exchange.carried);

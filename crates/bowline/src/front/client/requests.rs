@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Client;
+use super::{Client, Incoming};
 use crate::config::Target;
 use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, Messages};
 use crate::exchange::reply::Reply;
 use crate::exchange::stream::outlet::Outlet;
 use crate::fault::{Fault, Reason};
-use crate::upstream::{StreamError, Upstream, UpstreamError};
+use crate::upstream::{Carried, StreamError, Upstream, UpstreamError};
 
 /// How long a request waits for a server that cannot be reached, if it has no `call_timeout`. Most clients give
 /// up earlier, and cancel.
@@ -57,13 +57,22 @@ impl Requests {
 
 impl Client {
     /// Sends a request and passes its answer on. A request that was cancelled gets no answer.
-    pub(super) async fn request(self: &Arc<Self>, message: Message, cancelled: CancellationToken) {
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        cancelled: CancellationToken,
+    ) {
+        let Incoming {
+            message,
+            carried,
+            place: _place,
+        } = incoming;
         let id = message.id().unwrap_or_default().to_buf();
         let answered = tokio::select! {
             biased;
             () = cancelled.cancelled() => Ok(()),
             () = self.left.cancelled() => Ok(()),
-            answered = self.answer(id.as_id(), message) => answered,
+            answered = self.answer(id.as_id(), message, &carried) => answered,
         };
         self.requests.end(&cancelled);
         match answered {
@@ -73,15 +82,20 @@ impl Client {
         }
     }
 
-    async fn answer(self: &Arc<Self>, id: RawId<'_>, message: Message) -> Result<(), Fault> {
+    async fn answer(
+        self: &Arc<Self>,
+        id: RawId<'_>,
+        message: Message,
+        carried: &Carried,
+    ) -> Result<(), Fault> {
         let patience = Patience::begin(&self.upstream);
         loop {
-            let exchange = self.exchange().await?;
+            let exchange = self.exchange(carried).await?;
             match exchange.clone().handle(message.clone()).await {
                 Ok(reply) => match self.relay(id, reply, &exchange).await? {
                     None => return Ok(()),
                     Some(error) if patience.is_over() => {
-                        self.writer.send(error.raw().clone()).await;
+                        self.outgoing.send(error.raw().clone()).await;
                         return Ok(());
                     }
                     Some(_) => {}
@@ -107,7 +121,7 @@ impl Client {
             let error = match answer.next().await {
                 Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
                 Ok(Some(message)) => {
-                    self.writer.send(message.raw().clone()).await;
+                    self.outgoing.send(message.raw().clone()).await;
                     patience = Patience::begin(&self.upstream);
                     continue;
                 }
@@ -139,15 +153,15 @@ impl Client {
     }
 
     /// Sends the members of a batch, and passes their answers on.
-    pub(super) async fn answer_batch(self: &Arc<Self>, array: &Bytes) {
+    pub(super) async fn answer_batch(self: &Arc<Self>, array: &Bytes, carried: &Carried) {
         let answering = async {
-            let exchange = self.exchange().await?;
+            let exchange = self.exchange(carried).await?;
             match exchange.handle_batch(array).await? {
-                Reply::Message { body, .. } => self.writer.send(body).await,
+                Reply::Message { body, .. } => self.outgoing.send(body).await,
                 reply => {
                     let mut messages = Messages::of(reply, &self.large);
                     while let Ok(Some(message)) = messages.next().await {
-                        self.writer.send(message.raw().clone()).await;
+                        self.outgoing.send(message.raw().clone()).await;
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! How much a client may have under way at the same time.
+//! How much a client that answers no request at once may have under way at the same time.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::fault::Fault;
 use crate::share::ShareOwner;
 
 /// Requests under way, if `[limits] streams` is not smaller.
-const MAX_REQUESTS: usize = 1024;
+pub(super) const MAX_REQUESTS: usize = 1024;
 /// How many of the largest messages fit into memory.
 const LARGEST_MESSAGES: usize = 4;
 const KIB: usize = 1024;
 
 /// The places of requests, and the memory of their bodies.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     requests: Arc<Semaphore>,
     kib: Arc<Semaphore>,
 }
 
 /// The place of a request. Dropping it returns it.
 #[derive(Debug)]
-pub(super) struct RoomPermit {
+pub(crate) struct RoomPermit {
     _request: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
 }
 
 impl Room {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits) -> Self {
         let requests = limits.streams.min(MAX_REQUESTS);
         let kib = MAX_REQUESTS + LARGEST_MESSAGES * limits.body_bytes.div_ceil(KIB);
         Self {
@@ -40,7 +40,7 @@ impl Room {
 
     /// Takes a place for a request of this many bytes. It never waits: the client may have to answer
     /// something before a place becomes free.
-    pub(super) fn take(&self, bytes: usize) -> Result<RoomPermit, Fault> {
+    pub(crate) fn take(&self, bytes: usize) -> Result<RoomPermit, Fault> {
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
         let request = Arc::clone(&self.requests).try_acquire_owned();
         let request = request.map_err(|_| Fault::TooManyStreams(ShareOwner::Gateway))?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Client;
+use super::{AfterEnd, Client};
 use crate::exchange::Exchange;
 use crate::exchange::answer::Messages;
 
@@ -23,14 +23,14 @@ pub(super) fn start(client: &Arc<Client>, exchange: Exchange) {
 
 async fn listen(client: Arc<Client>, exchange: Exchange) {
     let (mut pause, mut last) = (PAUSE, None);
-    while client.is_alive(&exchange) {
+    while client.may_listen(&exchange) {
         match exchange.clone().listen(last.take().as_deref()).await {
             Ok(outlet) => {
                 pause = PAUSE;
                 let mut messages = Messages::of_stream(outlet);
                 loop {
                     match messages.next().await {
-                        Ok(Some(message)) => client.writer.send(message.raw().clone()).await,
+                        Ok(Some(message)) => client.outgoing.send(message.raw().clone()).await,
                         Ok(None) => break,
                         Err(error) => {
                             tracing::debug!(%error, "the server's stream broke");
@@ -45,6 +45,27 @@ async fn listen(client: Arc<Client>, exchange: Exchange) {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
-        tokio::time::sleep(pause).await;
+        if client.may_listen(&exchange) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+    client.stopped_listening(&exchange);
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Whether the server may still say something to this client in this session.
+    fn may_listen(&self, exchange: &Exchange) -> bool {
+        let is_callers = exchange.in_use.session().is_callers();
+        is_callers && self.is_alive(exchange) && !self.hub.drain.has_begun()
+    }
+
+    /// The session is over, unless the gateway stops: then requests are still answered.
+    fn stopped_listening(&self, exchange: &Exchange) {
+        let is_over = self.after_end == AfterEnd::Over && self.conversation.is_in(exchange);
+        if is_over && !self.hub.drain.has_begun() {
+            self.over.cancel();
+        }
     }
 }

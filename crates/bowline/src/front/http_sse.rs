@@ -1,0 +1,280 @@
+//! HTTP+SSE towards clients: revision 2024-11-05. A GET opens a stream, which is the session; the client's
+//! messages are POSTed to the URL of its first event, and everything for the client comes on the stream.
+//!
+//! A POST is answered as soon as its message is accepted (202), or not accepted (an error status). What happens to
+//! the message after that, the client learns on its stream. What one message means, and what answers it, is in
+//! `front/client.rs`. The end of the stream ends the session, after what was sent has run.
+
+pub(super) mod body;
+mod endpoint;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_wire::batch::is_batch;
+use bowline_wire::media;
+use bowline_wire::message::{Kind, Message, RawId};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use hyper::body::{Body as _, Incoming as IncomingBody};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use self::body::MessagesBody;
+use super::arrival::Arrival;
+use super::body::{long_body, whole_body};
+use super::client::notices::Notices;
+use super::client::{AfterEnd, Client, Incoming, Outgoing};
+use super::response::{self, ReplyBody};
+use super::streamable::Refused;
+use crate::fault::Fault;
+use crate::mailboxes::{Content, Letter, Mailbox, OpenMailbox, StreamAt};
+use crate::route::Route;
+use crate::session::MAX_OPENING;
+use crate::upstream::Carried;
+
+/// How long a client may take to send `initialize`.
+const FIRST_MESSAGE: Duration = Duration::from_secs(30);
+/// How long requests may take to be refused after their session has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long a stop waits for what the client said last, after its requests are answered or out of time.
+const LAST_DELIVERIES: Duration = Duration::from_millis(500);
+/// How often the end of a session looks whether a call still runs whose client has left.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Serves a request on the path of a stream, or of its messages.
+pub(super) async fn serve(
+    arrival: Arrival,
+    head: &Parts,
+    body: IncomingBody,
+) -> Result<Response<ReplyBody>, Refused> {
+    let token = Route::of(head.uri.path()).and_then(|route| route.token);
+    match (token, &head.method) {
+        (None, &Method::GET) => Ok(open(arrival, head)?),
+        (None, _) => Err(Fault::Method { allow: "GET" }.into()),
+        (Some(token), &Method::POST) => post(arrival, token, body).await,
+        (Some(_), _) => Err(Fault::Method { allow: "POST" }.into()),
+    }
+}
+
+// === GET ===
+
+/// Opens a stream, whose first event is the URL for the client's messages.
+fn open(arrival: Arrival, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
+    if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
+        return Err(Fault::AcceptForGet);
+    }
+    refuse_new(&arrival)?;
+    let hub = Arc::clone(&arrival.hub);
+    let prefix = endpoint::prefix(&arrival, &head.uri);
+    let Arrival {
+        upstream, caller, ..
+    } = arrival;
+    let share = upstream.streams.of_caller(&caller);
+    let place = share.take();
+    let place = place.ok_or_else(|| Fault::TooManyStreams(upstream.streams.exhausted()))?;
+    let query = head.uri.query().filter(|query| !query.is_empty());
+    let query = query.map(Into::into);
+    let opened = hub
+        .mailboxes
+        .open(&upstream.name, &caller, query, &hub.limits);
+    let (mailbox, token, letters) = opened.map_err(|_| Fault::Random)?;
+    let path = endpoint::path(head.uri.path(), &upstream.name);
+    let left = CancellationToken::new();
+    let (outgoing, messages) = Outgoing::channel();
+    let body = MessagesBody::new(
+        &format!("{prefix}{path}/{token}"),
+        messages,
+        place,
+        left.clone().drop_guard(),
+    );
+    let tracker = hub.tracker.clone();
+    let client = Client::new(hub, upstream, caller, AfterEnd::Over, outgoing, left);
+    tracker.spawn(run(client, mailbox, letters));
+    Ok(response::messages(body))
+}
+
+/// Refuses what would begin a session where none can begin.
+fn refuse_new(arrival: &Arrival) -> Result<(), Fault> {
+    let hub = &arrival.hub;
+    if hub.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    if arrival.upstream.is_retired() {
+        return Err(Fault::NoSuchServer);
+    }
+    if hub.pseudonym.is_in(&arrival.headers) {
+        let server = arrival.upstream.name.clone();
+        return Err(Fault::Loop { server });
+    }
+    Ok(())
+}
+
+/// Serves a stream until its client leaves or has to.
+async fn run(client: Arc<Client>, mailbox: OpenMailbox, mut letters: mpsc::Receiver<Letter>) {
+    let patience = {
+        let mut notices = Notices::start(&client);
+        let reading = async {
+            while let Some(letter) = letters.recv().await {
+                take(&client, letter, &mut notices).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = client.left.cancelled() => Duration::ZERO,
+            () = client.over.cancelled() => LAST_ANSWERS,
+            () = never_begun(&client) => Duration::ZERO,
+            () = drained(&client) => LAST_DELIVERIES,
+            () = reading => Duration::ZERO,
+        }
+    };
+    drop((mailbox, letters));
+    if !client.left.is_cancelled() {
+        drop(tokio::time::timeout(patience, client.settled()).await);
+        client.outgoing.finish().await;
+        // The stream's body notices when the client has got it all.
+        drop(tokio::time::timeout(LAST_ANSWERS, client.left.cancelled()).await);
+        client.left.cancel();
+    }
+    end(&client).await;
+}
+
+/// Waits until the client has had its time to send `initialize` and has not.
+async fn never_begun(client: &Client) {
+    match tokio::time::timeout(FIRST_MESSAGE, client.conversation.begun()).await {
+        Ok(()) => std::future::pending().await,
+        Err(_) => tracing::info!(
+            server = %client.upstream.name,
+            "a client opened a stream and did not send `initialize`"
+        ),
+    }
+}
+
+/// Waits until the gateway stops and every request is answered. The client's own answers still come in.
+async fn drained(client: &Client) {
+    client.hub.drain.begun().await;
+    client.running.close();
+    drop(tokio::time::timeout(client.hub.drain.timeout, client.running.wait()).await);
+}
+
+async fn take(client: &Arc<Client>, letter: Letter, notices: &mut Notices) {
+    let Letter {
+        content,
+        carried,
+        place,
+    } = letter;
+    match content {
+        Content::Message(message) => {
+            let incoming = Incoming {
+                message,
+                carried,
+                place: Some(place),
+            };
+            client.take(incoming, notices).await;
+        }
+        Content::Batch(array) => client.take_batch(array, carried, place, notices),
+    }
+}
+
+/// Ends the session of a client that has left, after what was sent has run: a server may give up the calls of a
+/// session that is deleted.
+async fn end(client: &Client) {
+    client.settled().await;
+    let Some(exchange) = client.conversation.close() else {
+        return;
+    };
+    while exchange.in_use.is_shared() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    client.end_session(Some(exchange));
+}
+
+// === POST ===
+
+/// Accepts a message for the stream that the token names.
+async fn post(
+    arrival: Arrival,
+    token: &str,
+    body: IncomingBody,
+) -> Result<Response<ReplyBody>, Refused> {
+    let mailbox = find(&arrival, token).await?;
+    let body = read_body(&arrival, body).await?;
+    if is_batch(&body) {
+        if arrival.hub.drain.has_begun() {
+            return Err(Fault::Stopping.into());
+        }
+        let carried = carried(&arrival, &mailbox);
+        mailbox.put(Content::Batch(body), carried)?;
+        return Ok(response::empty(StatusCode::ACCEPTED));
+    }
+    let message = Message::parse(body).map_err(Fault::from)?;
+    let request = (message.kind() == Kind::Request).then(|| message.clone());
+    accept(&arrival, &mailbox, message).map_err(|fault| {
+        let id = request.as_ref().and_then(Message::id).map(RawId::to_buf);
+        Refused { fault, id }
+    })
+}
+
+/// The mailbox of the stream that the token names, if it is open in this gateway.
+async fn find(arrival: &Arrival, token: &str) -> Result<Arc<Mailbox>, Fault> {
+    let Arrival {
+        hub,
+        upstream,
+        caller,
+        ..
+    } = arrival;
+    let owners = &hub.processes.owners;
+    let located = hub.mailboxes.locate(token, &upstream.name, caller, owners);
+    match located.await {
+        StreamAt::Here(mailbox) => Ok(mailbox),
+        StreamAt::Elsewhere(gateway) => {
+            tracing::debug!(%gateway, server = %upstream.name, "the stream is at another gateway");
+            Err(Fault::StreamElsewhere)
+        }
+        StreamAt::Gone => Err(Fault::UnknownSession),
+    }
+}
+
+fn accept(
+    arrival: &Arrival,
+    mailbox: &Mailbox,
+    message: Message,
+) -> Result<Response<ReplyBody>, Fault> {
+    let mut carried = carried(arrival, mailbox);
+    let is_request = message.kind() == Kind::Request;
+    if is_request && message.method() == Some("initialize") {
+        refuse_new(arrival)?;
+        carried.via = arrival.hub.pseudonym.after(&arrival.headers);
+    } else if is_request && arrival.hub.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    mailbox.put(Content::Message(message), carried)?;
+    Ok(response::empty(StatusCode::ACCEPTED))
+}
+
+/// What goes along with a message: the query of the stream's own URL, which the client's user wrote, and the
+/// listed headers of this request. A copy, because the message outlives its request.
+fn carried(arrival: &Arrival, mailbox: &Mailbox) -> Carried {
+    let server = arrival.upstream.config();
+    let carried = Carried::of(mailbox.query.as_deref(), &arrival.headers, &server);
+    carried.to_keep().map(|kept| *kept).unwrap_or_default()
+}
+
+async fn read_body(arrival: &Arrival, body: IncomingBody) -> Result<Bytes, Fault> {
+    if !media::is(arrival.headers.get(CONTENT_TYPE), media::JSON) {
+        return Err(Fault::ContentType);
+    }
+    let Arrival {
+        hub,
+        caller,
+        headers,
+        ..
+    } = arrival;
+    let (longest, limit) = (body.size_hint().upper(), hub.limits.body_bytes);
+    match longest.is_none_or(|longest| longest > limit.min(MAX_OPENING) as u64) {
+        true => long_body(hub, caller, headers, body, limit).await,
+        false => whole_body(body, limit).await,
+    }
+}
