@@ -25,6 +25,7 @@ mod listener;
 mod net;
 mod oauth;
 mod owners;
+mod peers;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod registry;

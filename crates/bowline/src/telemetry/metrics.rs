@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use self::catalog::Catalog;
 pub(crate) use self::catalog::Description;
 use self::labels::{
-    BuildLabels, EndLabels, EndpointLabels, KindLabels, LossLabels, NameLabel, OperationLabels,
+    BuildLabels, EndLabels, EndpointLabels, ForwardLabels, KindLabels, LossLabels, NameLabel, OperationLabels,
     OutcomeLabels, ReasonLabels, RecoveryLabels, RequestLabels, ServerLabels,
 };
 use crate::config::ServerName;
@@ -49,6 +49,8 @@ pub(crate) struct Metrics {
     endpoint_sessions: Family<EndpointLabels, Gauge>,
     processes: Family<ServerLabels, Gauge>,
     process_failures: Family<ServerLabels, Counter>,
+    forwards: Family<ForwardLabels, Counter>,
+    forwards_received: Family<ForwardLabels, Counter>,
     store_reachable: Family<KindLabels, Gauge>,
     near_cache_sessions: Family<KindLabels, Gauge>,
     near_cache_loads: Family<KindLabels, Counter>,
@@ -166,6 +168,14 @@ impl Metrics {
             process_failures: catalog.add(
                 "process_failures",
                 "Processes that did not start, or exited before they answered `initialize`",
+            ),
+            forwards: catalog.add(
+                "forwards",
+                "Operations that were forwarded to the gateway that owns a session, by outcome",
+            ),
+            forwards_received: catalog.add(
+                "forwards_received",
+                "Operations that other gateways forwarded to this one, by outcome",
             ),
             store: StoreOperations {
                 outcomes: catalog.add("store_operations", "Operations of the store, by outcome"),
@@ -315,6 +325,17 @@ impl Metrics {
             server: NameLabel(server.clone()),
         };
         self.process_failures.get_or_create(&labels).inc();
+    }
+
+    /// An operation was forwarded to another gateway.
+    pub(crate) fn forwarded(&self, outcome: &'static str) {
+        self.forwards.get_or_create(&ForwardLabels { outcome }).inc();
+    }
+
+    /// Another gateway forwarded an operation, or somebody who is none.
+    pub(crate) fn forward_received(&self, outcome: &'static str) {
+        let received = &self.forwards_received;
+        received.get_or_create(&ForwardLabels { outcome }).inc();
     }
 
     /// All numbers as text; what is counted elsewhere is given as it is now.
