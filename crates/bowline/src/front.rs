@@ -9,6 +9,7 @@ pub(crate) mod embedder;
 mod forms;
 pub(crate) mod html;
 pub(crate) mod pages;
+pub(crate) mod peer;
 pub(crate) mod query;
 pub(crate) mod response;
 mod shown;

@@ -108,8 +108,7 @@ impl Owners {
 
     /// Whether an owner is gone that a record named, which was read then. `false` if that is not known.
     pub(crate) fn is_gone(&self, owner: &str, read: Instant) -> bool {
-        self.needs_no_look(owner)
-            || lacks(&self.present.borrow(), owner, read)
+        self.needs_no_look(owner) || lacks(&self.present.borrow(), owner, read)
     }
 
     /// Waits until an owner is gone, as [`Owners::is_gone`] knows it.
@@ -191,8 +190,9 @@ impl Future for UntilGone {
         let waiting = waiting.get_or_insert_with(|| {
             let (Owner { id, read }, mut present) = (owner.clone(), present.clone());
             Box::pin(async move {
-                let gone = present.wait_for(|present| lacks(present, &id, read)).await;
-                if gone.is_err() {
+                let gone = present.wait_for(|present| lacks(present, &id, read));
+                let is_gone = gone.await.is_ok();
+                if !is_gone {
                     // Nobody looks any more.
                     std::future::pending::<()>().await;
                 }
@@ -263,7 +263,10 @@ mod tests {
     async fn an_owner_that_goes_is_noticed_by_who_waits_for_it() {
         let owners = Owners::on_store("a", true);
         let read = Instant::now();
-        let owner = Owner { id: "b".into(), read };
+        let owner = Owner {
+            id: "b".into(),
+            read,
+        };
         let second = Duration::from_secs(1);
         let with_b = HashMap::from([("b".into(), Some("10.0.0.2:1".into()))]);
         owners.saw(read + second, Some(with_b));

@@ -26,22 +26,28 @@ mod secret;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_egress::{Sent, Tls};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 
-pub(crate) use self::answer::Answer;
+pub(crate) use self::answer::{Answer, unexpected};
 pub(crate) use self::error::PeerError;
 pub(crate) use self::label::{Forward, ForwardKind};
 use self::numbers::Numbers;
 use self::peer::Peer;
+pub(crate) use self::peer::{MEDIA, PATH};
 pub(crate) use self::receive::{Intruder, Received, Sealer};
 pub(crate) use self::record::{Ending, Failure, PART, Record};
 pub(crate) use self::secret::PeerSecret;
 use crate::owners::{Owner, Owners};
 use crate::telemetry::Metrics;
+
+/// How often the log says that somebody sent what is no forward.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The other gateways on the store, and this one as they see it.
 #[derive(Debug)]
@@ -56,6 +62,8 @@ pub(crate) struct Peers {
     taken: Numbers,
     tls: Tls,
     metrics: Arc<Metrics>,
+    /// When the log last said that somebody sent what is no forward.
+    warned: Mutex<Option<Instant>>,
 }
 
 impl Peers {
@@ -75,6 +83,7 @@ impl Peers {
             taken: Numbers::default(),
             tls: tls.clone(),
             metrics: Arc::clone(metrics),
+            warned: Mutex::default(),
         }
     }
 
@@ -90,7 +99,9 @@ impl Peers {
     ) -> Result<Answer, PeerError> {
         let forward = Forward::new(kind, head, body);
         let forwarded = self.try_forward(owners, owner, &forward, sent).await;
-        let outcome = forwarded.as_ref().map_or_else(PeerError::name, |_| "accepted");
+        let outcome = forwarded
+            .as_ref()
+            .map_or_else(PeerError::name, |_| "accepted");
         self.metrics.forwarded(outcome);
         forwarded
     }
@@ -106,7 +117,9 @@ impl Peers {
         let address = address.ok_or(PeerError::NoAddress)?;
         let peer = self.peer(&owner.id, &address);
         let gone = owners.until_gone(owner);
-        let mut answer = peer.send(&self.me, &self.secret, forward, sent, gone).await?;
+        let mut answer = peer
+            .send(&self.me, &self.secret, forward, sent, gone)
+            .await?;
         answer.accepted().await?;
         Ok(answer)
     }
@@ -129,8 +142,21 @@ impl Peers {
         self.known.lock().retain(|id, _| is_present(id));
     }
 
+    /// Whether the log has not said for a while that somebody sent what is no forward.
+    pub(crate) fn may_warn(&self) -> bool {
+        let mut warned = self.warned.lock();
+        let is_due = warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
+        if is_due {
+            *warned = Some(Instant::now());
+        }
+        is_due
+    }
+
     /// Closes idle connections, now and whenever one becomes idle.
     pub(crate) fn drop_idle_connections(&self) {
-        self.known.lock().values().for_each(|peer| peer.close_idle());
+        self.known
+            .lock()
+            .values()
+            .for_each(|peer| peer.close_idle());
     }
 }

@@ -217,6 +217,8 @@ table! {
         "not sent, because the server was unreachable a moment ago or no endpoint is healthy; or the server opened no session within `recovery_budget`";
     SessionElsewhere = "session_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, INFO, false:
         "the session's process (`command`) belongs to another gateway on the store, which is present";
+    OwnerUnreachable = "owner_unreachable", Gateway, Later(1), UPSTREAM_UNAVAILABLE, WARN, false:
+        "the session lives in another gateway on the store, which is present and cannot be reached over `[peers]`, cannot tell now whether the session is still its own, or does not know the caller; nothing was sent";
     ProcessFailed = "process_failed", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "the server's process did not start, or exited before it answered `initialize`; the message says why";
     UpstreamNotMcp = "upstream_not_mcp", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, false:

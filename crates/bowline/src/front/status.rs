@@ -94,6 +94,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::UpstreamUnavailable
         | Reason::ProcessFailed
         | Reason::SessionElsewhere
+        | Reason::OwnerUnreachable
         | Reason::GrantUnknown
         | Reason::NotRecovered => StatusCode::SERVICE_UNAVAILABLE,
         Reason::Deadline => StatusCode::GATEWAY_TIMEOUT,

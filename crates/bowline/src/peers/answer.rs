@@ -91,7 +91,9 @@ impl Answer {
                 Poll::Ready(Ok(()))
             }
             Some(Err(error)) => Poll::Ready(Err(PeerError::Broken(error.to_string().into()))),
-            None => Poll::Ready(Err(PeerError::Broken("it ended without a last record".into()))),
+            None => Poll::Ready(Err(PeerError::Broken(
+                "it ended without a last record".into(),
+            ))),
         }
     }
 

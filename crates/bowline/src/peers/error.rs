@@ -8,7 +8,9 @@ use super::record::{Ending, Failure};
 /// Why a forward was not served, and with that what it proves.
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
-    #[error("it does not say where it can be reached: its [peers] is missing, or it was just started")]
+    #[error(
+        "it does not say where it can be reached: its [peers] is missing, or it was just started"
+    )]
     NoAddress,
     #[error("it cannot be reached: {0}")]
     Unreachable(EgressError),

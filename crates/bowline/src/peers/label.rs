@@ -78,12 +78,7 @@ impl Label {
 // === impl ForwardKind ===
 
 impl ForwardKind {
-    const ALL: [Self; 4] = [
-        Self::Greeting,
-        Self::Leg,
-        Self::Delivery,
-        Self::Elicitation,
-    ];
+    const ALL: [Self; 4] = [Self::Greeting, Self::Leg, Self::Delivery, Self::Elicitation];
 
     fn byte(self) -> u8 {
         match self {
@@ -125,7 +120,9 @@ impl Forward {
     pub(super) fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         let mut bytes = Bytes::from(bytes);
         let kind = bytes.try_get_u8().ok()?;
-        let kind = ForwardKind::ALL.into_iter().find(|one| one.byte() == kind)?;
+        let kind = ForwardKind::ALL
+            .into_iter()
+            .find(|one| one.byte() == kind)?;
         let hops = bytes.try_get_u8().ok()?;
         let length = usize::try_from(bytes.try_get_u32().ok()?).ok()?;
         if length > bytes.len() {
@@ -159,7 +156,10 @@ mod tests {
         assert_eq!((read, clear.len()), (label, length));
         assert_eq!(rest, "rest");
         for cut in 0..length {
-            assert!(Label::take(Bytes::copy_from_slice(&bytes[..cut])).is_none(), "{cut}");
+            assert!(
+                Label::take(Bytes::copy_from_slice(&bytes[..cut])).is_none(),
+                "{cut}"
+            );
         }
     }
 
@@ -168,7 +168,10 @@ mod tests {
         let body = Bytes::from_static(b"{}");
         let forward = Forward::new(ForwardKind::Leg, &"head", &body);
         let read = Forward::from_bytes(forward.to_bytes()).unwrap();
-        assert_eq!((read.kind, read.hops, &read.body), (ForwardKind::Leg, 1, &body));
+        assert_eq!(
+            (read.kind, read.hops, &read.body),
+            (ForwardKind::Leg, 1, &body)
+        );
         assert_eq!(read.head::<String>().as_deref(), Some("head"));
         assert!(read.head::<u8>().is_none());
         for cut in 0..6 {

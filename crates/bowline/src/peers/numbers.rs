@@ -125,12 +125,16 @@ mod tests {
         let (numbers, mut taken) = (Numbers::default(), std::collections::HashSet::new());
         let (mut highest, mut random) = (0_u64, 1_u64);
         for _ in 0..50_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let number = (highest + (random >> 50)).saturating_sub(WINDOW as u64 / 2);
-            let is_new = number > 0
-                && number + WINDOW as u64 > highest
-                && taken.insert(number);
-            assert_eq!(numbers.take("a", number), is_new, "{number} after {highest}");
+            let is_new = number > 0 && number + WINDOW as u64 > highest && taken.insert(number);
+            assert_eq!(
+                numbers.take("a", number),
+                is_new,
+                "{number} after {highest}"
+            );
             highest = highest.max(if is_new { number } else { 0 });
         }
     }

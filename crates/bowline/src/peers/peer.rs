@@ -1,7 +1,7 @@
 //! One other gateway, and the connections to it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline_egress::{Head, Origin, Pool, Sent, Tls};
@@ -18,8 +18,8 @@ use super::secret::PeerSecret;
 use crate::owners::UntilGone;
 
 /// Where forwards go.
-pub(super) const PATH: &str = "/forward";
-pub(super) const MEDIA: &str = "application/octet-stream";
+pub(crate) const PATH: &str = "/forward";
+pub(crate) const MEDIA: &str = "application/octet-stream";
 
 /// How long a peer may take to accept a connection, and to answer a greeting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -90,7 +90,9 @@ impl Peer {
     ) -> Result<(), PeerError> {
         let greeting = Forward::new(ForwardKind::Greeting, &(), &Bytes::new());
         let answered = async {
-            let mut answer = self.post(me, secret, &greeting, Sent::default(), gone).await?;
+            let mut answer = self
+                .post(me, secret, &greeting, Sent::default(), gone)
+                .await?;
             answer.accepted().await?;
             answer.next().await
         };
@@ -136,6 +138,11 @@ impl Peer {
             return Err(PeerError::Broken(format!("it answered {status}").into()));
         }
         let secret = Arc::clone(secret);
-        Ok(Answer::new(response.into_body(), secret, label.into(), gone))
+        Ok(Answer::new(
+            response.into_body(),
+            secret,
+            label.into(),
+            gone,
+        ))
     }
 }

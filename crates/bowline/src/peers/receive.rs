@@ -86,7 +86,9 @@ impl Peers {
 impl Sealer {
     /// The next record, as it is sent.
     pub(crate) fn seal(&mut self, record: &Record) -> Option<Bytes> {
-        let sealed = self.secret.seal_record(&self.label, self.place, &record.to_bytes())?;
+        let sealed = self
+            .secret
+            .seal_record(&self.label, self.place, &record.to_bytes())?;
         self.place += 1;
         let mut framed = BytesMut::with_capacity(4 + sealed.len());
         framed.put_u32(u32::try_from(sealed.len()).ok()?);

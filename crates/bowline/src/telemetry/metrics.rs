@@ -16,8 +16,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use self::catalog::Catalog;
 pub(crate) use self::catalog::Description;
 use self::labels::{
-    BuildLabels, EndLabels, EndpointLabels, ForwardLabels, KindLabels, LossLabels, NameLabel, OperationLabels,
-    OutcomeLabels, ReasonLabels, RecoveryLabels, RequestLabels, ServerLabels,
+    BuildLabels, EndLabels, EndpointLabels, ForwardLabels, KindLabels, LossLabels, NameLabel,
+    OperationLabels, OutcomeLabels, ReasonLabels, RecoveryLabels, RequestLabels, ServerLabels,
 };
 use crate::config::ServerName;
 
@@ -329,7 +329,9 @@ impl Metrics {
 
     /// An operation was forwarded to another gateway.
     pub(crate) fn forwarded(&self, outcome: &'static str) {
-        self.forwards.get_or_create(&ForwardLabels { outcome }).inc();
+        self.forwards
+            .get_or_create(&ForwardLabels { outcome })
+            .inc();
     }
 
     /// Another gateway forwarded an operation, or somebody who is none.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bowline_wire::id::UpstreamSessionId;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::address::Address;
+use super::peer::Remote;
 use super::stdio::Process;
 use bowline_egress::Jar;
 
@@ -30,8 +30,8 @@ pub(crate) enum StdioConversation {
     /// There is none yet.
     Unopened,
     Here(Arc<Process>),
-    /// A record says that this gateway has it, and was read then.
-    Elsewhere(Arc<str>, Instant),
+    /// A record says that another gateway has it.
+    Elsewhere(Arc<Remote>),
 }
 
 /// What an upstream issues in answer to `initialize`.
@@ -52,12 +52,12 @@ impl Conversation {
         address: &Address,
         session_id: Option<UpstreamSessionId>,
         jar: Jar,
-        owner: Option<&str>,
+        remote: Option<Remote>,
     ) -> Self {
         match address {
             Address::Url(_) => Self::http(session_id, jar),
-            Address::Command(_) => Self::Stdio(match owner {
-                Some(owner) => StdioConversation::Elsewhere(owner.into(), Instant::now()),
+            Address::Command(_) => Self::Stdio(match remote {
+                Some(remote) => StdioConversation::Elsewhere(Arc::new(remote)),
                 None => StdioConversation::Unopened,
             }),
         }
@@ -101,7 +101,7 @@ impl Conversation {
     pub(crate) fn can_be_ended(&self) -> bool {
         match self {
             Self::StreamableHttp(http) => http.session_id.is_some(),
-            Self::Stdio(_) => self.is_live(),
+            Self::Stdio(stdio) => !matches!(stdio, StdioConversation::Unopened),
         }
     }
 
@@ -115,7 +115,7 @@ impl Conversation {
         match self {
             Self::StreamableHttp(_) | Self::Stdio(StdioConversation::Unopened) => None,
             Self::Stdio(StdioConversation::Here(_)) => Some(me),
-            Self::Stdio(StdioConversation::Elsewhere(owner, _)) => Some(owner),
+            Self::Stdio(StdioConversation::Elsewhere(remote)) => Some(&remote.owner.id),
         }
     }
 

@@ -12,6 +12,7 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::Ailment;
+use super::peer::ForwardError;
 use super::stdio::{End, ProcessError};
 use super::streamable::NotListened;
 use crate::oauth::{GrantError, SignInReason};
@@ -86,6 +87,10 @@ pub(crate) enum UpstreamError {
     Stream(#[from] StreamError),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error("{0}")]
+    Forward(Box<ForwardError>),
+    #[error("{0}")]
+    OwnerUnreachable(Arc<str>),
 }
 
 /// A refusal that is not the answer to the request.
@@ -128,6 +133,8 @@ pub(crate) enum StreamError {
     ProcessEnded(Arc<End>),
     #[error("the server's process wrote an answer that is not JSON in UTF-8")]
     Unreadable,
+    #[error("{0}")]
+    Forward(Box<ForwardError>),
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
     Cancelled,
@@ -187,6 +194,7 @@ impl StreamError {
             | Self::Fingerprint
             | Self::ProcessEnded(_)
             | Self::Unreadable
+            | Self::Forward(_)
             | Self::Cancelled => false,
         }
     }

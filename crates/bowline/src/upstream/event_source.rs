@@ -1,4 +1,5 @@
-//! Where the events of a stream come from: the body of a response, or the messages of a process.
+//! Where the events of a stream come from: the body of a response, the messages of a process, or another
+//! gateway.
 
 use std::task::{Context, Poll, ready};
 
@@ -7,6 +8,7 @@ use bowline_wire::sse::event_of;
 use bytes::Bytes;
 
 use super::StreamError;
+use super::peer::PeerEvents;
 use super::stdio::Incoming;
 use super::streamable::poll_data;
 
@@ -17,6 +19,8 @@ pub(crate) enum EventSource {
     Http(UpstreamBody),
     /// Messages of a process, each of which becomes an event without an id.
     Process(Incoming),
+    /// Events that another gateway passes on, as they are.
+    Peer(Box<PeerEvents>),
 }
 
 impl EventSource {
@@ -27,6 +31,7 @@ impl EventSource {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         match self {
             Self::Http(body) => poll_data(body, cx).map_err(Into::into),
+            Self::Peer(events) => events.poll_data(cx),
             Self::Process(incoming) => {
                 let next = ready!(incoming.poll_next(cx));
                 Poll::Ready(next.map(|message| message.map(|message| event_of(&message))))

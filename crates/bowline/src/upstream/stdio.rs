@@ -249,11 +249,11 @@ impl Upstream {
 
     /// Asks whether the process lives and answers.
     pub(super) async fn stdio_ping(&self, link: StdioLink<'_>, ping: &Message) -> Pulse {
-        if let StdioConversation::Elsewhere(owner, read) = link.stdio {
-            let owners = &self.processes.owners;
+        if let StdioConversation::Elsewhere(remote) = link.stdio {
+            let (owners, owner) = (&self.processes.owners, &remote.owner);
             // Less than any attempt takes: the server is not to blame for a slow store.
             let limit = super::budget::moment(&self.config()) / 2;
-            owners.look(owner, *read, limit).await;
+            owners.look(&owner.id, owner.read, limit).await;
         }
         let asked = match link.process(&self.processes.owners) {
             Ok(process) => process.ask(ping, Sent::default(), self.patience()).await,
@@ -306,8 +306,10 @@ impl<'a> StdioLink<'a> {
         match self.stdio {
             StdioConversation::Here(process) if owners.is_certain() => Ok(process),
             StdioConversation::Here(_) => Err(ProcessError::Unsure),
-            StdioConversation::Elsewhere(owner, read) if !owners.is_gone(owner, *read) => {
-                Err(ProcessError::Elsewhere(Arc::clone(owner)))
+            StdioConversation::Elsewhere(remote)
+                if !owners.is_gone(&remote.owner.id, remote.owner.read) =>
+            {
+                Err(ProcessError::Elsewhere(Arc::clone(&remote.owner.id)))
             }
             StdioConversation::Elsewhere(..) | StdioConversation::Unopened => {
                 Err(ProcessError::Ended {
