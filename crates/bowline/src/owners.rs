@@ -166,6 +166,15 @@ fn lacks(present: &Option<Present>, gateway: &str, read: Instant) -> bool {
     present.is_some_and(|it| it.since > read && !it.gateways.contains_key(gateway))
 }
 
+// === impl Owner ===
+
+impl Owner {
+    /// Whether it is gone; `false` if that is not known.
+    pub(crate) fn is_gone(&self, owners: &Owners) -> bool {
+        owners.is_gone(&self.id, self.read)
+    }
+}
+
 // === impl UntilGone ===
 
 impl Clone for UntilGone {

@@ -11,6 +11,7 @@ mod error;
 mod event_source;
 mod health;
 mod link;
+mod live;
 mod moves;
 mod outcome;
 mod peer;
@@ -30,6 +31,7 @@ pub(crate) use error::{Declined, Status, StreamError, UpstreamError};
 pub(crate) use event_source::EventSource;
 pub(crate) use health::Ailment;
 pub(crate) use link::{Link, Repeat};
+pub(crate) use live::LiveError;
 pub(crate) use moves::Moves;
 pub(crate) use outcome::{
     Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
@@ -65,6 +67,7 @@ use self::upkeep::Upkeep;
 use crate::caller::Caller;
 use crate::config::{Server, ServerName, Target};
 use crate::oauth::{Account, CallerIdentities, Flows};
+use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::share::{ServerShares, Share};
 use crate::telemetry::{Metrics, ServerMetrics};
@@ -234,6 +237,17 @@ impl Upstream {
 
     pub(crate) fn opens_streams(&self) -> bool {
         self.opens_streams.load(Ordering::Relaxed)
+    }
+
+    /// The gateways on the same store.
+    fn owners(&self) -> &Owners {
+        &self.processes.owners
+    }
+
+    /// How long a look at who is present may take. Less than any attempt takes: the server is not to blame for a
+    /// slow store.
+    fn look_limit(&self) -> Duration {
+        budget::moment(&self.config()) / 2
     }
 
     pub(crate) fn tracker(&self) -> &TaskTracker {

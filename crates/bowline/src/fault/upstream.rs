@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::{Reason, Retry};
 use crate::peers::PeerError;
 use crate::share::ShareOwner;
-use crate::upstream::{ForwardError, ProcessError, Ran, UpstreamError};
+use crate::upstream::{ForwardError, LiveError, ProcessError, Ran, UpstreamError};
 use bowline_egress::{EgressError, WireError};
 
 /// The reason for an error. HTTP statuses here are the server's, not those that the client gets.
@@ -46,6 +46,7 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         }
         UpstreamError::BadInitialize => Reason::UpstreamInitialize,
         UpstreamError::Process(error) => of_process(error),
+        UpstreamError::Live(error) => of_live(error),
         UpstreamError::OwnerUnreachable(_) => Reason::OwnerUnreachable,
         UpstreamError::Forward(error) => of_forward(error),
     }
@@ -64,20 +65,25 @@ fn of_process(error: &ProcessError) -> Reason {
     match error {
         ProcessError::NotStarted(_) | ProcessError::ExitedAtStart(_) => Reason::ProcessFailed,
         ProcessError::Silent(..) => Reason::Deadline,
-        ProcessError::Elsewhere(_) => Reason::SessionElsewhere,
-        ProcessError::Unsure => Reason::StoreUnavailable,
         ProcessError::TooMany(ShareOwner::Gateway) => Reason::TooManyProcesses,
         ProcessError::TooMany(ShareOwner::Server) => Reason::TooManyProcessesOfServer,
         ProcessError::TooMany(ShareOwner::Caller) => Reason::TooManyProcessesOfCaller,
-        ProcessError::Ended {
+        ProcessError::StartsTaken => Reason::TooManyStarts,
+    }
+}
+
+fn of_live(error: &LiveError) -> Reason {
+    match error {
+        LiveError::Elsewhere(_) => Reason::SessionElsewhere,
+        LiveError::Unsure => Reason::StoreUnavailable,
+        LiveError::Ended {
             was_written: true, ..
         }
-        | ProcessError::Unreadable => Reason::OutcomeUnknown,
-        ProcessError::StartsTaken => Reason::TooManyStarts,
-        ProcessError::Ended {
+        | LiveError::Unreadable => Reason::OutcomeUnknown,
+        LiveError::Ended {
             was_written: false, ..
         }
-        | ProcessError::NotRead => Reason::NotRecovered,
+        | LiveError::NotRead => Reason::NotRecovered,
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::leg::Leg;
 use crate::oauth::SignInReason;
-use crate::upstream::{Carried, ProcessError, Status, UpstreamError};
+use crate::upstream::{Carried, LiveError, Status, UpstreamError};
 
 /// Why a session could not be recovered.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl From<RecoveryError> for UpstreamError {
             RecoveryError::Unavailable(reason) => Self::NotRecovered(reason),
             RecoveryError::Refused(status) => Self::Refused(status),
             RecoveryError::SignIn(wanted) => Self::SignIn(wanted),
-            RecoveryError::Elsewhere(owner) => ProcessError::Elsewhere(owner).into(),
+            RecoveryError::Elsewhere(owner) => LiveError::Elsewhere(owner).into(),
             RecoveryError::OwnerUnreachable(why) => Self::OwnerUnreachable(why),
             RecoveryError::TellClient => Self::SessionLost,
         }

@@ -6,6 +6,7 @@ use bowline_wire::id::UpstreamSessionId;
 use parking_lot::Mutex;
 
 use super::address::Address;
+use super::live::Live;
 use super::peer::Remote;
 use super::stdio::Process;
 use bowline_egress::Jar;
@@ -14,7 +15,8 @@ use bowline_egress::Jar;
 #[derive(Debug)]
 pub(crate) enum Conversation {
     StreamableHttp(HttpConversation),
-    Stdio(StdioConversation),
+    /// The process, which is the session.
+    Stdio(Live<Process>),
 }
 
 /// The session id that a server issued, and the cookies.
@@ -22,16 +24,6 @@ pub(crate) enum Conversation {
 pub(crate) struct HttpConversation {
     pub(crate) session_id: Option<UpstreamSessionId>,
     pub(crate) jar: Mutex<Jar>,
-}
-
-/// The process, which is the session.
-#[derive(Debug, Clone)]
-pub(crate) enum StdioConversation {
-    /// There is none yet.
-    Unopened,
-    Here(Arc<Process>),
-    /// A record says that another gateway has it.
-    Elsewhere(Arc<Remote>),
 }
 
 /// What an upstream issues in answer to `initialize`.
@@ -56,10 +48,7 @@ impl Conversation {
     ) -> Self {
         match address {
             Address::Url(_) => Self::http(session_id, jar),
-            Address::Command(_) => Self::Stdio(match remote {
-                Some(remote) => StdioConversation::Elsewhere(Arc::new(remote)),
-                None => StdioConversation::Unopened,
-            }),
+            Address::Command(_) => Self::Stdio(Live::stored(remote)),
         }
     }
 
@@ -76,7 +65,7 @@ impl Conversation {
             (Self::StreamableHttp(http), Issued::SessionId(session_id)) => {
                 Self::StreamableHttp(HttpConversation { session_id, ..http })
             }
-            (_, Issued::Process(process)) => Self::Stdio(StdioConversation::Here(process)),
+            (_, Issued::Process(process)) => Self::Stdio(Live::Here(process)),
             (stdio @ Self::Stdio(_), Issued::SessionId(_)) => stdio,
         }
     }
@@ -101,27 +90,32 @@ impl Conversation {
     pub(crate) fn can_be_ended(&self) -> bool {
         match self {
             Self::StreamableHttp(http) => http.session_id.is_some(),
-            Self::Stdio(stdio) => !matches!(stdio, StdioConversation::Unopened),
+            Self::Stdio(process) => !process.is_unopened(),
         }
     }
 
     /// Whether it lives in this process: no other gateway, nor this one after a restart, could go on with it.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self, Self::Stdio(StdioConversation::Here(_)))
+        match self {
+            Self::StreamableHttp(_) => false,
+            Self::Stdio(process) => process.is_here(),
+        }
     }
 
     /// The gateway that owns what lives in one process, for a record that the gateway `me` writes.
     pub(crate) fn owner<'a>(&'a self, me: &'a str) -> Option<&'a str> {
         match self {
-            Self::StreamableHttp(_) | Self::Stdio(StdioConversation::Unopened) => None,
-            Self::Stdio(StdioConversation::Here(_)) => Some(me),
-            Self::Stdio(StdioConversation::Elsewhere(remote)) => Some(&remote.owner.id),
+            Self::StreamableHttp(_) => None,
+            Self::Stdio(process) => process.owner(me),
         }
     }
 
     /// Whether nothing can be sent on it.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self, Self::Stdio(StdioConversation::Unopened))
+        match self {
+            Self::StreamableHttp(_) => false,
+            Self::Stdio(process) => process.is_unopened(),
+        }
     }
 
     /// A copy, for tasks that must not keep the leg alive.

@@ -12,8 +12,9 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::Ailment;
+use super::live::{End, LiveError};
 use super::peer::ForwardError;
-use super::stdio::{End, ProcessError};
+use super::stdio::ProcessError;
 use super::streamable::NotListened;
 use crate::oauth::{GrantError, SignInReason};
 
@@ -87,6 +88,8 @@ pub(crate) enum UpstreamError {
     Stream(#[from] StreamError),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error(transparent)]
+    Live(#[from] LiveError),
     #[error("{0}")]
     Forward(Box<ForwardError>),
     #[error("{0}")]
@@ -129,9 +132,9 @@ pub(crate) enum StreamError {
     CallTimeout,
     #[error("the server's answer is configured as a sign of a lost session")]
     Fingerprint,
-    #[error("the server's process has ended: {0}")]
-    ProcessEnded(Arc<End>),
-    #[error("the server's process wrote an answer that is not JSON in UTF-8")]
+    #[error("the server's {what} has ended: {0}", what = .0.what())]
+    Ended(Arc<End>),
+    #[error("the server wrote an answer that is not JSON in UTF-8")]
     Unreadable,
     #[error("{0}")]
     Forward(Box<ForwardError>),
@@ -192,7 +195,7 @@ impl StreamError {
             | Self::NotOpened
             | Self::CallTimeout
             | Self::Fingerprint
-            | Self::ProcessEnded(_)
+            | Self::Ended(_)
             | Self::Unreadable
             | Self::Forward(_)
             | Self::Cancelled => false,

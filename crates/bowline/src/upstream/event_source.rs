@@ -1,5 +1,5 @@
-//! Where the events of a stream come from: the body of a response, the messages of a process, or another
-//! gateway.
+//! Where the events of a stream come from: the body of a response, the messages of a live channel, or
+//! another gateway.
 
 use std::task::{Context, Poll, ready};
 
@@ -8,8 +8,8 @@ use bowline_wire::sse::event_of;
 use bytes::Bytes;
 
 use super::StreamError;
+use super::live::Incoming;
 use super::peer::PeerEvents;
-use super::stdio::Incoming;
 use super::streamable::poll_data;
 
 /// Where the events of a stream come from.
@@ -17,8 +17,8 @@ use super::streamable::poll_data;
 pub(crate) enum EventSource {
     /// Events as a server wrote them.
     Http(UpstreamBody),
-    /// Messages of a process, each of which becomes an event without an id.
-    Process(Incoming),
+    /// Messages of a live channel, each of which becomes an event without an id.
+    Live(Incoming),
     /// Events that another gateway passes on, as they are.
     Peer(Box<PeerEvents>),
 }
@@ -32,7 +32,7 @@ impl EventSource {
         match self {
             Self::Http(body) => poll_data(body, cx).map_err(Into::into),
             Self::Peer(events) => events.poll_data(cx),
-            Self::Process(incoming) => {
+            Self::Live(incoming) => {
                 let next = ready!(incoming.poll_next(cx));
                 Poll::Ready(next.map(|message| message.map(|message| event_of(&message))))
             }

@@ -3,8 +3,10 @@
 use bowline_wire::version::Agreed;
 
 use super::address::{Address, UrlAddress};
-use super::conversation::{HttpConversation, StdioConversation};
+use super::conversation::HttpConversation;
+use super::live::Live;
 use super::peer::PeerLink;
+use super::stdio::Process;
 use super::{Carried, Conversation, Endpoint, Upstream, UpstreamError};
 use crate::config::Command;
 use crate::oauth::{Account, Bearer};
@@ -54,7 +56,7 @@ pub(super) struct HttpLink<'a> {
 pub(super) struct StdioLink<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) command: &'a Command,
-    pub(super) stdio: &'a StdioConversation,
+    pub(super) stdio: &'a Live<Process>,
 }
 
 // === impl Link ===
@@ -70,7 +72,7 @@ impl<'a> Link<'a> {
                 http,
             })),
             (Address::Command(command), Conversation::Stdio(stdio)) => {
-                if let Some(peer) = upstream.peer_link(stdio, self.carried) {
+                if let Some(peer) = upstream.peer_link(stdio.remote(), self.carried) {
                     return Ok(Route::Peer(peer));
                 }
                 Ok(Route::Stdio(StdioLink {

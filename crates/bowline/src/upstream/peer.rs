@@ -16,11 +16,10 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 pub(crate) use self::forward::{LegForward, LegOperation, Remote};
-use super::conversation::StdioConversation;
 use super::event_source::EventSource;
 use super::{
     Carried, Listening, Outcome, Proof, Pulse, Ran, SentAs, SessionState, StreamError, Upstream,
-    UpstreamError, Whole, budget,
+    UpstreamError, Whole,
 };
 use crate::peers::{Answer, Ending, ForwardKind, PeerError, Peers, Record};
 
@@ -104,10 +103,10 @@ impl Upstream {
     /// Asks whether the owner has the leg, and whether it answers. What has to do with the owner takes less than
     /// any attempt: the server is not to blame for it.
     pub(super) async fn peer_ping(&self, link: PeerLink<'_>, ping: &Message) -> Pulse {
-        let (owners, owner) = (&self.processes.owners, &link.remote.owner);
-        let limit = budget::moment(&self.config()) / 2;
+        let (owners, owner) = (self.owners(), &link.remote.owner);
+        let limit = self.look_limit();
         owners.look(&owner.id, owner.read, limit).await;
-        if owners.is_gone(&owner.id, owner.read) {
+        if owner.is_gone(owners) {
             return Pulse::Lost;
         }
         let forwarding = self.forward(link, LegOperation::Ping, ping.raw(), Sent::default());
@@ -125,7 +124,7 @@ impl Upstream {
             SessionState::Unproven => {
                 // One that stopped in good order has said so by now.
                 owners.look(&owner.id, Instant::now(), limit).await;
-                match owners.is_gone(&owner.id, owner.read) {
+                match owner.is_gone(owners) {
                     true => Pulse::Lost,
                     false => Pulse::OwnerUnreachable(error.to_string().into()),
                 }
@@ -152,15 +151,11 @@ impl Upstream {
     /// The way to a leg that another gateway has, if there is one.
     pub(super) fn peer_link<'a>(
         &'a self,
-        stdio: &'a StdioConversation,
+        remote: Option<&'a Remote>,
         carried: &'a Carried,
     ) -> Option<PeerLink<'a>> {
-        let StdioConversation::Elsewhere(remote) = stdio else {
-            return None;
-        };
-        let (peers, owner) = (self.peers.as_deref()?, &remote.owner);
-        let is_gone = self.processes.owners.is_gone(&owner.id, owner.read);
-        (!is_gone).then_some(PeerLink {
+        let (remote, peers) = (remote?, self.peers.as_deref()?);
+        (!remote.owner.is_gone(self.owners())).then_some(PeerLink {
             peers,
             remote,
             carried,
@@ -174,7 +169,7 @@ impl Upstream {
         message: &Bytes,
         sent: Sent,
     ) -> Result<Answer, UpstreamError> {
-        let (owners, owner) = (&self.processes.owners, &link.remote.owner);
+        let (owners, owner) = (self.owners(), &link.remote.owner);
         let head = LegForward::new(operation, &self.name, link.remote, link.carried);
         let forwarding = link
             .peers

@@ -7,7 +7,7 @@
 use bowline_egress::{EgressError, ReadError, WireError};
 
 use super::UpstreamError;
-use super::stdio::ProcessError;
+use super::live::LiveError;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 
@@ -50,7 +50,7 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         UpstreamError::NoAnswer(_) if planted::has(Bug::EndIsNotSent) => {
             return (Ran::No, SessionState::Unproven);
         }
-        UpstreamError::Process(ProcessError::Ended { .. }) if planted::has(Bug::ExitIsNotSent) => {
+        UpstreamError::Live(LiveError::Ended { .. }) if planted::has(Bug::ExitIsNotSent) => {
             return (Ran::No, SessionState::Lost);
         }
         UpstreamError::BadBody(_) if planted::has(Bug::CutIsFinal) => {
@@ -76,12 +76,12 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => {
             (Ran::No, SessionState::Unproven)
         }
-        UpstreamError::Process(ProcessError::Ended { was_written, .. }) => match was_written {
+        UpstreamError::Live(LiveError::Ended { was_written, .. }) => match was_written {
             true => (Ran::Unknown, SessionState::Lost),
             false => (Ran::No, SessionState::Lost),
         },
-        UpstreamError::Process(ProcessError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
-        UpstreamError::Process(_) => (Ran::No, SessionState::Unproven),
+        UpstreamError::Live(LiveError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
+        UpstreamError::Process(_) | UpstreamError::Live(_) => (Ran::No, SessionState::Unproven),
         UpstreamError::Forward(error) => {
             let proof = error.proof();
             (proof.ran, proof.session)

@@ -5,19 +5,16 @@
 
 mod end;
 mod error;
-mod inbox;
-mod incoming;
 mod outgoing;
 mod process;
 mod reading;
-mod routing;
 mod stderr;
 
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_children::{GRACE, Supervisor, SupervisorCommand, Tail};
+use bowline_children::{GRACE, Supervisor, SupervisorCommand};
 use bowline_egress::Sent;
 use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
@@ -26,19 +23,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::end::End;
 pub(crate) use self::error::ProcessError;
-pub(crate) use self::incoming::Incoming;
 use self::process::Counted;
 pub(crate) use self::process::Process;
 #[cfg(feature = "planted")]
 use super::Status;
-use super::conversation::{Issued, StdioConversation};
+use super::conversation::Issued;
 use super::event_source::EventSource;
 use super::link::StdioLink;
+use super::live::{self, LiveError};
 use super::{
-    Endpoint, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, SessionState,
-    Upstream, UpstreamError, Whole,
+    Endpoint, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, Upstream,
+    UpstreamError, Whole,
 };
 use crate::caller::Caller;
 use crate::owners::Owners;
@@ -175,7 +171,7 @@ impl Upstream {
                     self.metrics.process_failed(&self.name);
                     self.note_unreachable(endpoint, &error.to_string());
                 }
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -186,7 +182,7 @@ impl Upstream {
         caller: &Caller,
         request: &Message,
         sent: Sent,
-    ) -> Result<(Arc<Process>, Bytes), ProcessError> {
+    ) -> Result<(Arc<Process>, Bytes), UpstreamError> {
         let place = self.process_places.of_caller(caller).take();
         let place = place.ok_or_else(|| ProcessError::TooMany(self.process_places.exhausted()))?;
         let counted = Counted::among(&self.running);
@@ -195,9 +191,9 @@ impl Upstream {
         let asking = process.ask(request, sent, STARTS_WITHIN);
         match tokio::time::timeout(STARTS_WITHIN, asking).await {
             Ok(Ok(body)) => Ok((process, body)),
-            Ok(Err(ProcessError::Ended { end, .. })) => Err(ProcessError::ExitedAtStart(end)),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(ProcessError::Silent(STARTS_WITHIN, process.last_words())),
+            Ok(Err(LiveError::Ended { end, .. })) => Err(ProcessError::ExitedAtStart(end).into()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(ProcessError::Silent(STARTS_WITHIN, process.last_words()).into()),
         }
     }
 
@@ -208,7 +204,7 @@ impl Upstream {
         message: &Message,
         sent: Sent,
     ) -> Result<Outcome, UpstreamError> {
-        let process = link.process(&self.processes.owners)?;
+        let process = link.stdio.get(self.owners())?;
         let incoming = process.send(message, sent, self.patience()).await?;
         let answering = incoming.outcome();
         #[cfg(feature = "planted")]
@@ -225,10 +221,8 @@ impl Upstream {
         sent: Sent,
     ) -> Result<(), UpstreamError> {
         let message = Message::parse(message).map_err(|_| UpstreamError::AnotherId)?;
-        let telling = link
-            .process(&self.processes.owners)?
-            .tell(&message, sent, self.patience());
-        Ok(telling.await?)
+        let process = link.stdio.get(self.owners())?;
+        Ok(process.tell(&message, sent, self.patience()).await?)
     }
 
     /// Sends something of Bowline's own, and waits for its answer if it has one.
@@ -237,7 +231,7 @@ impl Upstream {
         link: StdioLink<'_>,
         message: Bytes,
     ) -> Result<(), UpstreamError> {
-        let process = link.process(&self.processes.owners)?;
+        let process = link.stdio.get(self.owners())?;
         let message = Message::parse(message).map_err(|_| UpstreamError::AnotherId)?;
         let (sent, patience) = (Sent::default(), self.patience());
         match message.kind() {
@@ -249,30 +243,17 @@ impl Upstream {
 
     /// Asks whether the process lives and answers.
     pub(super) async fn stdio_ping(&self, link: StdioLink<'_>, ping: &Message) -> Pulse {
-        if let StdioConversation::Elsewhere(remote) = link.stdio {
-            let (owners, owner) = (&self.processes.owners, &remote.owner);
-            // Less than any attempt takes: the server is not to blame for a slow store.
-            let limit = super::budget::moment(&self.config()) / 2;
-            owners.look(&owner.id, owner.read, limit).await;
-        }
-        let asked = match link.process(&self.processes.owners) {
+        link.stdio.look(self.owners(), self.look_limit()).await;
+        let asked = match link.stdio.get(self.owners()) {
             Ok(process) => process.ask(ping, Sent::default(), self.patience()).await,
             Err(error) => Err(error),
         };
-        match asked.map_err(UpstreamError::from) {
-            Ok(_) => Pulse::Alive,
-            Err(UpstreamError::Process(ProcessError::Elsewhere(owner))) => Pulse::Elsewhere(owner),
-            Err(error) => match error.proof().session {
-                SessionState::Lost => Pulse::Lost,
-                SessionState::Alive => Pulse::Alive,
-                SessionState::Unproven => Pulse::Unproven(error.to_string().into(), None),
-            },
-        }
+        live::pulse(asked.map_err(UpstreamError::from))
     }
 
     /// A call got no answer in time: a process that does not answer a ping either is ended.
     pub(super) async fn stdio_doubt(&self, link: StdioLink<'_>, ping: &Message) {
-        if let Ok(process) = link.process(&self.processes.owners) {
+        if let Ok(process) = link.stdio.get(self.owners()) {
             process.end_if_it_hangs(ping, self.patience()).await;
         }
     }
@@ -282,41 +263,18 @@ impl Upstream {
         &self,
         link: StdioLink<'_>,
     ) -> Result<Listening, UpstreamError> {
-        let incoming = link.process(&self.processes.owners)?.listen().await?;
-        Ok(Listening::Events(EventSource::Process(incoming)))
+        let incoming = link.stdio.get(self.owners())?.listen().await?;
+        Ok(Listening::Events(EventSource::Live(incoming)))
     }
 
     /// Ends the process.
     pub(super) async fn stdio_end(&self, link: StdioLink<'_>) -> Result<(), UpstreamError> {
-        link.process(&self.processes.owners)?.end().await;
+        link.stdio.get(self.owners())?.end().await;
         Ok(())
     }
 
     /// How long a process may leave a message unread before it is given up.
     fn patience(&self) -> Duration {
         super::budget::errand(&self.config().recovery)
-    }
-}
-
-// === impl StdioLink ===
-
-impl<'a> StdioLink<'a> {
-    /// The process, which must be there for anything but `initialize`.
-    fn process(self, owners: &Owners) -> Result<&'a Arc<Process>, ProcessError> {
-        match self.stdio {
-            StdioConversation::Here(process) if owners.is_certain() => Ok(process),
-            StdioConversation::Here(_) => Err(ProcessError::Unsure),
-            StdioConversation::Elsewhere(remote)
-                if !owners.is_gone(&remote.owner.id, remote.owner.read) =>
-            {
-                Err(ProcessError::Elsewhere(Arc::clone(&remote.owner.id)))
-            }
-            StdioConversation::Elsewhere(..) | StdioConversation::Unopened => {
-                Err(ProcessError::Ended {
-                    end: Arc::new(End::new("its gateway is gone", &Tail::default())),
-                    was_written: false,
-                })
-            }
-        }
     }
 }

@@ -1,16 +1,16 @@
 //! What can go wrong with a server that is a process.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_children::SpawnError;
 use thiserror::Error;
 
-use super::end::{End, quote};
+use super::end::LastWords;
 use crate::share::ShareOwner;
+use crate::upstream::live::End;
 
-/// What went wrong with a message to a process, or with its start.
+/// What went wrong with the start of a process.
 #[derive(Debug, Error)]
 pub(crate) enum ProcessError {
     #[error("its process was not started: {0}")]
@@ -21,30 +21,9 @@ pub(crate) enum ProcessError {
     Silent(Duration, LastWords),
     #[error("too many processes ([limits] children); retry later")]
     TooMany(ShareOwner),
-    /// The process is gone, and the session with it.
-    #[error("its process has ended: {end}")]
-    Ended {
-        end: Arc<End>,
-        /// Any byte of the message was written.
-        was_written: bool,
-    },
-    #[error("the session's process belongs to another gateway ({0}), which is present")]
-    Elsewhere(Arc<str>),
-    #[error(
-        "this gateway could not tell the others that it is present: the session may be another's by now"
-    )]
-    Unsure,
-    #[error("its process does not read what is sent to it; nothing of this message was written")]
-    NotRead,
-    #[error("its process wrote an answer that is not JSON in UTF-8")]
-    Unreadable,
     #[error("too many of its processes are starting at the same time; retry later")]
     StartsTaken,
 }
-
-/// The end of what a process wrote to stderr, for an error.
-#[derive(Debug)]
-pub(crate) struct LastWords(pub(super) Box<str>);
 
 impl ProcessError {
     /// Whether the command is to blame that there is no process: not this machine, nor a gateway that stops.
@@ -60,11 +39,5 @@ impl ProcessError {
             Self::ExitedAtStart(_) => true,
             _ => false,
         }
-    }
-}
-
-impl fmt::Display for LastWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        quote(&self.0, f)
     }
 }

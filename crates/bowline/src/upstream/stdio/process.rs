@@ -12,15 +12,14 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::Processes;
-use super::end::{End, last_words};
-use super::error::{LastWords, ProcessError};
-use super::incoming::Incoming;
+use super::end::{self, LastWords};
+use super::error::ProcessError;
 use super::outgoing::{NotWritten, Outgoing, outgoing};
 use super::reading::Reading;
-use super::routing::Routing;
 use super::stderr::{MAX_LINE, Stderr};
 use crate::config::{Command, ServerName};
 use crate::share::Permit;
+use crate::upstream::live::{Incoming, LiveError, Routing};
 
 /// A process. Dropping it ends it, and everything that it started.
 #[derive(Debug)]
@@ -101,12 +100,9 @@ impl Process {
         request: &Message,
         sent: Sent,
         patience: Duration,
-    ) -> Result<Incoming, ProcessError> {
-        let incoming = self.expect(request, true)?;
-        // After the call is known, so that what waits for a stream has one.
-        for question in self.routing.unasked() {
-            incoming.show(&question).await;
-        }
+    ) -> Result<Incoming, LiveError> {
+        let incoming = Incoming::of_call(&self.routing, request, true)?;
+        incoming.show_questions().await;
         self.write(request.raw().clone(), sent, patience).await?;
         Ok(incoming)
     }
@@ -117,19 +113,10 @@ impl Process {
         request: &Message,
         sent: Sent,
         patience: Duration,
-    ) -> Result<Bytes, ProcessError> {
-        let incoming = self.expect(request, false)?;
+    ) -> Result<Bytes, LiveError> {
+        let incoming = Incoming::of_call(&self.routing, request, false)?;
         self.write(request.raw().clone(), sent, patience).await?;
         incoming.answer().await
-    }
-
-    fn expect(&self, request: &Message, is_clients: bool) -> Result<Incoming, ProcessError> {
-        let inbox = self.routing.call(request, is_clients);
-        let inbox = inbox.map_err(|end| ProcessError::Ended {
-            end,
-            was_written: false,
-        })?;
-        Ok(Incoming::new(&self.routing, inbox))
     }
 
     /// Sends what has no answer.
@@ -138,7 +125,7 @@ impl Process {
         message: &Message,
         sent: Sent,
         patience: Duration,
-    ) -> Result<(), ProcessError> {
+    ) -> Result<(), LiveError> {
         self.write(message.raw().clone(), sent, patience).await?;
         if let Some(span) = message.cancelled_request() {
             self.routing.cancel(RawId::new(message.text(span)));
@@ -147,16 +134,8 @@ impl Process {
     }
 
     /// What the server says unasked.
-    pub(super) async fn listen(&self) -> Result<Incoming, ProcessError> {
-        let (inbox, held) = self.routing.listen().map_err(|end| ProcessError::Ended {
-            end,
-            was_written: false,
-        })?;
-        let incoming = Incoming::new(&self.routing, inbox);
-        for message in held {
-            incoming.show(&message).await;
-        }
-        Ok(incoming)
+    pub(super) async fn listen(&self) -> Result<Incoming, LiveError> {
+        Incoming::of_listener(&self.routing).await
     }
 
     /// Ends the process if it hangs: it says nothing at all for `patience`, although it is asked to.
@@ -179,7 +158,7 @@ impl Process {
                 self.processes.tasks.spawn(gone);
             }
             self.routing
-                .end(&Arc::new(End::new(how, &self.stderr.tail())));
+                .end(&Arc::new(end::end(how, &self.stderr.tail())));
         }
         self.is_doubted.store(false, Ordering::Release);
     }
@@ -194,7 +173,7 @@ impl Process {
     fn begin_end(&self) -> Option<tokio::task::JoinHandle<()>> {
         self.closing.cancel();
         let (child, holds) = self.running.0.lock().take()?;
-        let end = End::new("the gateway ended it", &Tail::default());
+        let end = end::end("the gateway ended it", &Tail::default());
         self.routing.end(&Arc::new(end));
         Some(self.processes.tasks.spawn(async move {
             let exit = child.end(GRACE).await;
@@ -205,29 +184,23 @@ impl Process {
 
     /// What it wrote to stderr so far, for an error.
     pub(super) fn last_words(&self) -> LastWords {
-        LastWords(last_words(&self.stderr.tail()))
+        LastWords::of(&self.stderr.tail())
     }
 
-    async fn write(
-        &self,
-        message: Bytes,
-        sent: Sent,
-        patience: Duration,
-    ) -> Result<(), ProcessError> {
+    async fn write(&self, message: Bytes, sent: Sent, patience: Duration) -> Result<(), LiveError> {
         let written = self.outgoing.write(message, sent, patience).await;
         match written {
             Ok(()) => Ok(()),
-            Err(NotWritten::NotRead) => Err(ProcessError::NotRead),
-            Err(NotWritten::Unsure) => Err(ProcessError::Unsure),
+            Err(NotWritten::NotRead) => Err(LiveError::NotRead),
+            Err(NotWritten::Unsure) => Err(LiveError::Unsure),
             Err(NotWritten::Broken { was_written }) => {
                 // It exits just now, and then its end is known; or it reads no more, which is the same.
                 let end = self.stderr.settled(|| self.routing.ended()).await;
                 let end = end.unwrap_or_else(|| {
-                    let end = End::new("it closed its stdin", &self.stderr.tail());
-                    Arc::new(end)
+                    Arc::new(end::end("it closed its stdin", &self.stderr.tail()))
                 });
                 self.routing.end(&end);
-                Err(ProcessError::Ended { end, was_written })
+                Err(LiveError::Ended { end, was_written })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whose a message of a process is. Over HTTP the connection tells; here one pipe carries everything.
+//! Whose a message is. Over streamable HTTP the connection tells; here one channel carries everything.
 //!
 //! An answer goes to the call with its id, and progress to the call with its token. A request of the server,
 //! or any other notification, belongs to nobody in particular: it goes to the stream of the client's GET, else
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::end::End;
+use super::End;
 use super::inbox::{Delivery, Inbox, Over};
 
 /// How many messages, and how many bytes of them, wait for a stream.
@@ -23,9 +23,9 @@ const MOST_HELD_BYTES: usize = 1 << 20;
 /// How many ids of cancelled calls are remembered, whose answers may still come.
 const MOST_CANCELLED: usize = 32;
 
-/// The readers of one process.
+/// The readers of one channel.
 #[derive(Debug, Default)]
-pub(super) struct Routing(Mutex<Readers>);
+pub(in crate::upstream) struct Routing(Mutex<Readers>);
 
 #[derive(Debug, Default)]
 struct Readers {
@@ -36,7 +36,7 @@ struct Readers {
     cancelled: VecDeque<RawIdBuf>,
     /// How many messages came.
     heard: u64,
-    /// The process has ended.
+    /// The channel has ended.
     end: Option<Arc<End>>,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Routed {
 
 /// Whose an answer is that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(in crate::upstream) enum Whose {
     /// Nobody waits for an answer, or it is known who: that call has failed.
     Told,
     /// Several wait, and it may be any of theirs.
@@ -86,7 +86,7 @@ enum Destination {
 // === impl Routing ===
 
 impl Routing {
-    /// A call that was not sent yet. `Err`: the process has ended.
+    /// A call that was not sent yet. `Err`: the channel has ended.
     pub(super) fn call(&self, request: &Message, is_clients: bool) -> Result<Arc<Inbox>, Arc<End>> {
         let mut readers = self.0.lock();
         if let Some(end) = &readers.end {
@@ -150,8 +150,8 @@ impl Routing {
             .take_if(|listener| Arc::ptr_eq(listener, inbox));
     }
 
-    /// The process was told that nobody waits for this request: it may never answer it.
-    pub(super) fn cancel(&self, id: RawId<'_>) {
+    /// The server was told that nobody waits for this request: it may never answer it.
+    pub(in crate::upstream) fn cancel(&self, id: RawId<'_>) {
         let mut readers = self.0.lock();
         let cancelled = readers.calls.extract_if(.., |call| call.id.as_id() == id);
         let cancelled: Vec<_> = cancelled.collect();
@@ -204,13 +204,13 @@ impl Routing {
         Whose::Told
     }
 
-    /// How many messages the process has written.
-    pub(super) fn heard(&self) -> u64 {
+    /// How many messages the server has written.
+    pub(in crate::upstream) fn heard(&self) -> u64 {
         self.0.lock().heard
     }
 
-    /// The process has ended, and so has every call. `false`: that was known.
-    pub(super) fn end(&self, end: &Arc<End>) -> bool {
+    /// The channel has ended, and so has every call. `false`: that was known.
+    pub(in crate::upstream) fn end(&self, end: &Arc<End>) -> bool {
         let mut readers = self.0.lock();
         if readers.end.is_some() {
             return false;
@@ -228,8 +228,8 @@ impl Routing {
         true
     }
 
-    /// How the process ended, if it has.
-    pub(super) fn ended(&self) -> Option<Arc<End>> {
+    /// How the channel ended, if it has.
+    pub(in crate::upstream) fn ended(&self) -> Option<Arc<End>> {
         self.0.lock().end.clone()
     }
 

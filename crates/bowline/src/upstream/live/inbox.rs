@@ -1,8 +1,8 @@
-//! Messages of a process that wait for their reader: a call, or the stream of a GET.
+//! Messages of a server that wait for their reader: a call, or the stream of a GET.
 //!
-//! The task that reads the process fills an inbox, and a slow client empties it. The task waits for room, so
-//! that the process is slowed down like a server behind a full connection; but not for long, because other
-//! calls of the session wait for the same process. After that, notifications give way until the client reads
+//! The task that reads the channel fills an inbox, and a slow client empties it. The task waits for room, so
+//! that the server is slowed down like one behind a full connection; but not for long, because other calls of
+//! the session wait for the same channel. After that, notifications give way until the client reads
 //! again.
 
 use std::collections::VecDeque;
@@ -16,12 +16,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::end::End;
+use super::End;
 
 /// How many messages, and how many bytes of them, wait for a reader.
 const MOST_MESSAGES: usize = 256;
 const MOST_BYTES: usize = 4 << 20;
-/// How long the process is not read while a reader makes no room.
+/// How long the channel is not read while a reader makes no room.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Messages for one reader.
@@ -54,13 +54,13 @@ struct Waiting {
 pub(super) enum Over {
     /// The last message is the answer.
     Answered,
-    /// The client cancelled the request, and the process was told.
+    /// The client cancelled the request, and the server was told.
     Cancelled,
     /// A newer stream of a GET took its place, or nobody reads any more.
     Closed,
     /// The answer came, and could not be read.
     Unreadable,
-    /// The process ended.
+    /// The channel ended.
     Ended(Arc<End>),
 }
 

@@ -1,0 +1,121 @@
+//! What comes from a live channel for one reader.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bowline_wire::message::Message;
+use bytes::Bytes;
+
+use super::End;
+use super::error::LiveError;
+use super::inbox::{Beginning, Inbox, Over};
+use super::routing::Routing;
+use crate::upstream::event_source::EventSource;
+use crate::upstream::{Outcome, SentAs, StreamError, UpstreamError, Whole};
+
+/// What comes from a live channel for one reader. Dropping it leaves what the server waits for to another.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    routing: Arc<Routing>,
+    inbox: Arc<Inbox>,
+}
+
+impl Incoming {
+    /// A call that was not sent yet. Nothing but its answer comes in, unless it is a client's.
+    pub(in crate::upstream) fn of_call(
+        routing: &Arc<Routing>,
+        request: &Message,
+        is_clients: bool,
+    ) -> Result<Self, LiveError> {
+        let inbox = routing.call(request, is_clients).map_err(not_sent)?;
+        Ok(Self::new(routing, inbox))
+    }
+
+    /// What the server says unasked, from what waited for it on.
+    pub(in crate::upstream) async fn of_listener(
+        routing: &Arc<Routing>,
+    ) -> Result<Self, LiveError> {
+        let (inbox, held) = routing.listen().map_err(not_sent)?;
+        let incoming = Self::new(routing, inbox);
+        for message in held {
+            incoming.inbox.put(&message).await;
+        }
+        Ok(incoming)
+    }
+
+    fn new(routing: &Arc<Routing>, inbox: Arc<Inbox>) -> Self {
+        Self {
+            routing: Arc::clone(routing),
+            inbox,
+        }
+    }
+
+    /// Puts in the questions that wait for somebody who can show them. After the call is known, so that what
+    /// waits for a stream has one.
+    pub(in crate::upstream) async fn show_questions(&self) {
+        for question in self.routing.unasked() {
+            self.inbox.put(&question).await;
+        }
+    }
+
+    /// The answer, where nothing else comes.
+    pub(in crate::upstream) async fn answer(self) -> Result<Bytes, LiveError> {
+        match self.inbox.begin().await {
+            Beginning::Answer(answer) => Ok(answer),
+            Beginning::Over(Over::Ended(end)) => Err(LiveError::Ended {
+                end,
+                was_written: true,
+            }),
+            Beginning::Over(Over::Unreadable) => Err(LiveError::Unreadable),
+            Beginning::Other | Beginning::Over(_) => Err(LiveError::NotRead),
+        }
+    }
+
+    /// What answers a request: one message if that comes first, otherwise a stream.
+    pub(in crate::upstream) async fn outcome(self) -> Result<Outcome, UpstreamError> {
+        match self.inbox.begin().await {
+            Beginning::Answer(body) => Ok(Outcome::Message(Whole {
+                body,
+                sent_as: SentAs::own(),
+                may_deny_session: false,
+            })),
+            Beginning::Other => Ok(Outcome::Events(EventSource::Live(self))),
+            Beginning::Over(Over::Ended(end)) => Err(LiveError::Ended {
+                end,
+                was_written: true,
+            }
+            .into()),
+            Beginning::Over(Over::Unreadable) => Err(LiveError::Unreadable.into()),
+            Beginning::Over(Over::Cancelled | Over::Closed | Over::Answered) => {
+                Err(UpstreamError::Cancelled)
+            }
+        }
+    }
+
+    /// The next message.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, StreamError>>> {
+        Poll::Ready(match ready!(self.inbox.poll_next(cx)) {
+            Ok(message) => Some(Ok(message)),
+            Err(Over::Answered | Over::Closed) => None,
+            Err(Over::Cancelled) => Some(Err(StreamError::Cancelled)),
+            Err(Over::Unreadable) => Some(Err(StreamError::Unreadable)),
+            Err(Over::Ended(end)) => Some(Err(StreamError::Ended(end))),
+        })
+    }
+}
+
+fn not_sent(end: Arc<End>) -> LiveError {
+    LiveError::Ended {
+        end,
+        was_written: false,
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.routing.leave(&self.inbox);
+    }
+}
