@@ -17,6 +17,8 @@
 
 mod answer;
 mod error;
+#[cfg(feature = "planted")]
+mod forgery;
 mod label;
 mod numbers;
 mod peer;
@@ -36,6 +38,8 @@ use tokio::time::Instant;
 
 pub(crate) use self::answer::{Answer, unexpected};
 pub(crate) use self::error::PeerError;
+#[cfg(feature = "planted")]
+pub use self::forgery::Forgery;
 pub(crate) use self::label::{Forward, ForwardKind};
 use self::numbers::Numbers;
 use self::peer::Peer;
@@ -45,6 +49,9 @@ pub(crate) use self::record::{Ending, Failure, PART, Record};
 pub(crate) use self::secret::PeerSecret;
 use crate::owners::{Owner, Owners};
 use crate::telemetry::Metrics;
+
+/// How long a look for a gateway's address may take.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How often the log says that somebody sent what is no forward.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -113,6 +120,10 @@ impl Peers {
         forward: &Forward,
         sent: Sent,
     ) -> Result<Answer, PeerError> {
+        if owners.address_of(&owner.id).is_none() {
+            // It may have come since the last look.
+            owners.look(&owner.id, Instant::now(), LOOK).await;
+        }
         let address = owners.address_of(&owner.id);
         let address = address.ok_or(PeerError::NoAddress)?;
         let peer = self.peer(&owner.id, &address);

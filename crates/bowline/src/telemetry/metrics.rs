@@ -1,6 +1,7 @@
 //! Every metric of the gateway, declared in one place, in Prometheus' text format.
 
 mod catalog;
+mod forwards;
 mod labels;
 
 use std::time::Duration;
@@ -325,19 +326,6 @@ impl Metrics {
             server: NameLabel(server.clone()),
         };
         self.process_failures.get_or_create(&labels).inc();
-    }
-
-    /// An operation was forwarded to another gateway.
-    pub(crate) fn forwarded(&self, outcome: &'static str) {
-        self.forwards
-            .get_or_create(&ForwardLabels { outcome })
-            .inc();
-    }
-
-    /// Another gateway forwarded an operation, or somebody who is none.
-    pub(crate) fn forward_received(&self, outcome: &'static str) {
-        let received = &self.forwards_received;
-        received.get_or_create(&ForwardLabels { outcome }).inc();
     }
 
     /// All numbers as text; what is counted elsewhere is given as it is now.

@@ -26,6 +26,10 @@ pub(super) fn check(
             "write `kind = \"redis\"` in `[store]`, or take `[peers]` out",
         );
     }
+    if written.listen.is_none() {
+        let what = "`peers` needs a `listen` of its own";
+        findings.add(written.place.clone(), what, LISTEN);
+    }
     let listen = written.listen.as_ref();
     let listen = listen.and_then(|listen| address(listen, findings));
     let advertise = written.advertise.as_ref();
