@@ -36,7 +36,7 @@ pub(crate) use moves::Moves;
 pub(crate) use outcome::{
     Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
 };
-pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote};
+pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote, Whose};
 pub(crate) use proof::{Proof, Ran, SessionState};
 pub(crate) use stdio::{ProcessError, Processes};
 pub(crate) use streamable::refusal::MAX_BATCH;

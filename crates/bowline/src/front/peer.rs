@@ -4,6 +4,7 @@
 //! takes one hop, whatever the records say.
 
 mod body;
+pub(crate) mod delivery;
 mod leg;
 
 use std::sync::Arc;
@@ -120,7 +121,7 @@ async fn run(hub: Arc<Hub>, forward: Forward, from: Box<str>, out: Out) {
                 Ending::Done
             }
             ForwardKind::Leg => leg::serve(&hub, &forward, &from, &out).await,
-            ForwardKind::Delivery => deliver(&forward),
+            ForwardKind::Delivery => delivery::take(&forward),
             ForwardKind::Elicitation => elicited(&hub, &forward, &out).await,
         }
     };
@@ -142,11 +143,6 @@ fn name(ending: &Ending) -> &'static str {
         Ending::Refused(_) => "refused",
         Ending::Failed(_) => "failed",
     }
-}
-
-/// A client's message for a stream that this gateway has. There is no front with such streams yet.
-fn deliver(_forward: &Forward) -> Ending {
-    Ending::NotMine("this gateway has no such stream".into())
 }
 
 /// The answer to an elicitation of a session that this gateway has in its memory.

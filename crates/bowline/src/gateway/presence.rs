@@ -43,8 +43,10 @@ pub(super) fn watch(hub: &Arc<Hub>) {
         let making_up = make_up_for(missed, Arc::clone(hub));
         hub.tracker.spawn(hub.drain.until_closed(making_up));
     }
+    // Present for as long as anything may be in progress here: the others would recover its session.
     let looking = look_around(Arc::clone(hub), Arc::clone(session_store));
-    hub.tracker.spawn(hub.drain.until_closed(looking));
+    let tracker = hub.peer_drain.connections();
+    tracker.spawn(hub.peer_drain.until_closed(looking));
 }
 
 async fn hear(hub: Arc<Hub>, session_store: Arc<SessionStore>, missed: Arc<Notify>) {

@@ -18,6 +18,8 @@ pub(super) async fn stop(hub: &Hub) {
     drain_clients(hub).await;
     hub.peer_drain.begin();
     hub.peer_drain.close();
+    // From then on nothing says that this gateway is present.
+    drop(tokio::time::timeout(LAST_RESPONSES, hub.peer_drain.connections.wait()).await);
     hub.processes.stop().await;
     hub.admin_drain.begin();
     hub.admin_drain.close();

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bowline_egress::UpstreamBody;
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -18,6 +19,9 @@ use crate::owners::UntilGone;
 const LARGEST: usize = PART + 1024;
 /// The largest message that is joined from its parts. A process cannot write a longer one.
 const LARGEST_MESSAGE: usize = 32 << 20;
+
+/// How long the end of a response may take after its last record.
+const FINISHES_WITHIN: Duration = Duration::from_millis(50);
 
 /// The answer to a forward. Dropping it tells the owner that nobody reads any more.
 #[derive(Debug)]
@@ -125,7 +129,10 @@ impl Answer {
                 Record::Part(part) if message.len() + part.len() <= LARGEST_MESSAGE => {
                     message.extend_from_slice(&part);
                 }
-                Record::End(Ending::Done) => return Ok(message.freeze()),
+                Record::End(Ending::Done) => {
+                    self.finish().await;
+                    return Ok(message.freeze());
+                }
                 Record::End(ending) => return Err(PeerError::of(ending)),
                 _ => return Err(unexpected()),
             }
@@ -135,10 +142,19 @@ impl Answer {
     /// Waits for the end of an answer that has no message.
     pub(crate) async fn done(&mut self) -> Result<(), PeerError> {
         match self.next().await? {
-            Record::End(Ending::Done) => Ok(()),
+            Record::End(Ending::Done) => {
+                self.finish().await;
+                Ok(())
+            }
             Record::End(ending) => Err(PeerError::of(ending)),
             _ => Err(unexpected()),
         }
+    }
+
+    /// Reads the end of the response after the last record, so that its connection can be used again.
+    pub(crate) async fn finish(&mut self) {
+        let ending = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
+        drop(tokio::time::timeout(FINISHES_WITHIN, ending).await);
     }
 }
 

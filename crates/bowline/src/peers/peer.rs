@@ -13,7 +13,6 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 use super::answer::Answer;
 use super::error::PeerError;
 use super::label::{Forward, ForwardKind, Label};
-use super::record::{Ending, Record};
 use super::secret::PeerSecret;
 use crate::owners::UntilGone;
 
@@ -94,12 +93,12 @@ impl Peer {
                 .post(me, secret, &greeting, Sent::default(), gone)
                 .await?;
             answer.accepted().await?;
-            answer.next().await
+            answer.done().await
         };
         match answered.await {
-            Ok(Record::End(Ending::Done)) => Ok(()),
+            Ok(()) => Ok(()),
             // Nothing else was sent, and nothing that matters ran.
-            Ok(_) | Err(PeerError::Broken(_)) => Err(PeerError::Stranger(self.address.clone())),
+            Err(PeerError::Broken(_)) => Err(PeerError::Stranger(self.address.clone())),
             Err(error) => Err(error),
         }
     }

@@ -15,7 +15,7 @@ use bowline_wire::message::Message;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-pub(crate) use self::forward::{LegForward, LegOperation, Remote};
+pub(crate) use self::forward::{LegForward, LegOperation, Remote, Whose};
 use super::event_source::EventSource;
 use super::{
     Carried, Listening, Outcome, Proof, Pulse, Ran, SentAs, SessionState, StreamError, Upstream,
@@ -78,7 +78,10 @@ impl Upstream {
         let forwarding = self.forward(link, LegOperation::Notify, message, sent);
         let mut answer = forwarding.await?;
         match answer.next().await.map_err(|error| link.failed(error))? {
-            Record::End(Ending::Done) => Ok(None),
+            Record::End(Ending::Done) => {
+                answer.finish().await;
+                Ok(None)
+            }
             Record::Whole => {
                 let body = answer.whole().await.map_err(|error| link.failed(error))?;
                 Ok(Some(whole(body)))

@@ -57,7 +57,7 @@ async fn find(
         .cached(&id)
         .ok_or_else(|| not_mine("the session is not here"))?;
     let session = in_use.session();
-    if !asked.is_for(&session.upstream.name, &session.caller) || !session.is_callers() {
+    if !asked.whose.is_for(&session.upstream.name, &session.caller) || !session.is_callers() {
         tracing::warn!(
             session = %session.hash, gateway = from,
             "a forward was refused: the session is another caller's or another server's, or its caller is not configured here"

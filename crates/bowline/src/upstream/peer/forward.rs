@@ -38,14 +38,21 @@ pub(crate) enum LegOperation {
 pub(crate) struct LegForward {
     pub(crate) operation: LegOperation,
     session: String,
-    server: String,
     pub(crate) generation: u32,
+    #[serde(flatten)]
+    pub(crate) whose: Whose,
+    #[serde(default)]
+    pub(crate) carried: Carried,
+}
+
+/// For which server, and in whose name.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Whose {
+    server: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     caller: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    #[serde(default)]
-    pub(crate) carried: Carried,
 }
 
 impl LegForward {
@@ -59,10 +66,8 @@ impl LegForward {
         Self {
             operation,
             session: session.to_str().unwrap_or_default().to_owned(),
-            server: server.as_ref().to_owned(),
             generation: remote.generation,
-            caller: remote.caller.name().map(str::to_owned),
-            key: remote.caller.key().map(|key| key.to_string()),
+            whose: Whose::new(server, &remote.caller),
             carried: carried.clone(),
         }
     }
@@ -73,12 +78,24 @@ impl LegForward {
         SessionId::from_header(&header)
     }
 
+}
+
+impl Whose {
+    pub(crate) fn new(server: &ServerName, caller: &Caller) -> Self {
+        Self {
+            server: server.as_ref().to_owned(),
+            caller: caller.name().map(str::to_owned),
+            key: caller.key().map(|key| key.to_string()),
+        }
+    }
+
     /// Whether it is for this server, in the name of this caller.
     pub(crate) fn is_for(&self, server: &ServerName, caller: &Caller) -> bool {
         server.as_ref() == self.server && self.caller().as_ref() == Some(caller)
     }
 
-    fn caller(&self) -> Option<Caller> {
+    /// The caller; `None` if it is none.
+    pub(crate) fn caller(&self) -> Option<Caller> {
         match (&self.caller, &self.key) {
             (None, None) => Some(Caller::Local),
             (Some(name), Some(key)) => {
