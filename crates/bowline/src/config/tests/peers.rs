@@ -22,7 +22,8 @@ fn gateways_reach_each_other_where_they_say() {
     assert_eq!(peers.address(bound).as_deref(), Some("10.0.0.5:1234"));
     assert!(matches!(peers.secret, Password::Written(_)));
     assert!(!format!("{peers:?}").contains("0123456789"));
-    let wildcard = "listen = \"[::]:6272\"\nadvertise = \"gw-1.internal:6272\"\nsecret_file = \"/s\"";
+    let wildcard =
+        "listen = \"[::]:6272\"\nadvertise = \"gw-1.internal:6272\"\nsecret_file = \"/s\"";
     let peers = good(&on_redis(wildcard)).peers.unwrap();
     let bound = "[::]:6272".parse().unwrap();
     assert_eq!(peers.address(bound).as_deref(), Some("gw-1.internal:6272"));
@@ -34,16 +35,35 @@ fn what_cannot_work_is_said() {
     let listen = "listen = \"10.0.0.5:6272\"";
     for (lines, part) in [
         (format!("{SECRET}"), "needs a `listen`"),
-        (format!("listen = \"unix:/s\"\n{SECRET}"), "not an IP address"),
+        (
+            format!("listen = \"unix:/s\"\n{SECRET}"),
+            "not an IP address",
+        ),
         (format!("listen = \"0.0.0.0:1\"\n{SECRET}"), "every address"),
-        (format!("{listen}\nadvertise = \"gw-1\"\n{SECRET}"), "not a host with a port"),
-        (format!("{listen}\nadvertise = \"http://h:1\"\n{SECRET}"), "not a host with a port"),
-        (format!("{listen}\nadvertise = \"u@h:1\"\n{SECRET}"), "not a host with a port"),
-        (format!("{listen}\nadvertise = \"h:0\"\n{SECRET}"), "not a host with a port"),
+        (
+            format!("{listen}\nadvertise = \"gw-1\"\n{SECRET}"),
+            "not a host with a port",
+        ),
+        (
+            format!("{listen}\nadvertise = \"http://h:1\"\n{SECRET}"),
+            "not a host with a port",
+        ),
+        (
+            format!("{listen}\nadvertise = \"u@h:1\"\n{SECRET}"),
+            "not a host with a port",
+        ),
+        (
+            format!("{listen}\nadvertise = \"h:0\"\n{SECRET}"),
+            "not a host with a port",
+        ),
         (format!("{listen}\nsecret = \"short\""), "fewer than 32"),
         (format!("{listen}\nsecret_file = \"\""), "is empty"),
     ] {
-        assert!(message(&lines).contains(part), "{lines}: {}", message(&lines));
+        assert!(
+            message(&lines).contains(part),
+            "{lines}: {}",
+            message(&lines)
+        );
     }
     assert!(parse(&on_redis(listen)).is_err());
     let alone = format!("store.kind = \"memory\"\n[peers]\n{listen}\n{SECRET}\n");

@@ -36,7 +36,7 @@ pub(super) async fn serve(hub: &Hub, forward: &Forward, from: &str, out: &Out) -
         // Its client opens another, at a gateway that stays.
         LegOperation::Listen => tokio::select! {
             ending = doing => ending,
-            () = hub.drain.begun() => Ending::Done,
+            () = hub.drain.begun() => Ending::Unsure("its gateway stops".into()),
         },
         _ => doing.await,
     }

@@ -77,7 +77,6 @@ impl LegForward {
         let header = HeaderValue::from_str(&self.session).ok()?;
         SessionId::from_header(&header)
     }
-
 }
 
 impl Whose {

@@ -42,7 +42,9 @@ async fn answered(fleet: &Fleet, forged: &Forgery) -> String {
 
 #[tokio::test]
 async fn a_forward_counts_once_and_only_for_its_gateway_and_secret() {
-    let Some(fleet) = Fleet::start(1).await else { return };
+    let Some(fleet) = Fleet::start(1).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let first = forgery(&fleet, "once").await;
     let sealed = first.sealed(SECRET).unwrap();
@@ -50,24 +52,47 @@ async fn a_forward_counts_once_and_only_for_its_gateway_and_secret() {
     let (status, body) = post(&fleet, sealed.clone()).await;
     assert_eq!(status, 200);
     let records = first.opened(SECRET, body).unwrap();
-    assert!(records[0].contains("Accepted") && records[1].contains("Whole"), "{records:?}");
+    assert!(
+        records[0].contains("Accepted") && records[1].contains("Whole"),
+        "{records:?}"
+    );
     assert!(records.last().unwrap().contains("Done"), "{records:?}");
     assert_eq!(fleet.tally.count("bump once"), 1);
     for _ in 0..3 {
         let (status, body) = post(&fleet, sealed.clone()).await;
-        assert_eq!((status, body.len()), (409, 0), "a copy gets nothing that is sealed");
+        assert_eq!(
+            (status, body.len()),
+            (409, 0),
+            "a copy gets nothing that is sealed"
+        );
     }
-    let again = Forgery { number: 2, ..first.clone() };
+    let again = Forgery {
+        number: 2,
+        ..first.clone()
+    };
     let mut changed = again.sealed(SECRET).unwrap();
     *changed.last_mut().unwrap() ^= 1;
     let number = again.to.len() + again.from.len() + 10;
     let mut renumbered = sealed.clone();
     renumbered[number] = 9;
     for (body, status) in [
-        (again.sealed("a secret that is not the secret of these").unwrap(), 401),
+        (
+            again
+                .sealed("a secret that is not the secret of these")
+                .unwrap(),
+            401,
+        ),
         (changed, 401),
         (renumbered, 401),
-        (Forgery { to: "another".to_owned(), ..again.clone() }.sealed(SECRET).unwrap(), 421),
+        (
+            Forgery {
+                to: "another".to_owned(),
+                ..again.clone()
+            }
+            .sealed(SECRET)
+            .unwrap(),
+            421,
+        ),
         (b"nonsense".to_vec(), 400),
         (Vec::new(), 400),
     ] {
@@ -79,16 +104,31 @@ async fn a_forward_counts_once_and_only_for_its_gateway_and_secret() {
 
 #[tokio::test]
 async fn a_forward_that_loops_is_refused() {
-    let Some(fleet) = Fleet::start(1).await else { return };
+    let Some(fleet) = Fleet::start(1).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let forged = forgery(&fleet, "loop").await;
     for looped in [
-        Forgery { hops: 2, ..forged.clone() },
-        Forgery { hops: 0, number: 2, ..forged.clone() },
-        Forgery { from: forged.to.clone(), ..forged.clone() },
+        Forgery {
+            hops: 2,
+            ..forged.clone()
+        },
+        Forgery {
+            hops: 0,
+            number: 2,
+            ..forged.clone()
+        },
+        Forgery {
+            from: forged.to.clone(),
+            ..forged.clone()
+        },
     ] {
         let records = answered(&fleet, &looped).await;
-        assert!(records.contains("Refused") && !records.contains("Accepted"), "{records}");
+        assert!(
+            records.contains("Refused") && !records.contains("Accepted"),
+            "{records}"
+        );
     }
     assert_eq!(fleet.tally.count("bump loop"), 0);
 }
@@ -101,9 +141,14 @@ async fn a_peer_that_lies_is_refused() {
         (name.parse().unwrap(), bowline::config::Caller { key })
     };
     let started = Fleet::start_with(1, |_, config| {
-        config.callers.extend([named("ann", key), named("bob", "a-key-of-bob-and-of-nobody")]);
+        config.callers.extend([
+            named("ann", key),
+            named("bob", "a-key-of-bob-and-of-nobody"),
+        ]);
     });
-    let Some(mut fleet) = started.await else { return };
+    let Some(mut fleet) = started.await else {
+        return;
+    };
     fleet.client = Client::new(&fleet.gateways[0]).with_key(key);
     let fleet = fleet.open().await;
     let forged = forgery(&fleet, "lie").await;
@@ -111,24 +156,44 @@ async fn a_peer_that_lies_is_refused() {
         let mut head = forged.head.clone();
         (head["caller"], head["key"]) = (json!("ann"), json!(Forgery::key(key)));
         change(&mut head);
-        Forgery { head, number, ..forged.clone() }
+        Forgery {
+            head,
+            number,
+            ..forged.clone()
+        }
     };
     let bobs = Forgery::key("a-key-of-bob-and-of-nobody");
     for (lie, ending) in [
         (with(1, &|it| it["caller"] = json!("bob")), "Refused"),
-        (with(2, &|it| (it["caller"], it["key"]) = (json!("bob"), json!(bobs))), "Refused"),
+        (
+            with(2, &|it| {
+                (it["caller"], it["key"]) = (json!("bob"), json!(bobs))
+            }),
+            "Refused",
+        ),
         (with(3, &|it| it["key"] = json!(bobs)), "Refused"),
         (with(4, &|it| it["key"] = json!(null)), "Refused"),
-        (with(5, &|it| (it["caller"], it["key"]) = (json!(null), json!(null))), "Refused"),
+        (
+            with(5, &|it| {
+                (it["caller"], it["key"]) = (json!(null), json!(null))
+            }),
+            "Refused",
+        ),
         (with(6, &|it| it["server"] = json!("other")), "Refused"),
-        (with(7, &|it| it["session"] = json!("A".repeat(32))), "NotMine"),
+        (
+            with(7, &|it| it["session"] = json!("A".repeat(32))),
+            "NotMine",
+        ),
         (with(8, &|it| it["session"] = json!("x")), "Refused"),
         (with(9, &|it| it["generation"] = json!(2)), "Unsure"),
         (with(10, &|it| it["generation"] = json!(0)), "NotMine"),
         (with(11, &|it| *it = json!("nonsense")), "Refused"),
     ] {
         let records = answered(&fleet, &lie).await;
-        assert!(records.contains(ending) && !records.contains("Accepted"), "{lie:?}: {records}");
+        assert!(
+            records.contains(ending) && !records.contains("Accepted"),
+            "{lie:?}: {records}"
+        );
     }
     assert_eq!(fleet.tally.count("bump lie"), 0);
     // To end a session takes more than to say so.
@@ -136,7 +201,11 @@ async fn a_peer_that_lies_is_refused() {
     assert!(answered(&fleet, &ending).await.contains("Done"));
     assert_eq!(fleet.pid(0).await, fleet.tally.pids()[0]);
     // The control: the truth.
-    assert!(answered(&fleet, &with(13, &|_| {})).await.contains("Accepted"));
+    assert!(
+        answered(&fleet, &with(13, &|_| {}))
+            .await
+            .contains("Accepted")
+    );
     assert_eq!(fleet.tally.count("bump lie"), 1);
 }
 
@@ -158,7 +227,9 @@ async fn recorder(owner: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<Mut
 
 #[expect(clippy::disallowed_methods, reason = "this is the way to the owner")]
 async fn relay(client: TcpStream, owner: std::net::SocketAddr, kept: Arc<Mutex<Vec<Vec<u8>>>>) {
-    let Ok(owner) = TcpStream::connect(owner).await else { return };
+    let Ok(owner) = TcpStream::connect(owner).await else {
+        return;
+    };
     let at = {
         let mut kept = kept.lock();
         kept.push(Vec::new());
@@ -199,12 +270,18 @@ async fn recorded_bytes_run_nothing_again() {
     });
     let Some(fleet) = started.await else { return };
     let fleet = fleet.open().await;
-    let answer = fleet.at(1).call(1, "bump", &json!({"key": "recorded"})).await;
+    let answer = fleet
+        .at(1)
+        .call(1, "bump", &json!({"key": "recorded"}))
+        .await;
     assert_eq!(answer.status, 200);
     let kept = kept.lock().clone();
     assert!(!kept.is_empty());
     for bytes in kept {
-        assert!(!bytes.windows(8).any(|it| it == b"recorded"), "it is sealed");
+        assert!(
+            !bytes.windows(8).any(|it| it == b"recorded"),
+            "it is sealed"
+        );
         let mut connection = TcpStream::connect(owner).await.unwrap();
         connection.write_all(&bytes).await.unwrap();
         let mut response = vec![0; 64];

@@ -9,13 +9,18 @@ use crate::kit::programs::{text_of, until_gone};
 
 #[tokio::test]
 async fn calls_at_any_gateway_reach_the_one_process() {
-    let Some(fleet) = Fleet::start(3).await else { return };
+    let Some(fleet) = Fleet::start(3).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let pid = fleet.pid(0).await;
     for gateway in [1, 2, 0, 1] {
         assert_eq!(fleet.pid(gateway).await, pid);
         let text = "grüße\n\u{2028}\"x\"";
-        let answer = fleet.at(gateway).call(1, "echo", &json!({"text": text})).await;
+        let answer = fleet
+            .at(gateway)
+            .call(1, "echo", &json!({"text": text}))
+            .await;
         assert_eq!(answer.headers["content-type"], "application/json");
         assert_eq!(text_of(&answer), text);
     }
@@ -43,9 +48,14 @@ async fn calls_at_any_gateway_reach_the_one_process() {
 
 #[tokio::test]
 async fn large_messages_pass_both_ways() {
-    let Some(fleet) = Fleet::start(2).await else { return };
+    let Some(fleet) = Fleet::start(2).await else {
+        return;
+    };
     let fleet = fleet.open().await;
-    let answer = fleet.at(1).call(1, "large", &json!({"bytes": 5 << 20})).await;
+    let answer = fleet
+        .at(1)
+        .call(1, "large", &json!({"bytes": 5 << 20}))
+        .await;
     assert_eq!(text_of(&answer).len(), 5 << 20);
     let text = "y".repeat(3 << 20);
     let answer = fleet.at(1).call(2, "echo", &json!({ "text": text })).await;
@@ -54,7 +64,9 @@ async fn large_messages_pass_both_ways() {
 
 #[tokio::test]
 async fn progress_comes_before_the_answer() {
-    let Some(fleet) = Fleet::start(2).await else { return };
+    let Some(fleet) = Fleet::start(2).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let mut message = calling(1, "progress", &json!({"steps": 3}));
     message["params"]["_meta"] = json!({"progressToken": "t"});
@@ -69,11 +81,17 @@ async fn progress_comes_before_the_answer() {
 
 #[tokio::test]
 async fn a_call_is_cancelled_at_another_gateway() {
-    let Some(fleet) = Fleet::start(3).await else { return };
+    let Some(fleet) = Fleet::start(3).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     // At a gateway that is not the owner, and at the owner.
     for (id, calls) in [(11, 1), (12, 0)] {
-        let mut hanging = calling(id, "hang", &json!({"key": id.to_string(), "progress": true}));
+        let mut hanging = calling(
+            id,
+            "hang",
+            &json!({"key": id.to_string(), "progress": true}),
+        );
         hanging["params"]["_meta"] = json!({"progressToken": id});
         let response = fleet.at(calls).post(&hanging).send().await.unwrap();
         let mut stream = Events::new(response);
@@ -89,7 +107,9 @@ async fn a_call_is_cancelled_at_another_gateway() {
 
 #[tokio::test]
 async fn a_question_of_the_server_is_answered_at_another_gateway() {
-    let Some(fleet) = Fleet::start(3).await else { return };
+    let Some(fleet) = Fleet::start(3).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     for asks in [1, 0] {
         let arguments = json!({"method": "elicitation/create", "params": {"x": 1}});
@@ -108,7 +128,9 @@ async fn a_question_of_the_server_is_answered_at_another_gateway() {
 
 #[tokio::test]
 async fn a_stream_is_listened_to_at_another_gateway() {
-    let Some(fleet) = Fleet::start(3).await else { return };
+    let Some(fleet) = Fleet::start(3).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let mut get = fleet.at(1).listen().await;
     let notify = json!({"method": "notifications/message", "times": 2});
@@ -129,21 +151,31 @@ async fn a_stream_is_listened_to_at_another_gateway() {
 
 #[tokio::test]
 async fn a_session_that_is_ended_at_another_gateway_has_no_process() {
-    let Some(fleet) = Fleet::start(3).await else { return };
+    let Some(fleet) = Fleet::start(3).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let pid = fleet.pid(1).await;
     assert_eq!(fleet.at(1).end().await.status, 204);
     until_gone(pid).await;
     for gateway in 0..3 {
-        let answer = fleet.at(gateway).call(1, "bump", &json!({"key": "late"})).await;
+        let answer = fleet
+            .at(gateway)
+            .call(1, "bump", &json!({"key": "late"}))
+            .await;
         assert_eq!(answer.status, 404, "{answer:?}");
     }
-    assert_eq!((fleet.tally.count("bump late"), fleet.tally.starts()), (0, 1));
+    assert_eq!(
+        (fleet.tally.count("bump late"), fleet.tally.starts()),
+        (0, 1)
+    );
 }
 
 #[tokio::test]
 async fn what_a_client_left_goes_on_and_its_session_too() {
-    let Some(fleet) = Fleet::start(2).await else { return };
+    let Some(fleet) = Fleet::start(2).await else {
+        return;
+    };
     let fleet = fleet.open().await;
     let waiting = calling(1, "wait", &json!({"key": "left"}));
     {
@@ -158,5 +190,8 @@ async fn what_a_client_left_goes_on_and_its_session_too() {
     std::fs::write(fleet.tally.path().with_extension("go"), "").unwrap();
     let answer = fleet.at(1).call(2, "echo", &json!({"text": "x"})).await;
     assert_eq!(text_of(&answer), "x");
-    assert_eq!((fleet.tally.count("wait left"), fleet.tally.starts()), (1, 1));
+    assert_eq!(
+        (fleet.tally.count("wait left"), fleet.tally.starts()),
+        (1, 1)
+    );
 }

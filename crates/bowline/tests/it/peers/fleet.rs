@@ -105,8 +105,9 @@ impl Fleet {
 
     /// The process that serves the session.
     pub(super) async fn pid(&self, gateway: usize) -> u32 {
-        let answer = self.at(gateway).call("pid", "peek", &json!({"key": "pid"}));
-        text_of(&answer.await).parse().unwrap()
+        let (client, key) = (self.at(gateway), json!({"key": "pid"}));
+        let answer = client.call("pid", "peek", &key).await;
+        text_of(&answer).parse().unwrap()
     }
 
     /// A gateway's name among those on the store.

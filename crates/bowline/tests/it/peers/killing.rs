@@ -48,7 +48,12 @@ impl Running {
     async fn start(redis: &Redis, tally: &Tally, folder: &Path, name: &str) -> Self {
         let says = folder.join(name);
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "peers::killing::gateway", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "peers::killing::gateway",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(SAYS, &says)
             .env(REDIS, redis.url())
             .env(TALLY, tally.path())
@@ -68,7 +73,7 @@ impl Running {
     }
 
     fn at(&self, client: &Client) -> Client {
-        Client { url: self.url.clone(), ..client.clone() }
+        client.moved_to_url(&self.url)
     }
 }
 
@@ -101,7 +106,13 @@ impl Three {
         }
         let mut client = Client::at(gateways[0].url.clone());
         assert_eq!(client.begin().await.status, 200);
-        let three = Self { _redis: redis, tally, _folder: folder, gateways, client };
+        let three = Self {
+            _redis: redis,
+            tally,
+            _folder: folder,
+            gateways,
+            client,
+        };
         assert_eq!(three.at(1).send(&list("l")).await.status, 200);
         Some(three)
     }
@@ -114,7 +125,10 @@ impl Three {
     async fn recovered(&self, gateway: usize, key: &str) -> u32 {
         let trying = async {
             loop {
-                let answer = self.at(gateway).call("r", "peek", &json!({ "key": key })).await;
+                let answer = self
+                    .at(gateway)
+                    .call("r", "peek", &json!({ "key": key }))
+                    .await;
                 if answer.status == 200 && answer.failure().is_none() {
                     return text_of(&answer).parse().unwrap();
                 }
@@ -135,13 +149,18 @@ impl Three {
 /// Whether a process lives, and is no zombie.
 fn is_running(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = status.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    let state = status
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
     state.is_some_and(|state| state != 'Z')
 }
 
 #[tokio::test]
 async fn an_owner_that_is_killed_is_stood_in_for_and_nothing_runs_twice() {
-    let Some(three) = Three::start().await else { return };
+    let Some(three) = Three::start().await else {
+        return;
+    };
     let first = three.recovered(1, "first").await;
     let (one, two) = (three.at(1), three.at(2));
     let (hang, wait) = (json!({"key": "unsafe"}), json!({"key": "other"}));
@@ -171,7 +190,9 @@ async fn an_owner_that_is_killed_is_stood_in_for_and_nothing_runs_twice() {
 
 #[tokio::test]
 async fn an_owner_that_wakes_after_it_was_given_up_does_nothing_more() {
-    let Some(three) = Three::start().await else { return };
+    let Some(three) = Three::start().await else {
+        return;
+    };
     let first = three.recovered(1, "first").await;
     three.gateways[0].signal("-STOP");
     // It is sent, and lies in a buffer of the owner's while that sleeps.
@@ -186,7 +207,11 @@ async fn an_owner_that_wakes_after_it_was_given_up_does_nothing_more() {
     three.gateways[0].signal("-CONT");
     crate::kit::wait::until("the first process is gone", || !is_running(first)).await;
     assert_eq!(three.alive(), [second]);
-    assert_eq!(three.tally.count("bump asleep"), 0, "the owner was not certain");
+    assert_eq!(
+        three.tally.count("bump asleep"),
+        0,
+        "the owner was not certain"
+    );
     // It serves the session again, by the new owner.
     for gateway in [0, 1, 2] {
         assert_eq!(three.recovered(gateway, "after").await, second);

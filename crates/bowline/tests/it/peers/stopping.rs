@@ -10,7 +10,9 @@ use crate::kit::wait::until;
 
 #[tokio::test]
 async fn an_owner_that_stops_hands_over_what_nothing_uses() {
-    let Some(mut fleet) = Fleet::start(3).await else { return };
+    let Some(mut fleet) = Fleet::start(3).await else {
+        return;
+    };
     // A second session at the same owner, which a call keeps from stopping.
     let mut busy = fleet.client.clone();
     assert_eq!(busy.begin().await.status, 200);
@@ -37,16 +39,27 @@ async fn an_owner_that_stops_hands_over_what_nothing_uses() {
     let (answer, ()) = tokio::join!(busy.send(&call), stopping);
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.to(&json!(1)).unwrap()["result"].is_object());
-    assert_eq!((fleet.tally.count("bump moved"), fleet.tally.count("wait busy")), (1, 1));
+    assert_eq!(
+        (
+            fleet.tally.count("bump moved"),
+            fleet.tally.count("wait busy")
+        ),
+        (1, 1)
+    );
     // The busy one follows when its owner is gone.
     let answer = busy.call(3, "bump", &json!({"key": "followed"})).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!((fleet.tally.count("bump followed"), fleet.tally.starts()), (1, 4));
+    assert_eq!(
+        (fleet.tally.count("bump followed"), fleet.tally.starts()),
+        (1, 4)
+    );
 }
 
 #[tokio::test]
 async fn a_listening_client_moves_with_its_session() {
-    let Some(fleet) = Fleet::start(2).await else { return };
+    let Some(fleet) = Fleet::start(2).await else {
+        return;
+    };
     let mut fleet = fleet.open().await;
     let pid = fleet.pid(0).await;
     let mut get = fleet.at(1).listen().await;
