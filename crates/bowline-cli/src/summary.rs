@@ -68,6 +68,7 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
         writeln!(f, "origins = [{}]", strings(&config.origins))?;
     }
     store(f, &config.store)?;
+    peers(f, config)?;
     let limits = &config.limits;
     writeln!(f, "\n[limits]")?;
     writeln!(f, "sessions = {}", limits.sessions)?;
@@ -179,6 +180,25 @@ fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {
             f,
             "# encrypted with a generated key, stored beside the sessions"
         ),
+    }
+}
+
+fn peers(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+    if let Some(lack) = config.lacks_peers() {
+        writeln!(f, "\n# no peers: {lack}")?;
+    }
+    let Some(peers) = &config.peers else {
+        return Ok(());
+    };
+    writeln!(f, "\n[peers]")?;
+    writeln!(f, "listen = \"{}\"", peers.listen)?;
+    match &peers.advertise {
+        Some(advertise) => writeln!(f, "advertise = {}", string(advertise))?,
+        None => writeln!(f, "# no advertise: it is what `listen` is")?,
+    }
+    match &peers.secret {
+        Password::Written(_) => writeln!(f, "secret = \"{MASKED}\""),
+        Password::File(file) => writeln!(f, "secret_file = {}", string(&file.to_string_lossy())),
     }
 }
 

@@ -23,6 +23,7 @@ mod mask;
 mod name;
 mod network;
 mod oauth;
+pub(crate) mod peers;
 mod read;
 mod redirect;
 mod report;
@@ -52,6 +53,7 @@ pub use self::listen::{ListenAddress, ListenProblem};
 pub use self::name::{NameProblem, ServerName};
 pub use self::network::{Network, NotANetwork};
 pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
+pub use self::peers::Peers;
 pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
@@ -72,6 +74,8 @@ pub struct Config {
     pub origins: Vec<String>,
     /// Where sessions are kept.
     pub store: Store,
+    /// How gateways on the store reach each other, if they do.
+    pub peers: Option<Peers>,
     /// The limits above which the gateway rejects requests.
     pub limits: Limits,
     /// What holds for signing in at every server that wants it.
@@ -164,6 +168,7 @@ impl Default for Config {
             hosts: Vec::new(),
             origins: Vec::new(),
             store: Store::default(),
+            peers: None,
             limits: Limits::default(),
             oauth: OAuth::default(),
             servers: BTreeMap::new(),

@@ -33,6 +33,8 @@ pub(crate) enum Fault {
         "this Host is not allowed; use one of the gateway's addresses, or a name in `hosts` or `public_url`"
     )]
     Host,
+    #[error("another gateway may have the session, and cannot be asked: {0}; retry later")]
+    PeerUnreachable(Box<str>),
     #[error("this Origin is not allowed; allow it in `origins`")]
     Origin,
     #[error(
@@ -231,6 +233,7 @@ impl Fault {
             Self::NoSuchServer => Reason::NoSuchServer,
             Self::NoSuchCaller => Reason::NoSuchCaller,
             Self::NoSuchSession => Reason::NoSuchSession,
+            Self::PeerUnreachable(_) => Reason::OwnerUnreachable,
             Self::ServerNotNamed => Reason::ServerNotNamed,
             Self::NoMetadata => Reason::NoMetadata,
             Self::Method { .. } => Reason::MethodNotAllowed,

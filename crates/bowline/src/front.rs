@@ -12,6 +12,7 @@ mod forms;
 pub(crate) mod html;
 mod http_sse;
 pub(crate) mod pages;
+pub(crate) mod peer;
 pub(crate) mod query;
 pub(crate) mod response;
 mod shown;

@@ -34,6 +34,7 @@ use crate::upstream::Upstream;
 pub struct Gateway {
     listen: ListenAddress,
     admin: Option<ListenAddress>,
+    peers: Option<ListenAddress>,
     startup: StartupSettings,
     hub: Arc<Hub>,
 }
@@ -61,6 +62,19 @@ pub enum StartError {
         /// What is in the way.
         source: SocketFileError,
     },
+    /// The secret of the gateways cannot be read.
+    #[error("cannot read `secret_file` {} ([peers])", path.display())]
+    PeerSecret {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The secret of the gateways is too short.
+    #[error(
+        "the secret in [peers] has fewer than 32 characters; make one with `openssl rand -hex 32`"
+    )]
+    ShortPeerSecret,
     /// Callers could not sign in, or others could in their name.
     #[error("server \"{server}\": {problem}")]
     SignIn {
@@ -113,13 +127,27 @@ impl Gateway {
             Some(address) => Some(Bound::bind(address, "admin").await?),
             None => None,
         };
+        let others = match &config.peers {
+            Some(peers) => Some(Bound::bind(&peers.listen.into(), "peers.listen").await?),
+            None => None,
+        };
         let listen = clients.address.clone();
+        let peers = others.as_ref().map(|it| it.address.clone());
         let admin = operators.as_ref().map(|it| it.address.clone());
         warn_of_open_listeners(&config, &listen, admin.as_ref());
         warn_of_shared_directories([Some(&listen), admin.as_ref()]);
         let admin_guard = admin.as_ref().map(|it| Guard::new(it, &config));
-        let hub = assemble::hub(config, &listen, adjust).await?;
+        let hub = assemble::hub(
+            config,
+            &listen,
+            peers.as_ref().and_then(ListenAddress::tcp),
+            adjust,
+        )
+        .await?;
         clients.serve_clients(&hub);
+        if let Some(others) = others {
+            others.serve_peers(&hub);
+        }
         if let (Some(operators), Some(guard)) = (operators, admin_guard) {
             operators.serve_operator(&hub, guard);
         }
@@ -129,6 +157,7 @@ impl Gateway {
         Ok(Self {
             listen,
             admin,
+            peers,
             startup,
             hub,
         })
@@ -154,6 +183,11 @@ impl Gateway {
         self.admin.as_ref()
     }
 
+    /// Where other gateways are served.
+    pub fn peers(&self) -> Option<&ListenAddress> {
+        self.peers.as_ref()
+    }
+
     /// Takes no new sessions, lets requests in flight finish within the configured time,
     /// ends streams, and returns.
     pub async fn stop(self) {
@@ -166,7 +200,8 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        for drain in [&self.hub.drain, &self.hub.admin_drain] {
+        let hub = &self.hub;
+        for drain in [&hub.drain, &hub.peer_drain, &hub.admin_drain] {
             drain.begin();
             drain.close();
         }

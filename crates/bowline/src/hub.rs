@@ -15,6 +15,7 @@ use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
 use crate::mailboxes::Mailboxes;
 use crate::oauth::Flows;
+use crate::peers::Peers;
 use crate::registry::Registry;
 use crate::registry::presence::OtherGateways;
 use crate::route::Routes;
@@ -44,6 +45,10 @@ pub(crate) struct Hub {
     pub(crate) metrics: Arc<Metrics>,
     /// The processes of servers that are commands.
     pub(crate) processes: Arc<Processes>,
+    /// The other gateways on the store, if `[peers]` says how to reach them.
+    pub(crate) peers: Option<Arc<Peers>>,
+    /// What other gateways have forwarded, while it is done here.
+    pub(crate) forwards: TaskTracker,
     pub(crate) api_token: Option<KeyHash>,
     pub(crate) tls: Tls,
     /// The sign-ins of callers.
@@ -54,6 +59,8 @@ pub(crate) struct Hub {
     pub(crate) drain: Drain,
     /// What is known of the other gateways on the same store.
     pub(crate) other_gateways: OtherGateways,
+    /// The listener for other gateways goes on until nothing is in progress.
+    pub(crate) peer_drain: Drain,
     /// The operator's listener goes on until everything else has ended.
     pub(crate) admin_drain: Drain,
 }
@@ -68,6 +75,7 @@ impl Hub {
             metrics: &self.metrics,
             streams: &self.streams,
             processes: &self.processes,
+            peers: self.peers.as_ref(),
         }
     }
 

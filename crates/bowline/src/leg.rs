@@ -286,6 +286,7 @@ impl Leg {
                 metrics: &Arc::new(Metrics::new()),
                 streams: &crate::share::Share::common(1),
                 processes: &Arc::new(Processes::idle()),
+                peers: None,
             },
         );
         let endpoint = upstream.endpoints.pick_avoiding(None).unwrap();

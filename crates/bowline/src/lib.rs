@@ -26,6 +26,7 @@ mod mailboxes;
 mod net;
 mod oauth;
 mod owners;
+mod peers;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod registry;
@@ -41,3 +42,6 @@ pub use bowline_store::sealed::{NoRandomness, SealKeys, SealKeysError};
 pub use bowline_store::{OpenStoreError, Refusal, StoreError};
 pub use bowline_system::socket_file::SocketFileError;
 pub use gateway::{Bridge, Gateway, OpenBrowser, ReloadError, StartError};
+#[cfg(feature = "planted")]
+#[doc(hidden)]
+pub use peers::Forgery;

@@ -7,7 +7,10 @@
 //! Who is present is looked up every few seconds. What was seen before a record was read says nothing about the
 //! owner that the record names: that one may have come later. So it takes a later look to call an owner gone.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,12 +32,30 @@ pub(crate) struct Owners {
     wanted: Notify,
 }
 
-/// Who was present.
+/// Who was present, and where each can be reached, if it said so.
 #[derive(Debug)]
 struct Present {
-    ids: HashSet<Box<str>>,
+    gateways: PresentGateways,
     /// The look began then.
     since: Instant,
+}
+
+/// Gateways, and where each can be reached.
+pub(crate) type PresentGateways = HashMap<Box<str>, Option<Box<str>>>;
+
+/// A gateway that a record names as the owner of something.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner {
+    pub(crate) id: Arc<str>,
+    /// The record was read then.
+    pub(crate) read: Instant,
+}
+
+/// Waits until an owner is gone.
+pub(crate) struct UntilGone {
+    owner: Owner,
+    present: watch::Receiver<Option<Present>>,
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Owners {
@@ -75,8 +96,8 @@ impl Owners {
     }
 
     /// A look that began then found these gateways; `None` if not all could be read.
-    pub(crate) fn saw(&self, since: Instant, present: Option<HashSet<Box<str>>>) {
-        let present = present.map(|ids| Present { ids, since });
+    pub(crate) fn saw(&self, since: Instant, present: Option<PresentGateways>) {
+        let present = present.map(|gateways| Present { gateways, since });
         self.present.send_replace(present);
     }
 
@@ -87,12 +108,36 @@ impl Owners {
 
     /// Whether an owner is gone that a record named, which was read then. `false` if that is not known.
     pub(crate) fn is_gone(&self, owner: &str, read: Instant) -> bool {
-        self.needs_no_look(owner)
-            || self
-                .present
-                .borrow()
-                .as_ref()
-                .is_some_and(|present| present.since > read && !present.ids.contains(owner))
+        self.needs_no_look(owner) || lacks(&self.present.borrow(), owner, read)
+    }
+
+    /// Waits until an owner is gone, as [`Owners::is_gone`] knows it.
+    pub(crate) fn until_gone(&self, owner: &Owner) -> UntilGone {
+        UntilGone {
+            owner: owner.clone(),
+            present: self.present.subscribe(),
+            waiting: None,
+        }
+    }
+
+    /// Where a gateway can be reached, as it said last.
+    pub(crate) fn address_of(&self, gateway: &str) -> Option<Box<str>> {
+        let present = self.present.borrow();
+        present.as_ref()?.gateways.get(gateway)?.clone()
+    }
+
+    /// The other gateways that were present at the last look.
+    pub(crate) fn others(&self) -> Vec<Owner> {
+        let (present, me) = (self.present.borrow(), self.me.as_deref());
+        let Some(present) = &*present else {
+            return Vec::new();
+        };
+        let others = present.gateways.keys().filter(|id| Some(&***id) != me);
+        let owner = |id: &Box<str>| Owner {
+            id: (**id).into(),
+            read: present.since,
+        };
+        others.map(owner).collect()
     }
 
     /// Looks again, if it takes that to know whether an owner is gone.
@@ -112,6 +157,63 @@ impl Owners {
     /// it has not, it lost.
     fn needs_no_look(&self, owner: &str) -> bool {
         !self.is_shared || self.me.as_deref() == Some(owner)
+    }
+}
+
+/// Whether a look that began after `read` did not find a gateway.
+fn lacks(present: &Option<Present>, gateway: &str, read: Instant) -> bool {
+    let present = present.as_ref();
+    present.is_some_and(|it| it.since > read && !it.gateways.contains_key(gateway))
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// Whether it is gone; `false` if that is not known.
+    pub(crate) fn is_gone(&self, owners: &Owners) -> bool {
+        owners.is_gone(&self.id, self.read)
+    }
+}
+
+// === impl UntilGone ===
+
+impl Clone for UntilGone {
+    fn clone(&self) -> Self {
+        Self {
+            owner: self.owner.clone(),
+            present: self.present.clone(),
+            waiting: None,
+        }
+    }
+}
+
+impl Future for UntilGone {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self {
+            owner,
+            present,
+            waiting,
+        } = &mut *self;
+        let waiting = waiting.get_or_insert_with(|| {
+            let (Owner { id, read }, mut present) = (owner.clone(), present.clone());
+            Box::pin(async move {
+                let gone = present.wait_for(|present| lacks(present, &id, read));
+                let is_gone = gone.await.is_ok();
+                if !is_gone {
+                    // Nobody looks any more.
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+        waiting.as_mut().poll(cx)
+    }
+}
+
+impl std::fmt::Debug for UntilGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("UntilGone").field(&self.owner.id).finish()
     }
 }
 
@@ -137,7 +239,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let read = Instant::now();
         assert!(!owners.is_gone("b", read), "nobody was seen yet");
-        let both = || Some(HashSet::from(["a".into(), "b".into()]));
+        let both = || Some(HashMap::from(["a", "b"].map(|id| (id.into(), None))));
         owners.saw(read, both());
         assert!(!owners.is_gone("c", read), "it may have come since then");
         owners.saw(read + second, both());
@@ -155,7 +257,7 @@ mod tests {
         let looking = async {
             owners.wanted().await;
             tokio::time::advance(Duration::from_secs(1)).await;
-            owners.saw(Instant::now(), Some(HashSet::from(["a".into()])));
+            owners.saw(Instant::now(), Some(HashMap::from([("a".into(), None)])));
         };
         tokio::join!(owners.look("b", read, limit), looking);
         assert!(owners.is_gone("b", read));
@@ -164,5 +266,30 @@ mod tests {
         let read = Instant::now();
         owners.look("b", read, limit).await;
         assert!(read.elapsed() >= limit && !owners.is_gone("b", read));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_goes_is_noticed_by_who_waits_for_it() {
+        let owners = Owners::on_store("a", true);
+        let read = Instant::now();
+        let owner = Owner {
+            id: "b".into(),
+            read,
+        };
+        let second = Duration::from_secs(1);
+        let with_b = HashMap::from([("b".into(), Some("10.0.0.2:1".into()))]);
+        owners.saw(read + second, Some(with_b));
+        assert_eq!(owners.address_of("b").as_deref(), Some("10.0.0.2:1"));
+        assert_eq!(owners.others().len(), 1);
+        let gone = owners.until_gone(&owner);
+        let mut waiting = std::pin::pin!(gone.clone());
+        let waited = tokio::time::timeout(second, &mut waiting).await;
+        assert!(waited.is_err(), "it is present");
+        owners.saw(read + 2 * second, None);
+        let waited = tokio::time::timeout(second, &mut waiting).await;
+        assert!(waited.is_err(), "nobody knows");
+        owners.saw(read + 3 * second, Some(HashMap::new()));
+        waiting.await;
+        gone.await;
     }
 }

@@ -14,6 +14,7 @@ mod link;
 mod live;
 mod moves;
 mod outcome;
+mod peer;
 mod proof;
 pub(crate) mod reserved;
 pub(crate) mod stdio;
@@ -33,8 +34,9 @@ pub(crate) use link::{Link, Repeat};
 pub(crate) use live::LiveError;
 pub(crate) use moves::Moves;
 pub(crate) use outcome::{
-    Frames, MAX_HELD_ANSWER, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
+    Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
 };
+pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote, Whose};
 pub(crate) use proof::{Proof, Ran, SessionState};
 pub(crate) use stdio::{ProcessError, Processes};
 pub(crate) use streamable::refusal::MAX_BATCH;
@@ -66,6 +68,7 @@ use crate::caller::Caller;
 use crate::config::{Server, ServerName, Target};
 use crate::oauth::{Account, CallerIdentities, Flows};
 use crate::owners::Owners;
+use crate::peers::Peers;
 use crate::share::{ServerShares, Share};
 use crate::telemetry::{Metrics, ServerMetrics};
 
@@ -94,6 +97,8 @@ pub(crate) struct Upstream {
     process_places: ServerShares,
     running: Arc<AtomicUsize>,
     processes: Arc<Processes>,
+    /// The other gateways, if they can be reached.
+    peers: Option<Arc<Peers>>,
     /// How many of its processes may start at the same time.
     starts: Arc<Semaphore>,
     upkeep: Upkeep,
@@ -116,6 +121,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) metrics: &'a Arc<Metrics>,
     pub(crate) streams: &'a Arc<Share>,
     pub(crate) processes: &'a Arc<Processes>,
+    pub(crate) peers: Option<&'a Arc<Peers>>,
 }
 
 impl Upstream {
@@ -129,6 +135,7 @@ impl Upstream {
             metrics,
             streams,
             processes,
+            peers,
         } = surroundings;
         flows.auth_servers.know(&server);
         let server_tls = tls.of_server(server.ca.as_ref());
@@ -147,6 +154,7 @@ impl Upstream {
             process_places: ServerShares::of(&processes.share),
             running: Arc::default(),
             processes: Arc::clone(processes),
+            peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
             reserved: Reserved::new(&flows.settings().meta_prefix),

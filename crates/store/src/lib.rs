@@ -134,6 +134,9 @@ pub struct Presence {
     pub seal_keys: Vec<String>,
     /// A fingerprint of the servers in its configuration.
     pub servers: String,
+    /// Where other gateways reach it, sealed by whoever uses the store; `None` if they cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
 }
 
 // === impl Presence ===

@@ -8,6 +8,7 @@ mod command;
 pub(super) mod headers;
 mod names;
 mod oauth;
+mod peers;
 mod recovery;
 mod server;
 mod store;
@@ -32,13 +33,15 @@ pub(super) fn check(
     let signing_in = oauth::SigningIn::of(&file);
     let oauth = oauth::check(&file.oauth, flags, findings);
     let servers = file.servers.into_iter();
+    let store = store::check(&file.store, environment, findings);
     let config = Config {
         listen: flags.listen.clone().unwrap_or(listen),
         admin,
         stop_timeout: value::duration("stop_timeout", stop_timeout, default.stop_timeout, findings),
         hosts: names::hosts(file.hosts.as_ref(), findings),
         origins: names::origins(file.origins.as_ref(), findings),
-        store: store::check(&file.store, environment, findings),
+        peers: peers::check(file.peers.as_ref(), &store, findings),
+        store,
         limits: limits(&file.limits, findings),
         servers: servers
             .filter_map(|server| server::check(server, &oauth, environment, findings))

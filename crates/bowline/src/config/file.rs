@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) hosts: Option<Texts>,
     pub(super) origins: Option<Texts>,
     pub(super) store: Store,
+    pub(super) peers: Option<Peers>,
     pub(super) limits: Limits,
     pub(super) oauth: OAuth,
     pub(super) servers: Vec<Server>,
@@ -46,6 +47,16 @@ pub(super) struct Store {
     pub(super) grace: Text,
     pub(super) on_unreachable_start: Text,
     pub(super) seal_keys_file: Text,
+}
+
+/// The table `peers`; there is no `Debug`, because the secret is one.
+pub(super) struct Peers {
+    /// Where the table begins.
+    pub(super) place: Range<usize>,
+    pub(super) listen: Text,
+    pub(super) advertise: Text,
+    pub(super) secret: Text,
+    pub(super) secret_file: Text,
 }
 
 /// The table `limits`.
@@ -177,6 +188,7 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         };
         store.finish();
     }
+    file.peers = read_peers(&mut top);
     if let Some(mut limits) = top.table("limits") {
         file.limits = Limits {
             sessions: limits.integer("sessions"),
@@ -205,6 +217,21 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
     file.callers = top.named("callers", read_caller);
     top.finish();
     file
+}
+
+fn read_peers(top: &mut Table<'_, '_>) -> Option<Peers> {
+    let place = top.find("peers").unwrap_or_default();
+    let mut table = top.table("peers")?;
+    table.exactly_one(place.clone());
+    let peers = Peers {
+        place,
+        listen: table.text("listen"),
+        advertise: table.text("advertise"),
+        secret: table.text("secret"),
+        secret_file: table.text("secret_file"),
+    };
+    table.finish();
+    Some(peers)
 }
 
 /// The keys of a server that is reached by HTTP, and of one that is a process.

@@ -5,6 +5,7 @@ mod commands;
 mod editor;
 mod endpoints;
 mod oauth;
+mod peers;
 mod recovery;
 mod rendered;
 mod robust;

@@ -219,6 +219,8 @@ table! {
         "the session's process (`command`) belongs to another gateway on the store, which is present";
     StreamElsewhere = "stream_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, WARN, false:
         "HTTP+SSE: the client's stream is at another gateway on the store, which is present; a load balancer has to send all requests of a client to the same gateway";
+    OwnerUnreachable = "owner_unreachable", Gateway, Later(1), UPSTREAM_UNAVAILABLE, WARN, false:
+        "the session lives in another gateway on the store, which is present and cannot be reached over `[peers]`, cannot tell now whether the session is still its own, or does not know the caller; nothing was sent";
     ProcessFailed = "process_failed", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "the server's process did not start, or exited before it answered `initialize`; the message says why";
     UpstreamNotMcp = "upstream_not_mcp", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, false:

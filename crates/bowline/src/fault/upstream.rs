@@ -3,8 +3,9 @@
 use http::StatusCode;
 
 use super::{Reason, Retry};
+use crate::peers::PeerError;
 use crate::share::ShareOwner;
-use crate::upstream::{LiveError, ProcessError, UpstreamError};
+use crate::upstream::{ForwardError, LiveError, ProcessError, Ran, UpstreamError};
 use bowline_egress::{EgressError, WireError};
 
 /// The reason for an error. HTTP statuses here are the server's, not those that the client gets.
@@ -46,6 +47,17 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         UpstreamError::BadInitialize => Reason::UpstreamInitialize,
         UpstreamError::Process(error) => of_process(error),
         UpstreamError::Live(error) => of_live(error),
+        UpstreamError::OwnerUnreachable(_) => Reason::OwnerUnreachable,
+        UpstreamError::Forward(error) => of_forward(error),
+    }
+}
+
+fn of_forward(error: &ForwardError) -> Reason {
+    let proof = error.proof();
+    match (&error.error, proof.ran) {
+        (PeerError::Failed(_), Ran::No) => Reason::NotRecovered,
+        (_, Ran::No) => Reason::OwnerUnreachable,
+        (_, Ran::Unknown | Ran::Yes) => Reason::OutcomeUnknown,
     }
 }
 

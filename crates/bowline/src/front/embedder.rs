@@ -1,6 +1,11 @@
 //! The API for a program that runs its clients' dialogs itself: it learns a session's hash when the session
 //! opens, and answers the elicitations of that session. It always needs the API token.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_egress::Sent;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
@@ -17,6 +22,8 @@ use crate::front::response::ReplyBody;
 use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::{DeliveryError, FlowId};
+use crate::peers::{ForwardKind, PeerError, Record, unexpected};
+use crate::session::Session;
 use crate::telemetry::SessionHash;
 
 /// Asks for a session's hash on `initialize`, with the value `?`, and has it in the response.
@@ -24,6 +31,9 @@ const SESSION: HeaderName = HeaderName::from_static("bowline-session");
 
 /// The largest answer that is read.
 const MAX_ANSWER: usize = 256 * 1024;
+
+/// How long another gateway may take to answer. It may have to exchange a code.
+const ASKED_WITHIN: Duration = Duration::from_secs(30);
 
 /// An answer as it is posted.
 #[derive(Debug, Deserialize)]
@@ -63,13 +73,71 @@ pub(crate) async fn answer(
         return Err(Fault::Method { allow: "POST" });
     }
     let body = whole_body(body, MAX_ANSWER).await?;
+    let result = match session(hub, hash) {
+        Some(session) => take(&session, &body).await?,
+        None => elsewhere(hub, hash, &body).await?,
+    };
+    Ok(no_store(response::json(StatusCode::OK, result)))
+}
+
+/// The session in this gateway's memory that has a hash.
+pub(super) fn session(hub: &Hub, hash: &str) -> Option<Arc<Session>> {
+    let all = hub.registry.table.all();
+    all.into_iter()
+        .find(|session| session.hash.to_string() == hash)
+}
+
+/// Asks the other gateways for the session. Whoever has it takes the answer.
+async fn elsewhere(hub: &Hub, hash: &str, body: &Bytes) -> Result<String, Fault> {
+    let peers = hub.peers.as_ref().ok_or(Fault::NoSuchSession)?;
+    let owners = &hub.processes.owners;
+    let mut unreachable = None;
+    for other in owners.others() {
+        let sent = Sent::default();
+        let kind = ForwardKind::Elicitation;
+        let asking = async {
+            let mut answer = peers
+                .forward(owners, &other, kind, &hash, body, sent)
+                .await?;
+            match answer.next().await? {
+                Record::Whole => answer.whole().await,
+                Record::End(ending) => Err(PeerError::of(ending)),
+                _ => Err(unexpected()),
+            }
+        };
+        let asked = tokio::time::timeout(ASKED_WITHIN, asking).await;
+        match asked.unwrap_or(Err(PeerError::Silent(ASKED_WITHIN))) {
+            Ok(result) => return Ok(String::from_utf8_lossy(&result).into_owned()),
+            Err(PeerError::NotMine(_)) => {}
+            Err(PeerError::Refused(reason)) => return Err(refusal(&reason)),
+            Err(error) => unreachable = Some(error.to_string()),
+        }
+    }
+    Err(match unreachable {
+        Some(why) => Fault::PeerUnreachable(why.into()),
+        None => Fault::NoSuchSession,
+    })
+}
+
+/// What another gateway refused, by the name of the reason.
+fn refusal(reason: &str) -> Fault {
+    let faults = [
+        Fault::NoAnswer,
+        Fault::NoSuchQuestion,
+        Fault::WrongIssuer,
+        Fault::Stopping,
+    ];
+    let mut faults = faults.into_iter();
+    let found = faults.find(|fault| fault.row().name == reason);
+    found.unwrap_or_else(|| Fault::PeerUnreachable(reason.into()))
+}
+
+/// Gives a session the answer to its elicitation.
+pub(super) async fn take(session: &Session, body: &Bytes) -> Result<String, Fault> {
     let Answer {
         elicited,
         elicitation_id,
-    } = serde_json::from_slice(&body).map_err(|_| Fault::NoAnswer)?;
-    let all = hub.registry.table.all();
-    let session = all.iter().find(|session| session.hash.to_string() == hash);
-    let session = session.ok_or(Fault::NoSuchSession)?;
+    } = serde_json::from_slice(body).map_err(|_| Fault::NoAnswer)?;
     let account = session.upstream.account(&session.caller);
     let account = account.ok_or(Fault::NoSuchQuestion)?;
     let flow = match &elicitation_id {
@@ -89,6 +157,5 @@ pub(crate) async fn answer(
         Err(DeliveryError::Store(error)) => return Err(error.into()),
         Err(DeliveryError::Aborted) => return Err(Fault::Stopping),
     };
-    let body = json!({"result": result}).to_string();
-    Ok(no_store(response::json(StatusCode::OK, body)))
+    Ok(json!({"result": result}).to_string())
 }

@@ -95,6 +95,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::ProcessFailed
         | Reason::SessionElsewhere
         | Reason::StreamElsewhere
+        | Reason::OwnerUnreachable
         | Reason::GrantUnknown
         | Reason::NotRecovered => StatusCode::SERVICE_UNAVAILABLE,
         Reason::Deadline => StatusCode::GATEWAY_TIMEOUT,

@@ -1,5 +1,6 @@
 //! Everything that the connections of a gateway share, made from its configuration.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use bowline_store::{Memory, Store};
 use tokio_util::task::TaskTracker;
 
 use super::{StartError, local};
-use crate::config::{Config, ListenAddress, Server, StoreKind, Target};
+use crate::config::peers::SHORTEST_SECRET;
+use crate::config::{self, Config, ListenAddress, Password, Server, StoreKind, Target};
 use crate::descriptors;
 use crate::drain::Drain;
 use crate::guard::Guard;
@@ -26,6 +28,7 @@ use crate::oauth::{
     Vault,
 };
 use crate::owners::Owners;
+use crate::peers::{PeerSecret, Peers};
 use crate::registry::presence::OtherGateways;
 use crate::registry::{RecentlyEnded, Registry, Table, presence};
 use crate::route::Routes;
@@ -38,6 +41,7 @@ use crate::upstream::{Processes, Surroundings, Upstream};
 pub(super) async fn hub(
     config: Config,
     listen: &ListenAddress,
+    peers_listen: Option<SocketAddr>,
     adjust: impl Fn(&mut Upstream),
 ) -> Result<Arc<Hub>, StartError> {
     let basis = Basis::new();
@@ -45,8 +49,15 @@ pub(super) async fn hub(
     let (tls, tracker) = (&basis.tls, &basis.tracker);
     let flows = flows(&config, listen, session_store.as_deref(), tls, tracker)
         .map_err(StartError::Vault)?;
-    let streams = mailboxes(&config, session_store.as_deref())?;
-    Ok(basis.hub(config, listen, session_store, flows, streams, adjust))
+    let peers = match (&config.peers, peers_listen, &session_store) {
+        (Some(peers), Some(bound), Some(store)) => {
+            Some(Arc::new(basis.peers(peers, bound, &store.me)?))
+        }
+        _ => None,
+    };
+    let mailboxes = mailboxes(&config, session_store.as_deref())?;
+    let elsewhere = Elsewhere { mailboxes, peers };
+    Ok(basis.hub(config, listen, session_store, flows, elsewhere, adjust))
 }
 
 /// Makes it for a bridge, which serves one person: sessions are in memory, and grants in the vault of the
@@ -60,8 +71,17 @@ pub(super) async fn hub_of_bridge(
     let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone(), loopback);
     let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
     let listen = config.listen.clone();
-    let streams = mailboxes(&config, None)?;
-    Ok(basis.hub(config, &listen, None, flows, streams, |_| {}))
+    let elsewhere = Elsewhere {
+        mailboxes: mailboxes(&config, None)?,
+        peers: None,
+    };
+    Ok(basis.hub(config, &listen, None, flows, elsewhere, |_| {}))
+}
+
+/// The ways between gateways: what a client of another one is served with.
+struct Elsewhere {
+    mailboxes: Mailboxes,
+    peers: Option<Arc<Peers>>,
 }
 
 /// What does not depend on the configuration.
@@ -80,13 +100,38 @@ impl Basis {
         }
     }
 
+    /// The other gateways, for one of this name that they find here.
+    fn peers(
+        &self,
+        peers: &config::Peers,
+        bound: SocketAddr,
+        me: &str,
+    ) -> Result<Peers, StartError> {
+        let secret = match &peers.secret {
+            Password::Written(secret) => secret.clone(),
+            Password::File(path) => {
+                let read = std::fs::read_to_string(path);
+                let read = read.map_err(|source| StartError::PeerSecret {
+                    path: path.clone(),
+                    source,
+                })?;
+                read.trim_end_matches(['\r', '\n']).to_owned()
+            }
+        };
+        let is_long = secret.len() >= SHORTEST_SECRET;
+        let secret = PeerSecret::derive(secret.as_bytes()).filter(|_| is_long);
+        let secret = secret.ok_or(StartError::ShortPeerSecret)?;
+        let address = peers.address(bound);
+        Ok(Peers::new(me, secret, address, &self.tls, &self.metrics))
+    }
+
     fn hub(
         self,
         config: Config,
         listen: &ListenAddress,
         session_store: Option<Arc<SessionStore>>,
         flows: Arc<Flows>,
-        mailboxes: Mailboxes,
+        elsewhere: Elsewhere,
         adjust: impl Fn(&mut Upstream),
     ) -> Arc<Hub> {
         let mut limits = config.limits.clone();
@@ -110,6 +155,7 @@ impl Basis {
             metrics: &self.metrics,
             streams: &streams,
             processes: &processes,
+            peers: peers.as_ref(),
         };
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(name, server, surroundings);
@@ -135,15 +181,18 @@ impl Basis {
             streams,
             connections,
             pseudonym: Pseudonym::generate(),
-            mailboxes: Arc::new(mailboxes),
+            mailboxes: Arc::new(elsewhere.mailboxes),
             metrics: self.metrics,
             processes,
+            peers: elsewhere.peers,
+            forwards: TaskTracker::new(),
             api_token: config.api_token,
             tls: self.tls,
             flows,
             sign_in_rate: RateLimit::default(),
             tracker: self.tracker,
             drain: Drain::new(config.stop_timeout),
+            peer_drain: Drain::new(config.stop_timeout),
             admin_drain: Drain::new(Duration::ZERO),
         })
     }
@@ -162,15 +211,12 @@ fn processes(config: &Config, limit: usize, owners: Owners) -> Processes {
         [] => SupervisorCommand::this_program("supervise"),
         [program, arguments @ ..] => SupervisorCommand::new(program).args(arguments),
     };
-    let is_shared = matches!(config.store.kind, StoreKind::Redis(_));
     let processes = Processes::new(supervisor, limit, owners);
     let is_command = |server: &&Server| matches!(server.target, Target::Command(_));
     let commands = config.servers.values().filter(is_command).count();
     processes.share.share_out(commands, config.callers.len());
-    if is_shared && commands > 0 {
-        tracing::warn!(
-            "sessions of servers with a `command` live in the gateway that opened them: other gateways on the store answer 503 for them"
-        );
+    if let Some(lack) = config.lacks_peers() {
+        tracing::warn!("{lack}");
     }
     processes
 }

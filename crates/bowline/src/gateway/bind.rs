@@ -63,6 +63,14 @@ impl Bound {
         }
     }
 
+    /// Serves other gateways here.
+    pub(super) fn serve_peers(self, hub: &Arc<Hub>) {
+        match self.listener {
+            Listener::Tcp(door) => serve::peers(hub, door),
+            Listener::Unix(door) => serve::peers(hub, door),
+        }
+    }
+
     /// Serves the operator here.
     pub(super) fn serve_operator(self, hub: &Arc<Hub>, guard: Guard) {
         match self.listener {

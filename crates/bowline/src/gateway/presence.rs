@@ -1,10 +1,12 @@
 //! Listening to the other gateways on the store, and saying that this one is there.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bowline_store::{ListenerEvent, Presence, PresentGateways, StoreError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -12,6 +14,7 @@ use tokio::time::Instant;
 use crate::config::Target;
 use crate::exchange::announcements;
 use crate::hub::Hub;
+use crate::owners;
 use crate::registry::presence::hex;
 use crate::session::tool_hints::SharedToolHints;
 use crate::session_store::SessionStore;
@@ -40,8 +43,10 @@ pub(super) fn watch(hub: &Arc<Hub>) {
         let making_up = make_up_for(missed, Arc::clone(hub));
         hub.tracker.spawn(hub.drain.until_closed(making_up));
     }
+    // Present for as long as anything may be in progress here: the others would recover its session.
     let looking = look_around(Arc::clone(hub), Arc::clone(session_store));
-    hub.tracker.spawn(hub.drain.until_closed(looking));
+    let tracker = hub.peer_drain.connections();
+    tracker.spawn(hub.peer_drain.until_closed(looking));
 }
 
 async fn hear(hub: Arc<Hub>, session_store: Arc<SessionStore>, missed: Arc<Notify>) {
@@ -82,6 +87,7 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seal_keys: session_store.seal_keys(),
             servers: fingerprint(&hub),
+            peer: address(&hub, &session_store),
         };
         let began = Instant::now();
         let looked = async {
@@ -89,7 +95,11 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
             // One that takes nothing may be read all the same.
             let appeared = session_store.appear(&me, HOLDS).await;
             let found = session_store.gateways().await?;
-            hub.processes.owners.saw(began, present(&found));
+            let present = present(&found, &session_store);
+            if let (Some(peers), Some(present)) = (&hub.peers, &present) {
+                peers.keep(|id| present.contains_key(id));
+            }
+            hub.processes.owners.saw(began, present);
             hub.other_gateways.see(&me, found);
             session_store.count_sessions().await?;
             if !knows_policy {
@@ -110,13 +120,35 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
     }
 }
 
-/// The gateways that are present; `None` if some cannot be read, who may be anybody.
-fn present(found: &PresentGateways) -> Option<HashSet<Box<str>>> {
-    let ids = found
-        .gateways
-        .iter()
-        .map(|gateway| gateway.id.as_str().into());
-    (found.unreadable == 0).then(|| ids.collect())
+/// What the address of a gateway is sealed for: it opens for no other gateway.
+fn place(id: &str) -> Vec<u8> {
+    [b"peer address of ", id.as_bytes()].concat()
+}
+
+/// Where other gateways reach this one, sealed: whoever can write to the store cannot lead them elsewhere.
+fn address(hub: &Hub, session_store: &SessionStore) -> Option<String> {
+    let address = hub.peers.as_ref()?.address.as_ref()?;
+    let sealed = session_store
+        .keys
+        .seal(&place(&session_store.me), address.as_bytes());
+    sealed.ok().map(|sealed| BASE64_STANDARD.encode(sealed))
+}
+
+/// The gateways that are present, and their addresses; `None` if some cannot be read, who may be anybody.
+fn present(
+    found: &PresentGateways,
+    session_store: &SessionStore,
+) -> Option<owners::PresentGateways> {
+    let gateways = found.gateways.iter().map(|gateway| {
+        let sealed = gateway
+            .peer
+            .as_ref()
+            .and_then(|it| BASE64_STANDARD.decode(it).ok());
+        let opened = sealed.and_then(|it| session_store.keys.open(&place(&gateway.id), &it).ok());
+        let address = opened.and_then(|it| String::from_utf8(it).ok());
+        (gateway.id.as_str().into(), address.map(Into::into))
+    });
+    (found.unreadable == 0).then(|| gateways.collect())
 }
 
 /// This gateway has said since `began` that it is present. If it had missed that, the others may have taken over

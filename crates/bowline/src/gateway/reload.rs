@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::config::{Config, Limits, ListenAddress, OAuth, Store};
+use crate::config::{Config, Limits, ListenAddress, OAuth, Peers, Store};
 use crate::hub::Hub;
 use crate::upstream::Upstream;
 
@@ -23,6 +23,7 @@ pub(super) struct StartupSettings {
     listen: ListenAddress,
     admin: Option<ListenAddress>,
     store: Store,
+    peers: Option<Peers>,
     hosts: Vec<String>,
     origins: Vec<String>,
     limits: Limits,
@@ -38,6 +39,7 @@ impl StartupSettings {
             listen: config.listen.clone(),
             admin: config.admin.clone(),
             store: config.store.clone(),
+            peers: config.peers.clone(),
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
             limits: config.limits.clone(),
@@ -53,6 +55,7 @@ impl StartupSettings {
             ("hosts", self.hosts != other.hosts),
             ("origins", self.origins != other.origins),
             ("store", self.store != other.store),
+            ("peers", self.peers != other.peers),
             ("limits", self.limits != other.limits),
             ("oauth", self.oauth != other.oauth),
             ("stop_timeout", self.stop_timeout != other.stop_timeout),

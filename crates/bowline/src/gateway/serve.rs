@@ -28,6 +28,22 @@ pub(super) fn clients(hub: &Arc<Hub>, door: impl Door) {
     hub.tracker.spawn(accept);
 }
 
+/// Serves other gateways at this listener.
+pub(super) fn peers(hub: &Arc<Hub>, door: impl Door) {
+    let own = Arc::clone(hub);
+    let serve = move |request, connection: &Arc<Connection>| {
+        front::peer::serve(Arc::clone(&own), request, Arc::clone(connection))
+    };
+    let refuse = |why: ConnectionRefusal| {
+        tracing::warn!("too many connections of other gateways");
+        refuse_connection(&why.fault())
+    };
+    let limits = ConnectionLimits::of_peers(&hub.limits);
+    let drain = hub.peer_drain.clone();
+    let accept = listener::accept(door, drain, limits, refuse, serve);
+    hub.peer_drain.connections().spawn(accept);
+}
+
 /// Serves the operator at this listener.
 pub(super) fn operator(hub: &Arc<Hub>, door: impl Door, guard: Guard) {
     let own = Arc::clone(hub);

@@ -16,6 +16,10 @@ const LAST_RESPONSES: Duration = Duration::from_secs(1);
 /// Stops the gateway; the operator can watch until it is over.
 pub(super) async fn stop(hub: &Hub) {
     drain_clients(hub).await;
+    hub.peer_drain.begin();
+    hub.peer_drain.close();
+    // From then on nothing says that this gateway is present.
+    drop(tokio::time::timeout(LAST_RESPONSES, hub.peer_drain.connections.wait()).await);
     hub.processes.stop().await;
     hub.admin_drain.begin();
     hub.admin_drain.close();
@@ -38,9 +42,15 @@ async fn drain_clients(hub: &Hub) {
         .values()
         .for_each(|upstream| upstream.drop_idle_connections());
     hub.tracker.close();
+    hub.forwards.close();
+    if let Some(peers) = &hub.peers {
+        peers.drop_idle_connections();
+    }
     let everything = async {
         hub.drain.connections.wait().await;
         hub.tracker.wait().await;
+        // Until then the other gateways find this one, and get from it what nothing here uses any more.
+        hub.forwards.wait().await;
     };
     if tokio::time::timeout_at(deadline, everything).await.is_ok() {
         return;

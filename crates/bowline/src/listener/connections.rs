@@ -106,6 +106,14 @@ impl ConnectionLimits {
         })
     }
 
+    /// A forward takes a connection for as long as it lasts.
+    pub(crate) fn of_peers(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            per_address: limits.connections_per_address,
+            ..Self::of(limits.connections)
+        })
+    }
+
     pub(crate) fn of_operators() -> Arc<Self> {
         Arc::new(Self {
             is_operators: true,
@@ -233,7 +241,8 @@ impl Connection {
         }
     }
 
-    fn identify(&self) {
+    /// Records that it is no stranger's.
+    pub(crate) fn identify(&self) {
         if self.is_unidentified.swap(false, Ordering::AcqRel)
             && let Some(stay) = &self.stay
         {

@@ -30,6 +30,11 @@ impl Session {
 // === impl InUse ===
 
 impl InUse {
+    /// Whether nothing else uses the session.
+    pub(crate) fn is_only_use(&self) -> bool {
+        self.0.uses.load(Ordering::Acquire) == 1
+    }
+
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.0
     }

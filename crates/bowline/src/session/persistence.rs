@@ -23,12 +23,13 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::leg::{Generation, Leg, Life};
+use crate::owners::Owner;
 use crate::session::Session;
 use crate::session::persistence::cookies::tag;
 use crate::session::record::Record;
 use crate::session_store::record_error::BadRecord;
 use crate::session_store::{PersistenceError, SessionStore};
-use crate::upstream::{Conversation, Upstream};
+use crate::upstream::{Conversation, Remote, Upstream};
 
 /// How long the store remembers that a session has ended: longer than any pending write may take, and
 /// longer than a gateway uses a cached copy without a check.
@@ -146,7 +147,7 @@ impl Persistence {
         persistence.lacks_key = written.lacks_key().into();
         let caller = written.caller(upstream.identities())?;
         let leg = persistence
-            .leg((upstream, &caller), &written, &live)
+            .leg(id, (upstream, &caller), &written, &live)
             .await?;
         let client_state = written.client_state();
         let told = written.told.max(Generation::FIRST.number);
@@ -285,6 +286,7 @@ impl Persistence {
     /// upstream's session counts as lost.
     pub(super) async fn leg(
         &self,
+        id: &SessionId,
         (upstream, caller): (&Arc<Upstream>, &Caller),
         written: &Record,
         live: &Live,
@@ -312,13 +314,22 @@ impl Persistence {
             true => self.jar(live)?,
             false => Jar::default(),
         };
+        let remote = written.owner().map(|owner| Remote {
+            owner: Owner {
+                id: owner.into(),
+                read: Instant::now(),
+            },
+            session: *id,
+            generation: written.generation,
+            caller: caller.clone(),
+        });
         let life = Life {
             generation: written.generation(),
             conversation: Conversation::stored(
                 &endpoint.address,
                 written.upstream_session()?,
                 jar,
-                written.owner(),
+                remote,
             ),
             version: written.version()?,
             sign_in: sign_in.unwrap_or_default(),

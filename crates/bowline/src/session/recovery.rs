@@ -25,6 +25,8 @@ pub(crate) enum RecoveryError {
     SignIn(Arc<SignInReason>),
     /// What the session needs lives in another gateway, which is present.
     Elsewhere(Arc<str>),
+    /// The gateway in which the session lives is present and does not answer.
+    OwnerUnreachable(Arc<str>),
     /// The client must open a new session: this one has ended, its policy forbids recovery, or the
     /// server is not the same as before.
     TellClient,
@@ -72,6 +74,7 @@ impl RecoveryError {
             Self::Refused(_) => "refused",
             Self::SignIn(_) => "sign_in",
             Self::Elsewhere(_) => "elsewhere",
+            Self::OwnerUnreachable(_) => "owner_unreachable",
             Self::TellClient => "told",
         }
     }
@@ -86,6 +89,7 @@ impl From<RecoveryError> for UpstreamError {
             RecoveryError::Refused(status) => Self::Refused(status),
             RecoveryError::SignIn(wanted) => Self::SignIn(wanted),
             RecoveryError::Elsewhere(owner) => LiveError::Elsewhere(owner).into(),
+            RecoveryError::OwnerUnreachable(why) => Self::OwnerUnreachable(why),
             RecoveryError::TellClient => Self::SessionLost,
         }
     }

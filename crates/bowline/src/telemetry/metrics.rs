@@ -1,6 +1,7 @@
 //! Every metric of the gateway, declared in one place, in Prometheus' text format.
 
 mod catalog;
+mod forwards;
 mod labels;
 
 use std::time::Duration;
@@ -16,8 +17,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use self::catalog::Catalog;
 pub(crate) use self::catalog::Description;
 use self::labels::{
-    BuildLabels, EndLabels, EndpointLabels, KindLabels, LossLabels, NameLabel, OperationLabels,
-    OutcomeLabels, ReasonLabels, RecoveryLabels, RequestLabels, ServerLabels,
+    BuildLabels, EndLabels, EndpointLabels, ForwardLabels, KindLabels, LossLabels, NameLabel,
+    OperationLabels, OutcomeLabels, ReasonLabels, RecoveryLabels, RequestLabels, ServerLabels,
 };
 use crate::config::ServerName;
 
@@ -49,6 +50,8 @@ pub(crate) struct Metrics {
     endpoint_sessions: Family<EndpointLabels, Gauge>,
     processes: Family<ServerLabels, Gauge>,
     process_failures: Family<ServerLabels, Counter>,
+    forwards: Family<ForwardLabels, Counter>,
+    forwards_received: Family<ForwardLabels, Counter>,
     store_reachable: Family<KindLabels, Gauge>,
     near_cache_sessions: Family<KindLabels, Gauge>,
     near_cache_loads: Family<KindLabels, Counter>,
@@ -166,6 +169,14 @@ impl Metrics {
             process_failures: catalog.add(
                 "process_failures",
                 "Processes that did not start, or exited before they answered `initialize`",
+            ),
+            forwards: catalog.add(
+                "forwards",
+                "Operations that were forwarded to the gateway that owns a session, by outcome",
+            ),
+            forwards_received: catalog.add(
+                "forwards_received",
+                "Operations that other gateways forwarded to this one, by outcome",
             ),
             store: StoreOperations {
                 outcomes: catalog.add("store_operations", "Operations of the store, by outcome"),

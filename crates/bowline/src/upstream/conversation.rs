@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::address::Address;
 use super::live::Live;
+use super::peer::Remote;
 use super::stdio::Process;
 use bowline_egress::Jar;
 
@@ -43,11 +44,11 @@ impl Conversation {
         address: &Address,
         session_id: Option<UpstreamSessionId>,
         jar: Jar,
-        owner: Option<&str>,
+        remote: Option<Remote>,
     ) -> Self {
         match address {
             Address::Url(_) => Self::http(session_id, jar),
-            Address::Command(_) => Self::Stdio(Live::stored(owner)),
+            Address::Command(_) => Self::Stdio(Live::stored(remote)),
         }
     }
 
@@ -89,7 +90,7 @@ impl Conversation {
     pub(crate) fn can_be_ended(&self) -> bool {
         match self {
             Self::StreamableHttp(http) => http.session_id.is_some(),
-            Self::Stdio(_) => self.is_live(),
+            Self::Stdio(process) => !process.is_unopened(),
         }
     }
 

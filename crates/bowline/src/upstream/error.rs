@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::Ailment;
 use super::live::{End, LiveError};
+use super::peer::ForwardError;
 use super::stdio::ProcessError;
 use super::streamable::NotListened;
 use crate::oauth::{GrantError, SignInReason};
@@ -89,6 +90,10 @@ pub(crate) enum UpstreamError {
     Process(#[from] ProcessError),
     #[error(transparent)]
     Live(#[from] LiveError),
+    #[error("{0}")]
+    Forward(Box<ForwardError>),
+    #[error("{0}")]
+    OwnerUnreachable(Arc<str>),
 }
 
 /// A refusal that is not the answer to the request.
@@ -131,6 +136,8 @@ pub(crate) enum StreamError {
     Ended(Arc<End>),
     #[error("the server wrote an answer that is not JSON in UTF-8")]
     Unreadable,
+    #[error("{0}")]
+    Forward(Box<ForwardError>),
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
     Cancelled,
@@ -190,6 +197,7 @@ impl StreamError {
             | Self::Fingerprint
             | Self::Ended(_)
             | Self::Unreadable
+            | Self::Forward(_)
             | Self::Cancelled => false,
         }
     }

@@ -1,4 +1,5 @@
-//! Where the events of a stream come from: the body of a response, or the messages of a live channel.
+//! Where the events of a stream come from: the body of a response, the messages of a live channel, or
+//! another gateway.
 
 use std::task::{Context, Poll, ready};
 
@@ -8,6 +9,7 @@ use bytes::Bytes;
 
 use super::StreamError;
 use super::live::Incoming;
+use super::peer::PeerEvents;
 use super::streamable::poll_data;
 
 /// Where the events of a stream come from.
@@ -17,6 +19,8 @@ pub(crate) enum EventSource {
     Http(UpstreamBody),
     /// Messages of a live channel, each of which becomes an event without an id.
     Live(Incoming),
+    /// Events that another gateway passes on, as they are.
+    Peer(Box<PeerEvents>),
 }
 
 impl EventSource {
@@ -27,6 +31,7 @@ impl EventSource {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         match self {
             Self::Http(body) => poll_data(body, cx).map_err(Into::into),
+            Self::Peer(events) => events.poll_data(cx),
             Self::Live(incoming) => {
                 let next = ready!(incoming.poll_next(cx));
                 Poll::Ready(next.map(|message| message.map(|message| event_of(&message))))

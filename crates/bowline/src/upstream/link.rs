@@ -5,8 +5,9 @@ use bowline_wire::version::Agreed;
 use super::address::{Address, UrlAddress};
 use super::conversation::HttpConversation;
 use super::live::Live;
+use super::peer::PeerLink;
 use super::stdio::Process;
-use super::{Carried, Conversation, Endpoint, UpstreamError};
+use super::{Carried, Conversation, Endpoint, Upstream, UpstreamError};
 use crate::config::Command;
 use crate::oauth::{Account, Bearer};
 
@@ -39,6 +40,7 @@ pub(crate) enum Repeat {
 pub(super) enum Route<'a> {
     Http(HttpLink<'a>),
     Stdio(StdioLink<'a>),
+    Peer(PeerLink<'a>),
 }
 
 /// A link to a URL.
@@ -61,7 +63,7 @@ pub(super) struct StdioLink<'a> {
 
 impl<'a> Link<'a> {
     /// The transport that it takes. A conversation of another transport than its endpoint's is over.
-    pub(super) fn route(self) -> Result<Route<'a>, UpstreamError> {
+    pub(super) fn route(self, upstream: &'a Upstream) -> Result<Route<'a>, UpstreamError> {
         let endpoint = self.endpoint;
         match (&endpoint.address, self.conversation) {
             (Address::Url(url), Conversation::StreamableHttp(http)) => Ok(Route::Http(HttpLink {
@@ -70,6 +72,9 @@ impl<'a> Link<'a> {
                 http,
             })),
             (Address::Command(command), Conversation::Stdio(stdio)) => {
+                if let Some(peer) = upstream.peer_link(stdio.remote(), self.carried) {
+                    return Ok(Route::Peer(peer));
+                }
                 Ok(Route::Stdio(StdioLink {
                     endpoint,
                     command,

@@ -12,13 +12,12 @@ mod routing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 pub(crate) use self::end::End;
 pub(crate) use self::error::LiveError;
 pub(crate) use self::incoming::Incoming;
 pub(super) use self::receiving::{Oddity, Receiving, Words};
 pub(super) use self::routing::{Routing, Whose};
+use super::peer::Remote;
 use super::{Pulse, SessionState, UpstreamError};
 use crate::owners::Owners;
 
@@ -28,17 +27,17 @@ pub(crate) enum Live<T> {
     /// There is none yet.
     Unopened,
     Here(Arc<T>),
-    /// A record says that this gateway has it, and was read then.
-    Elsewhere(Arc<str>, Instant),
+    /// A record says that another gateway has it.
+    Elsewhere(Arc<Remote>),
 }
 
 // === impl Live ===
 
 impl<T> Live<T> {
     /// What a record says, which was read just now.
-    pub(super) fn stored(owner: Option<&str>) -> Self {
-        match owner {
-            Some(owner) => Self::Elsewhere(owner.into(), Instant::now()),
+    pub(super) fn stored(remote: Option<Remote>) -> Self {
+        match remote {
+            Some(remote) => Self::Elsewhere(Arc::new(remote)),
             None => Self::Unopened,
         }
     }
@@ -49,8 +48,8 @@ impl<T> Live<T> {
         match self {
             Self::Here(it) if owners.is_certain() => Ok(it),
             Self::Here(_) => Err(LiveError::Unsure),
-            Self::Elsewhere(owner, read) if !owners.is_gone(owner, *read) => {
-                Err(LiveError::Elsewhere(Arc::clone(owner)))
+            Self::Elsewhere(remote) if !remote.owner.is_gone(owners) => {
+                Err(LiveError::Elsewhere(Arc::clone(&remote.owner.id)))
             }
             Self::Elsewhere(..) | Self::Unopened => Err(LiveError::Ended {
                 end: Arc::new(End::of_gateway()),
@@ -61,8 +60,17 @@ impl<T> Live<T> {
 
     /// Looks who is present, if it takes that to know whether its owner is.
     pub(super) async fn look(&self, owners: &Owners, limit: Duration) {
-        if let Self::Elsewhere(owner, read) = self {
-            owners.look(owner, *read, limit).await;
+        if let Self::Elsewhere(remote) = self {
+            let owner = &remote.owner;
+            owners.look(&owner.id, owner.read, limit).await;
+        }
+    }
+
+    /// Where it is, if another gateway has it.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::Elsewhere(remote) => Some(remote),
+            Self::Here(_) | Self::Unopened => None,
         }
     }
 
@@ -79,7 +87,7 @@ impl<T> Live<T> {
         match self {
             Self::Unopened => None,
             Self::Here(_) => Some(me),
-            Self::Elsewhere(owner, _) => Some(owner),
+            Self::Elsewhere(remote) => Some(&remote.owner.id),
         }
     }
 }
@@ -89,7 +97,7 @@ impl<T> Clone for Live<T> {
         match self {
             Self::Unopened => Self::Unopened,
             Self::Here(it) => Self::Here(Arc::clone(it)),
-            Self::Elsewhere(owner, read) => Self::Elsewhere(Arc::clone(owner), *read),
+            Self::Elsewhere(remote) => Self::Elsewhere(Arc::clone(remote)),
         }
     }
 }

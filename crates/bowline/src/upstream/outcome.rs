@@ -71,6 +71,8 @@ pub(crate) enum Pulse {
     Lost,
     /// Only this other gateway could tell.
     Elsewhere(Arc<str>),
+    /// The gateway that could tell does not answer, for this reason.
+    OwnerUnreachable(Arc<str>),
     /// The ping was not delivered or not answered properly, for this reason. The server may have
     /// asked for a delay (`Retry-After`).
     Unproven(Arc<str>, Option<Duration>),

@@ -82,6 +82,10 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         },
         UpstreamError::Live(LiveError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
         UpstreamError::Process(_) | UpstreamError::Live(_) => (Ran::No, SessionState::Unproven),
+        UpstreamError::Forward(error) => {
+            let proof = error.proof();
+            (proof.ran, proof.session)
+        }
         UpstreamError::NotMcp(_)
         | UpstreamError::AnotherId
         | UpstreamError::BadBody(ReadError::Broken(_))

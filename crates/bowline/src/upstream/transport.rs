@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::link::Route;
 use super::outcome::{NotSaid, Outcome, Pulse, Reading, Whole};
+use super::peer::LegOperation;
 use super::streamable::{Initialized, Listening};
 use super::{Link, Upstream, UpstreamError};
 use crate::caller::Caller;
@@ -21,11 +22,13 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
-        match link.route()? {
+        match link.route(self)? {
             Route::Http(link) => self.http_initialize(link, message, sent).await,
             Route::Stdio(link) => {
                 Box::pin(self.stdio_initialize(link, caller, message, sent)).await
             }
+            // What is opened is opened here.
+            Route::Peer(_) => Err(UpstreamError::SessionLost),
         }
     }
 
@@ -37,9 +40,10 @@ impl Upstream {
         reading: Reading<'_>,
         sent: Sent,
     ) -> Result<Outcome, UpstreamError> {
-        match link.route()? {
+        match link.route(self)? {
             Route::Http(link) => self.http_request(link, message, reading, sent).await,
             Route::Stdio(link) => Box::pin(self.stdio_request(link, message, sent)).await,
+            Route::Peer(link) => Box::pin(self.peer_request(link, message, sent)).await,
         }
     }
 
@@ -50,12 +54,13 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Option<Whole>, UpstreamError> {
-        match link.route()? {
+        match link.route(self)? {
             Route::Http(link) => self.http_notify(link, message, sent).await,
             Route::Stdio(link) => {
                 let told = Box::pin(self.stdio_notify(link, message, sent)).await;
                 told.map(|()| None)
             }
+            Route::Peer(link) => Box::pin(self.peer_notify(link, &message, sent)).await,
         }
     }
 
@@ -65,17 +70,22 @@ impl Upstream {
         link: Link<'_>,
         message: Bytes,
     ) -> Result<Result<(), NotSaid>, UpstreamError> {
-        match link.route()? {
+        match link.route(self)? {
             Route::Http(link) => self.http_say(link, message).await,
             Route::Stdio(link) => self.stdio_say(link, message).await.map(Ok),
+            Route::Peer(link) => {
+                let saying = self.peer_do(link, LegOperation::Say, &message);
+                Box::pin(saying).await.map(Ok)
+            }
         }
     }
 
     /// Pings the upstream to find out whether it still knows the session.
     pub(crate) async fn ping(&self, link: Link<'_>, ping: &Message) -> Pulse {
-        match link.route() {
+        match link.route(self) {
             Ok(Route::Http(link)) => self.http_ping(link, ping).await,
             Ok(Route::Stdio(link)) => self.stdio_ping(link, ping).await,
+            Ok(Route::Peer(link)) => Box::pin(self.peer_ping(link, ping)).await,
             Err(_) => Pulse::Lost,
         }
     }
@@ -83,8 +93,14 @@ impl Upstream {
     /// A call got no answer in time. Where the transport has a process of its own for the session, and it
     /// hangs, the session is lost from now on.
     pub(crate) async fn doubt(&self, link: Link<'_>, ping: &Message) {
-        match link.route() {
+        match link.route(self) {
             Ok(Route::Stdio(link)) => self.stdio_doubt(link, ping).await,
+            Ok(Route::Peer(link)) => {
+                let doubting = self.peer_do(link, LegOperation::Doubt, ping.raw());
+                if let Err(error) = Box::pin(doubting).await {
+                    tracing::debug!(%error, "another gateway was not asked whether its process hangs");
+                }
+            }
             // The server is not ours to end, and the next request finds out about the session.
             Ok(Route::Http(_)) | Err(_) => {}
         }
@@ -97,17 +113,22 @@ impl Upstream {
         link: Link<'_>,
         last: Option<&Bytes>,
     ) -> Result<Listening, UpstreamError> {
-        match link.route()? {
+        match link.route(self)? {
             Route::Http(link) => self.http_listen(link, last).await,
             Route::Stdio(link) => self.stdio_listen(link).await,
+            Route::Peer(link) => Box::pin(self.peer_listen(link, last)).await,
         }
     }
 
     /// Ends the upstream session.
     pub(crate) async fn end(&self, link: Link<'_>) -> Result<(), UpstreamError> {
-        match link.route()? {
+        match link.route(self)? {
             Route::Http(link) => self.http_end(link).await,
             Route::Stdio(link) => self.stdio_end(link).await,
+            Route::Peer(link) => {
+                let nothing = Bytes::new();
+                Box::pin(self.peer_do(link, LegOperation::End, &nothing)).await
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ mod kit;
 mod matrix;
 mod oauth;
 mod operations;
+mod peers;
 mod recovery;
 mod sessions;
 mod stdio;

@@ -471,6 +471,7 @@ async fn gateways_see_each_other(Fixture { a, b, .. }: Fixture) {
         version: "0.1.0".to_owned(),
         seal_keys: vec!["00ff".to_owned()],
         servers: servers.to_owned(),
+        peer: None,
     };
     assert_eq!(gateways(&a).await, []);
     a.appear(&presence("two", "s"), LONG).await.unwrap();

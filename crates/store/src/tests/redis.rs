@@ -244,6 +244,7 @@ async fn a_gateway_that_cannot_be_read_hides_no_other() {
         version: "0.1.0".to_owned(),
         seal_keys: vec!["00ff".to_owned()],
         servers: "s".to_owned(),
+        peer: None,
     };
     store.appear(&me, LONG).await.unwrap();
     for (id, said) in [

@@ -266,12 +266,20 @@ fn on_unreachable_start(written: &file::Store, findings: &mut Findings) -> OnUnr
     }
 }
 
-fn path(key: &str, written: Option<&Spanned<String>>, findings: &mut Findings) -> Option<PathBuf> {
+pub(super) fn path(
+    key: &str,
+    written: Option<&Spanned<String>>,
+    findings: &mut Findings,
+) -> Option<PathBuf> {
     full(key, written?, findings).map(PathBuf::from)
 }
 
 /// A text that is not empty, as one easily is by a variable.
-fn full(key: &str, written: &Spanned<String>, findings: &mut Findings) -> Option<String> {
+pub(super) fn full(
+    key: &str,
+    written: &Spanned<String>,
+    findings: &mut Findings,
+) -> Option<String> {
     if written.get_ref().is_empty() {
         findings.add(
             written.span(),

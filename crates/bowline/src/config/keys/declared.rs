@@ -50,6 +50,11 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     .open(),
     Key::new("store", Kind::Table(&STORE), "Where sessions are stored."),
     Key::new(
+        "peers",
+        Kind::Table(&PEERS),
+        "How gateways on one Redis reach each other: what lives in one of them (a process) is used through all of them.",
+    ),
+    Key::new(
         "limits",
         Kind::Table(&LIMITS),
         "The limits above which the gateway rejects requests.",
@@ -110,6 +115,37 @@ static STORE: Shape = Shape::new(&[
         .example(r#""/run/secrets/bowline-seal-keys""#)
         .open(),
 ]);
+
+static PEERS: Shape = Shape::new(&[
+    Key::new(
+        "listen",
+        Kind::Text,
+        "Where the other gateways connect: an IP address and a port of its own.",
+    )
+    .example(r#""10.0.0.5:6272""#)
+    .open(),
+    Key::new(
+        "advertise",
+        Kind::Text,
+        "The host and port at which the others find it; `listen` when left out.",
+    )
+    .example(r#""gw-1.internal:6272""#)
+    .open(),
+    Key::new(
+        "secret",
+        Kind::Text,
+        "What all gateways on the store know and nobody else, at least 32 characters: it encrypts and authenticates what they send each other.",
+    )
+    .example(r#""${PEERS_SECRET}""#),
+    Key::new(
+        "secret_file",
+        Kind::Text,
+        "Instead of `secret`: a file that holds it.",
+    )
+    .example(r#""/run/secrets/bowline-peers""#)
+    .open(),
+])
+.one_of(&["secret", "secret_file"]);
 
 static LIMITS: Shape = Shape::new(&[
     Key::new(
@@ -340,6 +376,7 @@ pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {
     let shapes = [
         &FILE,
         &STORE,
+        &PEERS,
         &LIMITS,
         &OAUTH,
         &SERVER,

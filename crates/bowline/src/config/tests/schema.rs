@@ -44,6 +44,7 @@ fn every_example_is_right() {
         let text = text
             .replace("${ALICE_KEY}", "${TOKEN}")
             .replace("${REDIS_PASSWORD}", "${TOKEN}")
+            .replace("${PEERS_SECRET}", &"${TOKEN}".repeat(2))
             .replace("${CLIENT_SECRET}", "${TOKEN}")
             .replace("kind = \"file\"", "kind = \"redis\"")
             // The endpoints of the example are two hosts.
@@ -166,6 +167,11 @@ fn every_key_is_there() {
             "oauth.public_url",
             "oauth.redirect_uri",
             "origins",
+            "peers",
+            "peers.advertise",
+            "peers.listen",
+            "peers.secret",
+            "peers.secret_file",
             "servers",
             "servers.*.ca_file",
             "servers.*.call_timeout",

@@ -34,6 +34,8 @@ struct Flying<'a> {
     asked_for: Option<Duration>,
     silences: u32,
     failures: u32,
+    /// Only another gateway could tell, and did not answer.
+    lacks_owner: bool,
 }
 
 /// The outcome of an attempt.
@@ -67,6 +69,7 @@ pub(super) async fn fly(
         asked_for: None,
         silences: 0,
         failures: 0,
+        lacks_owner: false,
     };
     flying.fly().await
 }
@@ -91,13 +94,17 @@ impl Flying<'_> {
                 return recovered;
             }
         }
-        Err(RecoveryError::Unavailable(self.reason))
+        Err(match self.lacks_owner {
+            true => RecoveryError::OwnerUnreachable(self.reason),
+            false => RecoveryError::Unavailable(self.reason),
+        })
     }
 
     /// Pings the upstream: does it still know the session?
     async fn ask(&mut self) -> Step {
         let (session, seen) = (self.session, self.seen);
         let limit = self.budget.attempt(self.silences);
+        self.lacks_owner = false;
         match tokio::time::timeout(limit, ping(seen, self.carried)).await {
             Ok(Pulse::Alive) => return Step::Over(Ok(Arc::clone(seen))),
             Ok(Pulse::Elsewhere(owner)) => {
@@ -107,6 +114,7 @@ impl Flying<'_> {
                 seen.lose();
                 (self.is_forgotten, self.failures) = (true, 0);
             }
+            Ok(Pulse::OwnerUnreachable(why)) => (self.reason, self.lacks_owner) = (why, true),
             Ok(Pulse::Unproven(why, after)) => (self.reason, self.asked_for) = (why, after),
             Err(_) => {
                 self.silences += 1;

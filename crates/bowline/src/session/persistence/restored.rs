@@ -110,8 +110,13 @@ impl Persistence {
             written.generation > generation || (written.generation == generation && is_other()?);
         Ok(match is_newer {
             true => Some(Arc::new(
-                self.leg((&session.upstream, &session.caller), written, live)
-                    .await?,
+                self.leg(
+                    &session.id,
+                    (&session.upstream, &session.caller),
+                    written,
+                    live,
+                )
+                .await?,
             )),
             false => None,
         })

@@ -34,6 +34,7 @@ label_sets! {
     EndLabels { server: NameLabel, reason: &'static str }
     LossLabels { server: NameLabel, cause: &'static str }
     RecoveryLabels { server: NameLabel, result: &'static str }
+    ForwardLabels { outcome: &'static str }
     EndpointLabels { server: NameLabel, endpoint: String }
 }
 

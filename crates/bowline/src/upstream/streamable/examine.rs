@@ -20,7 +20,7 @@ impl Upstream {
         message: Option<Bytes>,
         headers: &HeaderMap,
     ) -> Result<Answer, UpstreamError> {
-        let Route::Http(link) = link.safe().route()? else {
+        let Route::Http(link) = link.safe().route(self)? else {
             return Err(UpstreamError::SessionLost);
         };
         let mut server = (*self.config()).clone();

@@ -175,6 +175,14 @@ impl Client {
         }
     }
 
+    /// The same client, in the same session, at another URL.
+    pub(crate) fn moved_to_url(&self, url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// A POST of this message, with everything that a good client sends.
     pub(crate) fn post(&self, message: &Value) -> RequestBuilder {
         self.post_text(message.to_string())

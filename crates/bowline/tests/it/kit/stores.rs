@@ -18,9 +18,13 @@ pub(crate) fn in_file(path: &Path) -> Store {
 }
 
 pub(crate) fn in_redis(redis: &Redis) -> Store {
+    at_redis(&redis.url())
+}
+
+pub(crate) fn at_redis(url: &str) -> Store {
     Store {
         kind: StoreKind::Redis(RedisStore {
-            url: redis.url().parse().unwrap(),
+            url: url.parse().unwrap(),
             user: None,
             password: None,
             ca_file: None,

@@ -1,0 +1,111 @@
+//! The records of an answer.
+
+use bytes::{Buf as _, Bytes};
+use serde::{Deserialize, Serialize};
+
+/// The most of a message, or of a stream, that one record has. So little is held before it is known to be genuine.
+pub(crate) const PART: usize = 64 * 1024;
+
+/// A record of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The receiver has what the forward is about, and begins.
+    Accepted,
+    /// One message follows.
+    Whole,
+    /// A stream of events follows.
+    Stream,
+    /// Some bytes of what follows.
+    Part(Bytes),
+    /// A sign of life.
+    Beat,
+    /// Nothing follows.
+    End(Ending),
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ending {
+    /// That was all.
+    Done,
+    /// The receiver does not have what the forward is about, and never will: nothing ran.
+    NotMine(Box<str>),
+    /// The receiver cannot tell now: nothing ran.
+    Unsure(Box<str>),
+    /// The sender may not do this: nothing ran.
+    Refused(Box<str>),
+    /// It failed at the receiver, or beyond.
+    Failed(Failure),
+}
+
+/// What a failure proves, and what it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// Whether it ran; `None` if that is not known.
+    pub(crate) ran: Option<bool>,
+    /// Whether the session is lost; `None` if that is not known.
+    pub(crate) is_lost: Option<bool>,
+    /// The client cancelled the request.
+    #[serde(default)]
+    pub(crate) is_cancelled: bool,
+    pub(crate) what: Box<str>,
+}
+
+impl Record {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Accepted => vec![1],
+            Self::Whole => vec![2],
+            Self::Stream => vec![3],
+            Self::Part(bytes) => [&[4], &bytes[..]].concat(),
+            Self::Beat => vec![5],
+            Self::End(ending) => {
+                let ending = serde_json::to_vec(ending).unwrap_or_default();
+                [&[6], &ending[..]].concat()
+            }
+        }
+    }
+
+    pub(super) fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        let mut bytes = Bytes::from(bytes);
+        Some(match bytes.try_get_u8().ok()? {
+            1 => Self::Accepted,
+            2 => Self::Whole,
+            3 => Self::Stream,
+            4 => Self::Part(bytes),
+            5 => Self::Beat,
+            6 => Self::End(serde_json::from_slice(&bytes).ok()?),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let failure = Failure {
+            ran: None,
+            is_lost: Some(true),
+            is_cancelled: false,
+            what: "its process has ended".into(),
+        };
+        for record in [
+            Record::Accepted,
+            Record::Whole,
+            Record::Stream,
+            Record::Part(Bytes::from_static(b"data: {}\n\n")),
+            Record::Beat,
+            Record::End(Ending::Done),
+            Record::End(Ending::NotMine("gone".into())),
+            Record::End(Ending::Failed(failure)),
+        ] {
+            assert_eq!(Record::from_bytes(record.to_bytes()), Some(record));
+        }
+        assert_eq!(Record::from_bytes(vec![]), None);
+        assert_eq!(Record::from_bytes(vec![6, b'{']), None);
+    }
+}
