@@ -104,9 +104,17 @@ pub(crate) enum Fault {
     #[error("Session not found")]
     UnknownSession,
     #[error(
-        "the stream of this client is at another gateway: have the load balancer send all requests of a client to the same gateway (by its address, or by the last part of this path)"
+        "the stream of this client is at another gateway: configure [peers], or have the load balancer send all requests of a client to the same gateway (by its address, or by the last part of this path)"
     )]
     StreamElsewhere,
+    #[error(
+        "the stream of this client is at another gateway, which cannot take the message now; retry later"
+    )]
+    StreamUnreachable,
+    #[error(
+        "whether the message was delivered is not known: the gateway that has this client's stream did not say so. If it was, its answer comes on the stream"
+    )]
+    DeliveryUnknown,
     #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::SUPPORTED.join(", "))]
     ProtocolVersion,
     #[error("this response matches no request sent to this client")]
@@ -253,6 +261,8 @@ impl Fault {
             Self::NotInitialized => Reason::NotInitialized,
             Self::UnknownSession => Reason::UnknownSession,
             Self::StreamElsewhere => Reason::StreamElsewhere,
+            Self::StreamUnreachable => Reason::OwnerUnreachable,
+            Self::DeliveryUnknown => Reason::DeliveryUnknown,
             Self::ProtocolVersion => Reason::ProtocolVersion,
             Self::StrayAnswer => Reason::StrayAnswer,
             Self::LastEventId => Reason::LastEventId,

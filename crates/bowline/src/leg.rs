@@ -207,6 +207,11 @@ impl Leg {
         self.conversation.is_live()
     }
 
+    /// Ends what lives of it in this process, at once: another gateway has opened the next generation.
+    pub(crate) fn abandon(&self) {
+        self.conversation.abandon();
+    }
+
     /// Whether there is an upstream session to end: one that has an id, or a process.
     pub(crate) fn has_upstream_session(&self) -> bool {
         self.conversation.can_be_ended()

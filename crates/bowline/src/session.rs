@@ -274,6 +274,17 @@ impl Session {
         Put::New
     }
 
+    /// The same for a leg that another gateway has opened. What lives here of the one before is given up at once: a
+    /// request that has this gateway's old leg in its hands writes nothing more to it, whatever it checked before.
+    pub(crate) fn put_from_store(&self, leg: &Arc<Leg>) -> Put {
+        let before = self.leg();
+        let put = self.put(leg);
+        if put == Put::New {
+            before.abandon();
+        }
+        put
+    }
+
     /// The consequences of a new generation: lists are reported as changed, open server requests are
     /// cancelled, and the GET stream is reopened.
     pub(crate) fn react_to(&self, put: Put) {

@@ -218,9 +218,11 @@ table! {
     SessionElsewhere = "session_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, INFO, false:
         "the session's process (`command`) belongs to another gateway on the store, which is present";
     StreamElsewhere = "stream_elsewhere", Gateway, Later(1), UPSTREAM_UNAVAILABLE, WARN, false:
-        "HTTP+SSE: the client's stream is at another gateway on the store, which is present; a load balancer has to send all requests of a client to the same gateway";
+        "HTTP+SSE: the client's stream is at another gateway on the store, which is present, and there is no `[peers]`; a load balancer has to send all requests of a client to the same gateway";
+    DeliveryUnknown = "delivery_unknown", Gateway, No, OUTCOME_UNKNOWN, WARN, false:
+        "HTTP+SSE: a message was forwarded to the gateway that has the client's stream, which did not say whether it took it; if it did, the answer comes on the stream";
     OwnerUnreachable = "owner_unreachable", Gateway, Later(1), UPSTREAM_UNAVAILABLE, WARN, false:
-        "the session lives in another gateway on the store, which is present and cannot be reached over `[peers]`, cannot tell now whether the session is still its own, or does not know the caller; nothing was sent";
+        "the session, or the client's HTTP+SSE stream, lives in another gateway on the store, which is present and cannot be reached over `[peers]`, cannot tell now whether the session is still its own, or does not know the caller; nothing was sent";
     ProcessFailed = "process_failed", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "the server's process did not start, or exited before it answered `initialize`; the message says why";
     UpstreamNotMcp = "upstream_not_mcp", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, false:

@@ -17,7 +17,7 @@ use bowline_wire::message::{Kind, Message, RawId};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use hyper::body::{Body as _, Incoming as IncomingBody};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -27,13 +27,15 @@ use super::arrival::Arrival;
 use super::body::{long_body, whole_body};
 use super::client::notices::Notices;
 use super::client::{AfterEnd, Client, Incoming, Outgoing};
+use super::peer::delivery::Delivery;
 use super::response::{self, ReplyBody};
 use super::streamable::Refused;
 use crate::fault::Fault;
+use crate::hub::Hub;
 use crate::mailboxes::{Content, Letter, Mailbox, OpenMailbox, StreamAt};
 use crate::route::Route;
 use crate::session::MAX_OPENING;
-use crate::upstream::Carried;
+use crate::upstream::{Carried, Whose};
 
 /// How long a client may take to send `initialize`.
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
@@ -193,32 +195,48 @@ async fn end(client: &Client) {
 
 // === POST ===
 
-/// Accepts a message for the stream that the token names.
+/// Accepts a message for the stream that the token names, here or at the gateway that has it.
 async fn post(
     arrival: Arrival,
     token: &str,
     body: IncomingBody,
 ) -> Result<Response<ReplyBody>, Refused> {
-    let mailbox = find(&arrival, token).await?;
+    let at = locate(&arrival, token).await?;
     let body = read_body(&arrival, body).await?;
-    if is_batch(&body) {
-        if arrival.hub.drain.has_begun() {
-            return Err(Fault::Stopping.into());
+    let message = match is_batch(&body) {
+        true => None,
+        false => Some(Message::parse(body.clone()).map_err(Fault::from)?),
+    };
+    let request = message.filter(|message| message.kind() == Kind::Request);
+    let accepted = async {
+        if request.as_ref().is_some_and(is_initialize) {
+            refuse_new(&arrival)?;
         }
-        let carried = carried(&arrival, &mailbox);
-        mailbox.put(Content::Batch(body), carried)?;
-        return Ok(response::empty(StatusCode::ACCEPTED));
+        let carried = carried(&arrival);
+        match at {
+            StreamAt::Here(mailbox) => {
+                let via = arrival.hub.pseudonym.after(&arrival.headers);
+                put(&arrival.hub, &mailbox, body, carried, via)
+            }
+            StreamAt::Elsewhere(gateway) => {
+                let whose = Whose::new(&arrival.upstream.name, &arrival.caller);
+                let delivery = Delivery::new(token, whose, carried);
+                Box::pin(delivery.forward(&arrival.hub, &gateway, &body)).await
+            }
+            StreamAt::Gone => Err(Fault::UnknownSession),
+        }
+    };
+    match accepted.await {
+        Ok(()) => Ok(response::empty(StatusCode::ACCEPTED)),
+        Err(fault) => {
+            let id = request.as_ref().and_then(Message::id).map(RawId::to_buf);
+            Err(Refused { fault, id })
+        }
     }
-    let message = Message::parse(body).map_err(Fault::from)?;
-    let request = (message.kind() == Kind::Request).then(|| message.clone());
-    accept(&arrival, &mailbox, message).map_err(|fault| {
-        let id = request.as_ref().and_then(Message::id).map(RawId::to_buf);
-        Refused { fault, id }
-    })
 }
 
-/// The mailbox of the stream that the token names, if it is open in this gateway.
-async fn find(arrival: &Arrival, token: &str) -> Result<Arc<Mailbox>, Fault> {
+/// Where the stream is that the token names, if there is one and it can be reached from here.
+async fn locate(arrival: &Arrival, token: &str) -> Result<StreamAt, Fault> {
     let Arrival {
         hub,
         upstream,
@@ -228,37 +246,48 @@ async fn find(arrival: &Arrival, token: &str) -> Result<Arc<Mailbox>, Fault> {
     let owners = &hub.processes.owners;
     let located = hub.mailboxes.locate(token, &upstream.name, caller, owners);
     match located.await {
-        StreamAt::Here(mailbox) => Ok(mailbox),
-        StreamAt::Elsewhere(gateway) => {
+        StreamAt::Gone => Err(Fault::UnknownSession),
+        StreamAt::Elsewhere(gateway) if hub.peers.is_none() => {
             tracing::debug!(%gateway, server = %upstream.name, "the stream is at another gateway");
             Err(Fault::StreamElsewhere)
         }
-        StreamAt::Gone => Err(Fault::UnknownSession),
+        at => Ok(at),
     }
 }
 
-fn accept(
-    arrival: &Arrival,
+/// Puts a client's message into the mailbox of its stream, which is open here.
+pub(super) fn put(
+    hub: &Hub,
     mailbox: &Mailbox,
-    message: Message,
-) -> Result<Response<ReplyBody>, Fault> {
-    let mut carried = carried(arrival, mailbox);
-    let is_request = message.kind() == Kind::Request;
-    if is_request && message.method() == Some("initialize") {
-        refuse_new(arrival)?;
-        carried.via = arrival.hub.pseudonym.after(&arrival.headers);
-    } else if is_request && arrival.hub.drain.has_begun() {
+    body: Bytes,
+    carried: Carried,
+    via: Option<HeaderValue>,
+) -> Result<(), Fault> {
+    let mut carried = carried.with_query(mailbox.query.as_deref());
+    if is_batch(&body) {
+        return match hub.drain.has_begun() {
+            true => Err(Fault::Stopping),
+            false => mailbox.put(Content::Batch(body), carried),
+        };
+    }
+    let message = Message::parse(body)?;
+    if message.kind() == Kind::Request && hub.drain.has_begun() {
         return Err(Fault::Stopping);
     }
-    mailbox.put(Content::Message(message), carried)?;
-    Ok(response::empty(StatusCode::ACCEPTED))
+    if is_initialize(&message) {
+        carried.via = via;
+    }
+    mailbox.put(Content::Message(message), carried)
 }
 
-/// What goes along with a message: the query of the stream's own URL, which the client's user wrote, and the
-/// listed headers of this request. A copy, because the message outlives its request.
-fn carried(arrival: &Arrival, mailbox: &Mailbox) -> Carried {
-    let server = arrival.upstream.config();
-    let carried = Carried::of(mailbox.query.as_deref(), &arrival.headers, &server);
+fn is_initialize(message: &Message) -> bool {
+    message.kind() == Kind::Request && message.method() == Some("initialize")
+}
+
+/// What goes along with a message besides the query of its stream: the listed headers of this request. A copy,
+/// because the message outlives its request.
+fn carried(arrival: &Arrival) -> Carried {
+    let carried = Carried::of(None, &arrival.headers, &arrival.upstream.config());
     carried.to_keep().map(|kept| *kept).unwrap_or_default()
 }
 

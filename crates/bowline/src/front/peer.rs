@@ -121,7 +121,7 @@ async fn run(hub: Arc<Hub>, forward: Forward, from: Box<str>, out: Out) {
                 Ending::Done
             }
             ForwardKind::Leg => leg::serve(&hub, &forward, &from, &out).await,
-            ForwardKind::Delivery => delivery::take(&forward),
+            ForwardKind::Delivery => delivery::take(&hub, &forward, &from, &out).await,
             ForwardKind::Elicitation => elicited(&hub, &forward, &out).await,
         }
     };

@@ -72,6 +72,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::SignInNeeded
         | Reason::UpstreamDeclined
         | Reason::OutcomeUnknown
+        | Reason::DeliveryUnknown
         | Reason::Cancelled => StatusCode::BAD_GATEWAY,
         Reason::TooManySessions
         | Reason::TooManySessionsOfCaller

@@ -155,7 +155,7 @@ impl Basis {
             metrics: &self.metrics,
             streams: &streams,
             processes: &processes,
-            peers: peers.as_ref(),
+            peers: elsewhere.peers.as_ref(),
         };
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(name, server, surroundings);

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::*;
 use crate::caller::KeyPrint;
@@ -105,7 +105,7 @@ async fn another_gateway_on_the_store_knows_where_a_stream_is() {
     let looking = async {
         owners.wanted().await;
         tokio::time::advance(Duration::from_millis(1)).await;
-        owners.saw(Instant::now(), Some(HashSet::from(["b".into()])));
+        owners.saw(Instant::now(), Some(HashMap::from([("b".into(), None)])));
     };
     let server = server("s");
     let (at, ()) = tokio::join!(other.locate(&token, &server, &caller, &owners), looking);

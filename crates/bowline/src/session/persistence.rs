@@ -239,7 +239,9 @@ impl Persistence {
                     stored.record_tag = tag(&live.record);
                     stored.is_behind = false;
                 }
-                newer.filter(|_| is_news).map(|leg| session.put(&leg))
+                newer
+                    .filter(|_| is_news)
+                    .map(|leg| session.put_from_store(&leg))
             };
             if let Some(put) = put {
                 session.react_to(put);

@@ -66,6 +66,14 @@ impl Carried {
         }
     }
 
+    /// The same with this query.
+    pub(crate) fn with_query(self, query: Option<&str>) -> Self {
+        Self {
+            query: query.map(Into::into),
+            ..self
+        }
+    }
+
     /// A hash that distinguishes it from others and does not disclose its contents.
     pub(crate) fn fingerprint(&self) -> Box<str> {
         let mut hash = digest::Context::new(&digest::SHA256);

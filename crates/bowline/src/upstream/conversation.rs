@@ -102,6 +102,13 @@ impl Conversation {
         }
     }
 
+    /// Ends what lives in this process, at once. Nothing more is written to it.
+    pub(crate) fn abandon(&self) {
+        if let Self::Stdio(Live::Here(process)) = self {
+            process.abandon();
+        }
+    }
+
     /// The gateway that owns what lives in one process, for a record that the gateway `me` writes.
     pub(crate) fn owner<'a>(&'a self, me: &'a str) -> Option<&'a str> {
         match self {

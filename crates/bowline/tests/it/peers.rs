@@ -3,6 +3,7 @@
 
 mod attacks;
 mod conversations;
+mod deliveries;
 mod failures;
 mod fleet;
 mod killing;

@@ -1,45 +1,132 @@
-//! A client's message for a stream of its that another gateway has.
+//! A client's message for its HTTP+SSE stream, which another gateway has: forwarded to that gateway, and put into
+//! the mailbox of the stream there.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_egress::Sent;
 use bytes::Bytes;
+use http::HeaderMap;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
+use super::body::Out;
+use crate::fault::Fault;
+use crate::front::http_sse;
 use crate::hub::Hub;
+use crate::mailboxes::StreamAt;
 use crate::owners::Owner;
-use crate::peers::{Ending, Forward, ForwardKind, PeerError};
+use crate::peers::{Ending, Forward, ForwardKind, PeerError, Record};
 use crate::upstream::{Carried, Whose};
+
+/// How long the other gateway may take to put a message into a mailbox.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// For which stream, in whose name, and what goes along. The receiver checks all of it again.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Delivery {
-    /// What the client's URL names the stream by.
-    pub(crate) stream: String,
+    /// The token in the client's URL.
+    stream: String,
     #[serde(flatten)]
-    pub(crate) whose: Whose,
+    whose: Whose,
     #[serde(default)]
-    pub(crate) carried: Carried,
+    carried: Carried,
 }
 
-/// Forwards a message to the gateway that has its client's stream. Returns when that has taken it.
-#[expect(dead_code, reason = "for a front whose clients have streams")]
-pub(crate) async fn deliver_to(
-    hub: &Hub,
-    gateway: &Owner,
-    delivery: &Delivery,
-    message: &Bytes,
-) -> Result<(), PeerError> {
-    let (peers, owners) = (hub.peers.as_ref(), &hub.processes.owners);
-    let peers = peers.ok_or(PeerError::NoAddress)?;
-    let (kind, sent) = (ForwardKind::Delivery, Sent::default());
-    let forwarding = peers.forward(owners, gateway, kind, delivery, message, sent);
-    forwarding.await?.done().await
+impl Delivery {
+    pub(crate) fn new(token: &str, whose: Whose, carried: Carried) -> Self {
+        Self {
+            stream: token.to_owned(),
+            whose,
+            carried,
+        }
+    }
+
+    /// Forwards a message to the gateway that has its client's stream. Returns when that has taken it.
+    pub(crate) async fn forward(
+        &self,
+        hub: &Hub,
+        gateway: &str,
+        message: &Bytes,
+    ) -> Result<(), Fault> {
+        let Some(peers) = &hub.peers else {
+            return Err(Fault::StreamElsewhere);
+        };
+        let owner = Owner {
+            id: gateway.into(),
+            read: Instant::now(),
+        };
+        let (owners, kind) = (&hub.processes.owners, ForwardKind::Delivery);
+        let delivering = async {
+            let forwarding = peers.forward(owners, &owner, kind, self, message, Sent::default());
+            forwarding.await?.done().await
+        };
+        match tokio::time::timeout(DELIVERED_WITHIN, delivering).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(fault(&error)),
+            Err(_) => Err(Fault::DeliveryUnknown),
+        }
+    }
 }
 
-/// Takes a message for a stream that this gateway has. There is no front with such streams yet.
-pub(super) fn take(forward: &Forward) -> Ending {
-    match forward.head::<Delivery>() {
-        Some(_) => Ending::NotMine("this gateway has no such stream".into()),
-        None => Ending::Refused("it names no stream".into()),
+/// What the client learns of a message that was not delivered. The end of a stream ends its session.
+fn fault(error: &PeerError) -> Fault {
+    match error {
+        PeerError::NotMine(_) | PeerError::Refused(_) | PeerError::Gone { was_sent: false } => {
+            Fault::UnknownSession
+        }
+        PeerError::NoAddress
+        | PeerError::Unreachable(_)
+        | PeerError::Silent(_)
+        | PeerError::Stranger(_)
+        | PeerError::Unsure(_) => {
+            tracing::debug!(%error, "a message was not delivered to the gateway that has its stream");
+            Fault::StreamUnreachable
+        }
+        PeerError::Broken(_) | PeerError::Gone { was_sent: true } | PeerError::Failed(_) => {
+            tracing::debug!(%error, "whether a message was delivered is not known");
+            Fault::DeliveryUnknown
+        }
+    }
+}
+
+/// Takes a message for a stream that this gateway has.
+pub(super) async fn take(hub: &Arc<Hub>, forward: &Forward, from: &str, out: &Out) -> Ending {
+    let Some(delivery) = forward.head::<Delivery>() else {
+        return Ending::Refused("it names no stream".into());
+    };
+    let Delivery {
+        stream,
+        whose,
+        carried,
+    } = delivery;
+    let upstream = hub.routes.all().get(whose.server()).cloned();
+    let (Some(upstream), Some(caller)) = (upstream, whose.caller()) else {
+        return Ending::Refused("it names no server, or nobody".into());
+    };
+    if !upstream.identities().knows(&caller) {
+        tracing::warn!(
+            gateway = from,
+            "a forward was refused: its caller is not configured here"
+        );
+        return Ending::Refused("its caller is not configured here".into());
+    }
+    let owners = &hub.processes.owners;
+    let located = hub
+        .mailboxes
+        .locate(&stream, &upstream.name, &caller, owners);
+    let StreamAt::Here(mailbox) = located.await else {
+        return Ending::NotMine("this gateway has no such stream".into());
+    };
+    let via = hub.pseudonym.after(&HeaderMap::new());
+    match http_sse::put(hub, &mailbox, forward.body.clone(), carried, via) {
+        Ok(()) => {
+            out.put(Record::Accepted).await;
+            hub.metrics.forward_received("accepted");
+            Ending::Done
+        }
+        Err(Fault::UnknownSession) => Ending::NotMine("this gateway has no such stream".into()),
+        Err(fault) => Ending::Unsure(fault.to_string().into()),
     }
 }
 

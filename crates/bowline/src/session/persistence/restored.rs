@@ -85,7 +85,7 @@ impl Persistence {
             (stored.version, stored.jar_since) = (live.version, live.jar_since);
             (stored.record_tag, stored.jar_tag) = (tag(&live.record), None);
             stored.is_behind = true;
-            newer.map(|leg| session.put(&leg))
+            newer.map(|leg| session.put_from_store(&leg))
         };
         if let Some(put) = put {
             session.react_to(put);

@@ -93,6 +93,11 @@ impl Whose {
         server.as_ref() == self.server && self.caller().as_ref() == Some(caller)
     }
 
+    /// The name of the server.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// The caller; `None` if it is none.
     pub(crate) fn caller(&self) -> Option<Caller> {
         match (&self.caller, &self.key) {

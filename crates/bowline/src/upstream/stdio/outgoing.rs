@@ -125,6 +125,11 @@ impl Outgoing {
         }
     }
 
+    /// Closes stdin. Nothing is written after that.
+    pub(super) fn close(&self) {
+        self.pipe.lock().stdin = None;
+    }
+
     /// Writes as much as fits, if nothing waits. The rest of a line that was begun is the writer's at once, so
     /// that it does not depend on who sent it.
     fn write_at_once(&self, line: Bytes, sent: &Sent) -> Result<Written, NotWritten> {

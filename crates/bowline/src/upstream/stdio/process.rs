@@ -149,7 +149,7 @@ impl Process {
         if is_silent && self.routing.ended().is_none() {
             let how = format!("it did not answer a call in time, nor a ping within {patience:?}");
             tracing::warn!(server = %self.stderr.server, how, "a session's process hangs");
-            self.closing.cancel();
+            self.close();
             let left = self.running.leave();
             // Without grace, and before its successor is started, so that they do not act side by side.
             if let Some(child) = left {
@@ -169,8 +169,13 @@ impl Process {
         }
     }
 
+    /// The same, and does not wait.
+    pub(crate) fn abandon(&self) {
+        drop(self.begin_end());
+    }
+
     fn begin_end(&self) -> Option<tokio::task::JoinHandle<()>> {
-        self.closing.cancel();
+        self.close();
         let (child, holds) = self.running.0.lock().take()?;
         let end = end::end("the gateway ended it", &Tail::default());
         self.routing.end(&Arc::new(end));
@@ -179,6 +184,12 @@ impl Process {
             drop(holds);
             tracing::debug!(%exit, "process ended");
         }))
+    }
+
+    /// Closes its stdin. Nothing is written after that.
+    fn close(&self) {
+        self.closing.cancel();
+        self.outgoing.close();
     }
 
     /// What it wrote to stderr so far, for an error.
@@ -212,7 +223,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        drop(self.begin_end());
+        self.abandon();
     }
 }
 
