@@ -262,12 +262,13 @@ impl Endpoints {
         }
     }
 
-    /// Why no endpoint is available: the reason of the one whose probe is due first.
+    /// Why no endpoint is available: the reason of the one whose probe is due first, among those that still answer
+    /// if there are any, because a new session waits for one of these.
     fn why_none(all: &[Arc<Endpoint>]) -> Ailment {
         let ailing = all.iter().filter(|endpoint| !endpoint.is_draining());
         let soonest = ailing.filter_map(|endpoint| endpoint.health.ailment());
         soonest
-            .min_by_key(|ailment| ailment.until)
+            .min_by_key(|ailment| (!ailment.is_passing(), ailment.until))
             .unwrap_or_else(Ailment::nowhere)
     }
 

@@ -123,3 +123,22 @@ async fn draining_is_timed_from_its_beginning_and_forgotten_with_it() {
     set(&endpoints, &["http://b/"]);
     assert!(!held.has_drained_for(minute));
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_one_still_answers_none_is_no_reason_to_give_up() {
+    let endpoints = endpoints(&["http://a/", "http://b/", "http://c/"]);
+    let all = endpoints.all();
+    // The second time is longer than a first time.
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(2)).await;
+        all[1].health.recovered();
+        while all[1].health.ailment().is_none() {
+            all[1].health.failed("503");
+        }
+    }
+    all[0].health.unreachable("refused");
+    all[2].health.unreachable("refused");
+    let due = |one: &Endpoint| one.health.ailment().unwrap().until;
+    assert!(due(&all[1]) > due(&all[0]));
+    assert!(endpoints.pick_avoiding(None).unwrap_err().is_passing());
+}
