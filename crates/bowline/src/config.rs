@@ -55,7 +55,7 @@ pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProb
 pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
-pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Target};
+pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Target, Transport};
 pub use self::store::{OnUnreachable, RedisStore, Store, StoreKind};
 pub use self::url::{UrlProblem, shown_url};
 

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::{Reason, Retry};
 use crate::share::ShareOwner;
-use crate::upstream::{LiveError, ProcessError, UpstreamError};
+use crate::upstream::{LiveError, ProcessError, SseError, UpstreamError};
 use bowline_egress::{EgressError, WireError};
 
 /// The reason for an error. HTTP statuses here are the server's, not those that the client gets.
@@ -46,6 +46,8 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         UpstreamError::BadInitialize => Reason::UpstreamInitialize,
         UpstreamError::Process(error) => of_process(error),
         UpstreamError::Live(error) => of_live(error),
+        UpstreamError::HttpSse(error) => of_sse(error),
+        UpstreamError::NeitherTransport(..) => Reason::UpstreamNotMcp,
     }
 }
 
@@ -57,6 +59,16 @@ fn of_process(error: &ProcessError) -> Reason {
         ProcessError::TooMany(ShareOwner::Server) => Reason::TooManyProcessesOfServer,
         ProcessError::TooMany(ShareOwner::Caller) => Reason::TooManyProcessesOfCaller,
         ProcessError::StartsTaken => Reason::TooManyStarts,
+    }
+}
+
+fn of_sse(error: &SseError) -> Reason {
+    match error {
+        SseError::NoEndpoint(_) => Reason::Deadline,
+        SseError::EndedEarly(_) => Reason::UpstreamUnavailable,
+        SseError::NotAStream(_) | SseError::BadEndpoint | SseError::OtherOrigin(_) => {
+            Reason::UpstreamNotMcp
+        }
     }
 }
 

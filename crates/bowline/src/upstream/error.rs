@@ -12,6 +12,7 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::Ailment;
+use super::http_sse::SseError;
 use super::live::{End, LiveError};
 use super::stdio::ProcessError;
 use super::streamable::NotListened;
@@ -89,6 +90,12 @@ pub(crate) enum UpstreamError {
     Process(#[from] ProcessError),
     #[error(transparent)]
     Live(#[from] LiveError),
+    #[error(transparent)]
+    HttpSse(#[from] SseError),
+    #[error(
+        "the server speaks neither transport: over streamable HTTP it answered {0} to `initialize`; over HTTP+SSE: {1}"
+    )]
+    NeitherTransport(StatusCode, Box<str>),
 }
 
 /// A refusal that is not the answer to the request.
@@ -131,6 +138,8 @@ pub(crate) enum StreamError {
     Ended(Arc<End>),
     #[error("the server wrote an answer that is not JSON in UTF-8")]
     Unreadable,
+    #[error("the server did not take the request: {0}")]
+    NotTaken(Arc<str>),
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
     Cancelled,
@@ -190,6 +199,7 @@ impl StreamError {
             | Self::Fingerprint
             | Self::Ended(_)
             | Self::Unreadable
+            | Self::NotTaken(_)
             | Self::Cancelled => false,
         }
     }

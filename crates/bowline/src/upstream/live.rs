@@ -17,6 +17,7 @@ use tokio::time::Instant;
 pub(crate) use self::end::End;
 pub(crate) use self::error::LiveError;
 pub(crate) use self::incoming::Incoming;
+pub(super) use self::incoming::Recipient;
 pub(super) use self::receiving::{Oddity, Receiving, Words};
 pub(super) use self::routing::{Routing, Whose};
 use super::{Pulse, SessionState, UpstreamError};

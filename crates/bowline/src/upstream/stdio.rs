@@ -86,6 +86,12 @@ impl Processes {
         }
     }
 
+    /// For streams that live like processes: where they are read, and what closes one, as the gateway's stop closes
+    /// all.
+    pub(super) fn streams(&self) -> (&TaskTracker, CancellationToken) {
+        (&self.tasks, self.closing.child_token())
+    }
+
     /// None at all.
     #[cfg(test)]
     pub(crate) fn idle() -> Self {

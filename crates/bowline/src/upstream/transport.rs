@@ -1,5 +1,6 @@
 //! The transports. Each one can initialize, send, listen and end, and reports an [`Outcome`] or an
-//! [`UpstreamError`]. An endpoint's [`Address`](super::address::Address) determines its transport.
+//! [`UpstreamError`]. An endpoint's [`Address`](super::address::Address) determines its transport; at a URL,
+//! the leg's [`Conversation`](super::Conversation) does.
 
 use bowline_wire::message::Message;
 use bytes::Bytes;
@@ -22,7 +23,9 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         match link.route()? {
-            Route::Http(link) => self.http_initialize(link, message, sent).await,
+            Route::Http(link) => self.open_by_url(link, message, sent).await,
+            // It is opened already: a new session begins without it.
+            Route::HttpSse(_) => Err(UpstreamError::SessionLost),
             Route::Stdio(link) => {
                 Box::pin(self.stdio_initialize(link, caller, message, sent)).await
             }
@@ -39,6 +42,7 @@ impl Upstream {
     ) -> Result<Outcome, UpstreamError> {
         match link.route()? {
             Route::Http(link) => self.http_request(link, message, reading, sent).await,
+            Route::HttpSse(link) => Box::pin(self.sse_request(link, message, sent)).await,
             Route::Stdio(link) => Box::pin(self.stdio_request(link, message, sent)).await,
         }
     }
@@ -52,6 +56,7 @@ impl Upstream {
     ) -> Result<Option<Whole>, UpstreamError> {
         match link.route()? {
             Route::Http(link) => self.http_notify(link, message, sent).await,
+            Route::HttpSse(link) => Box::pin(self.sse_notify(link, message, sent)).await,
             Route::Stdio(link) => {
                 let told = Box::pin(self.stdio_notify(link, message, sent)).await;
                 told.map(|()| None)
@@ -67,6 +72,7 @@ impl Upstream {
     ) -> Result<Result<(), NotSaid>, UpstreamError> {
         match link.route()? {
             Route::Http(link) => self.http_say(link, message).await,
+            Route::HttpSse(link) => Box::pin(self.sse_say(link, message)).await,
             Route::Stdio(link) => self.stdio_say(link, message).await.map(Ok),
         }
     }
@@ -75,15 +81,17 @@ impl Upstream {
     pub(crate) async fn ping(&self, link: Link<'_>, ping: &Message) -> Pulse {
         match link.route() {
             Ok(Route::Http(link)) => self.http_ping(link, ping).await,
+            Ok(Route::HttpSse(link)) => Box::pin(self.sse_ping(link, ping)).await,
             Ok(Route::Stdio(link)) => self.stdio_ping(link, ping).await,
             Err(_) => Pulse::Lost,
         }
     }
 
-    /// A call got no answer in time. Where the transport has a process of its own for the session, and it
-    /// hangs, the session is lost from now on.
+    /// A call got no answer in time. Where the transport has a process or a stream of its own for the session, and
+    /// it hangs, the session is lost from now on.
     pub(crate) async fn doubt(&self, link: Link<'_>, ping: &Message) {
         match link.route() {
+            Ok(Route::HttpSse(link)) => Box::pin(self.sse_doubt(link, ping)).await,
             Ok(Route::Stdio(link)) => self.stdio_doubt(link, ping).await,
             // The server is not ours to end, and the next request finds out about the session.
             Ok(Route::Http(_)) | Err(_) => {}
@@ -99,6 +107,7 @@ impl Upstream {
     ) -> Result<Listening, UpstreamError> {
         match link.route()? {
             Route::Http(link) => self.http_listen(link, last).await,
+            Route::HttpSse(link) => self.sse_listen(link).await,
             Route::Stdio(link) => self.stdio_listen(link).await,
         }
     }
@@ -107,6 +116,7 @@ impl Upstream {
     pub(crate) async fn end(&self, link: Link<'_>) -> Result<(), UpstreamError> {
         match link.route()? {
             Route::Http(link) => self.http_end(link).await,
+            Route::HttpSse(link) => self.sse_end(link),
             Route::Stdio(link) => self.stdio_end(link).await,
         }
     }
