@@ -46,6 +46,7 @@ pub(crate) use streamable::{
     poll_data,
 };
 pub(crate) use tool_hints::{Audience, Epoch, Forgetting, Sharing, Stored, count_safe};
+pub(crate) use transport_choice::is_wrong_transport;
 pub(crate) use upkeep::UPKEEP_INTERVAL;
 
 use std::sync::Arc;

@@ -64,6 +64,9 @@ fn of_process(error: &ProcessError) -> Reason {
 
 fn of_sse(error: &SseError) -> Reason {
     match error {
+        SseError::TooMany(ShareOwner::Gateway) => Reason::TooManyStreams,
+        SseError::TooMany(ShareOwner::Server) => Reason::TooManyStreamsOfServer,
+        SseError::TooMany(ShareOwner::Caller) => Reason::TooManyStreamsOfCaller,
         SseError::NoEndpoint(_) => Reason::Deadline,
         SseError::EndedEarly(_) => Reason::UpstreamUnavailable,
         SseError::NotAStream(_) | SseError::BadEndpoint | SseError::OtherOrigin(_) => {

@@ -35,7 +35,9 @@ use super::{
     Answer, Declination, InitializeAnswer, Initialized, Listening, Outcome, Pulse, Ran, SentAs,
     SessionState, Upstream, UpstreamError, Whole,
 };
+use crate::caller::Caller;
 use crate::config::Server;
+use crate::share::Permit;
 
 /// A message to a pair.
 struct Posting<'a> {
@@ -53,12 +55,15 @@ impl Upstream {
     pub(super) async fn sse_initialize(
         &self,
         link: HttpLink<'_>,
+        caller: &Caller,
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         let request = Message::parse(message).map_err(|_| UpstreamError::BadInitialize)?;
         let server = self.config();
-        let pair = match self.open_pair(link, &server).await? {
+        let place = self.streams.of_caller(caller).take();
+        let place = place.ok_or_else(|| SseError::TooMany(self.streams.exhausted()))?;
+        let pair = match self.open_pair(link, &server, place).await? {
             Ok(pair) => pair,
             Err(declination) => return Ok(Initialized::Declined(declination)),
         };
@@ -97,6 +102,7 @@ impl Upstream {
         &self,
         link: HttpLink<'_>,
         server: &Server,
+        place: Permit,
     ) -> Result<Result<Arc<Pair>, Declination>, UpstreamError> {
         let landed = Mutex::new(link.target());
         let asking = Asking {
@@ -125,8 +131,8 @@ impl Upstream {
             events,
             message_url,
             &self.name,
-            tasks,
-            closing,
+            (tasks, closing),
+            place,
         )))
     }
 

@@ -23,7 +23,7 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         match link.route()? {
-            Route::Http(link) => self.open_by_url(link, message, sent).await,
+            Route::Http(link) => self.open_by_url(link, caller, message, sent).await,
             // It is opened already: a new session begins without it.
             Route::HttpSse(_) => Err(UpstreamError::SessionLost),
             Route::Stdio(link) => {

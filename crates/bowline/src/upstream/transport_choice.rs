@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::link::HttpLink;
 use super::{Declination, Initialized, Upstream, UpstreamError};
+use crate::caller::Caller;
 use crate::config::Transport;
 
 /// How long a server is taken for one of HTTP+SSE. It may be upgraded.
@@ -44,25 +45,32 @@ impl Upstream {
     pub(super) async fn open_by_url(
         &self,
         link: HttpLink<'_>,
+        caller: &Caller,
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         match self.config().transport {
             Transport::StreamableHttp => self.http_initialize(link, message, sent).await,
-            Transport::Sse => Box::pin(self.sse_initialize(link, message, sent)).await,
-            Transport::Auto => Box::pin(self.find_out(link, message, sent)).await,
+            Transport::Sse => Box::pin(self.sse_initialize(link, caller, message, sent)).await,
+            Transport::Auto => Box::pin(self.find_out(link, caller, message, sent)).await,
         }
+    }
+
+    /// It was found out that the server speaks HTTP+SSE.
+    pub(crate) fn note_sse(&self) {
+        self.verdict.note_sse();
     }
 
     async fn find_out(
         &self,
         link: HttpLink<'_>,
+        caller: &Caller,
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         if self.verdict.is_sse() {
             let opened = self
-                .sse_initialize(link, message.clone(), sent.clone())
+                .sse_initialize(link, caller, message.clone(), sent.clone())
                 .await;
             match &opened {
                 // It may speak streamable HTTP by now.
@@ -84,7 +92,7 @@ impl Upstream {
         if answers(&declined, &message) {
             return Ok(Initialized::Declined(declined));
         }
-        let failure = match self.sse_initialize(link, message, sent).await {
+        let failure = match self.sse_initialize(link, caller, message, sent).await {
             Ok(opened @ Initialized::Answered { .. }) => {
                 tracing::info!(server = %self.name, "it speaks HTTP+SSE (2024-11-05)");
                 self.verdict.note_sse();
@@ -116,7 +124,7 @@ impl Upstream {
 }
 
 /// Whether an answer to `initialize` may mean that the server does not speak streamable HTTP.
-fn is_wrong_transport(status: StatusCode) -> bool {
+pub(crate) fn is_wrong_transport(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::Server;
@@ -37,6 +37,8 @@ pub struct OverSse {
     address: SocketAddr,
     sessions: Arc<Sessions>,
     _serving: AbortOnDropHandle<()>,
+    /// Breaks all connections.
+    _alive: DropGuard,
 }
 
 /// How it behaves.
@@ -60,6 +62,8 @@ pub struct Manners {
 struct Sessions {
     tally: PathBuf,
     open: Mutex<HashMap<String, Session>>,
+    /// Sessions whose streams are still open.
+    forgotten: Mutex<Vec<Session>>,
     born: AtomicU64,
     manners: Mutex<Manners>,
     complaints: Mutex<Vec<String>>,
@@ -114,6 +118,7 @@ impl OverSse {
         let sessions = Arc::new(Sessions {
             tally,
             open: Mutex::default(),
+            forgotten: Mutex::default(),
             born: AtomicU64::new(1),
             manners: Mutex::default(),
             complaints: Mutex::default(),
@@ -122,11 +127,13 @@ impl OverSse {
             targets: Mutex::default(),
             tasks: tasks.clone(),
         });
-        let accepting = accept(listener, Arc::clone(&sessions));
+        let dead = CancellationToken::new();
+        let accepting = accept(listener, Arc::clone(&sessions), dead.clone());
         Ok(Self {
             address,
             sessions,
             _serving: AbortOnDropHandle::new(tasks.spawn(accepting)),
+            _alive: dead.drop_guard(),
         })
     }
 
@@ -188,7 +195,11 @@ impl OverSse {
 
     /// Forgets all sessions, and leaves their streams open.
     pub fn forget_in_silence(&self) {
-        self.sessions.open.lock().clear();
+        let sessions = std::mem::take(&mut *self.sessions.open.lock());
+        self.sessions
+            .forgotten
+            .lock()
+            .extend(sessions.into_values());
     }
 
     /// Ends all streams as if the server were done with them.
@@ -205,14 +216,14 @@ impl OverSse {
     }
 }
 
-async fn accept(listener: TcpListener, sessions: Arc<Sessions>) {
+async fn accept(listener: TcpListener, sessions: Arc<Sessions>, dead: CancellationToken) {
     while let Ok((connection, _)) = listener.accept().await {
         let tasks = sessions.tasks.clone();
-        let sessions = Arc::clone(&sessions);
+        let (sessions, dead) = (Arc::clone(&sessions), dead.clone());
         tasks.spawn(async move {
             let service = service_fn(|request| answer(request, &sessions));
             let serving = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
-            drop(serving.await);
+            drop(dead.run_until_cancelled(serving).await);
         });
     }
 }
@@ -389,16 +400,21 @@ impl Write for Outlet {
 }
 
 fn status(status: u16) -> Result<Response<Scroll>, Failure> {
-    whole(status, "not that way")
+    let text = if status == 204 { "" } else { "not that way" };
+    whole(status, text)
 }
 
 fn whole(status: u16, text: &'static str) -> Result<Response<Scroll>, Failure> {
     let (parts, scroll) = mpsc::unbounded_channel();
-    drop(parts.send(Ok(Bytes::from_static(text.as_bytes()))));
+    if !text.is_empty() {
+        drop(parts.send(Ok(Bytes::from_static(text.as_bytes()))));
+    }
     let mut response = Response::new(Scroll::new(scroll));
     *response.status_mut() = StatusCode::from_u16(status)?;
     let headers = response.headers_mut();
-    headers.insert("content-length", text.len().into());
+    if !text.is_empty() {
+        headers.insert("content-length", text.len().into());
+    }
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Ok(response)
 }

@@ -6,11 +6,15 @@ use std::time::Duration;
 use http::StatusCode;
 use thiserror::Error;
 
+use crate::share::ShareOwner;
+
 /// Why no session could be opened over HTTP+SSE.
 #[derive(Debug, Error)]
 pub(crate) enum SseError {
     #[error("the server answered {0} to GET with something that is not an event stream")]
     NotAStream(StatusCode),
+    #[error("too many streams ([limits] streams); retry later")]
+    TooMany(ShareOwner),
     #[error("the server's stream had no `endpoint` event within {0:?}")]
     NoEndpoint(Duration),
     #[error("the server's stream ended before its `endpoint` event: {0}")]

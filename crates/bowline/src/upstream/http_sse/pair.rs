@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::events::Events;
 use crate::config::ServerName;
+use crate::share::Permit;
 use crate::upstream::live::{End, Incoming, LiveError, Routing};
 
 /// A stream and the URL for its messages. Dropping it closes the stream, which ends the session.
@@ -18,7 +19,9 @@ pub(crate) struct Pair {
     message_url: PathAndQuery,
     closing: CancellationToken,
     /// It is being asked whether it is still there.
-    pub(super) is_doubted: AtomicBool,
+    is_doubted: AtomicBool,
+    /// Its place among the streams that its caller may have.
+    _place: Permit,
 }
 
 impl Pair {
@@ -27,8 +30,8 @@ impl Pair {
         events: Events,
         message_url: PathAndQuery,
         server: &ServerName,
-        tasks: &TaskTracker,
-        closing: CancellationToken,
+        (tasks, closing): (&TaskTracker, CancellationToken),
+        place: Permit,
     ) -> Arc<Self> {
         let routing = Arc::<Routing>::default();
         tasks.spawn(events.deliver(server.clone(), Arc::clone(&routing), closing.clone()));
@@ -37,6 +40,7 @@ impl Pair {
             message_url,
             closing,
             is_doubted: AtomicBool::new(false),
+            _place: place,
         })
     }
 

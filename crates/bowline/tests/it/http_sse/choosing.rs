@@ -54,7 +54,7 @@ async fn an_answer_to_the_request_is_an_answer() {
         let (refused, ()) = tokio::join!(client.initialize(), async {
             let asked = server.next().await;
             assert_eq!(asked.method, "POST");
-            drop(asked.reply(status, &[JSON], &error.to_string()));
+            asked.reply(status, &[JSON], error.to_string());
         });
         assert_eq!(refused.json(), error, "{status}");
     }
