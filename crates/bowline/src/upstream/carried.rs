@@ -142,8 +142,9 @@ impl Carried {
         let (Some(query), Some(set)) = (&self.query, configured.query()) else {
             return self.target(named);
         };
+        let left = left_of(query, set);
         let left = Self {
-            query: Some(left_of(query, set).into()).filter(|left: &Box<str>| !left.is_empty()),
+            query: (!left.is_empty()).then(|| left.into()),
             ..Self::default()
         };
         left.target(named)

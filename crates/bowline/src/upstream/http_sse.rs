@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 pub(crate) use self::error::SseError;
 use self::events::Events;
 pub(crate) use self::pair::Pair;
-use super::budget::{Budget, errand};
+use super::budget::{Budget, errand, moment};
 use super::conversation::Issued;
 use super::event_source::EventSource;
 use super::link::{HttpLink, SseLink};
@@ -126,12 +126,11 @@ impl Upstream {
         let named = named.map_err(|_| SseError::NoEndpoint(limit))?;
         let named = named.map_err(SseError::EndedEarly)?;
         let message_url = message_url::resolve(&named, link.url, &landed.into_inner())?;
-        let (tasks, closing) = self.processes.streams();
         Ok(Ok(Pair::start(
             events,
             message_url,
             &self.name,
-            (tasks, closing),
+            &self.processes,
             place,
         )))
     }
@@ -272,14 +271,14 @@ impl Upstream {
         sent: Sent,
         incoming: &Incoming,
     ) -> Result<Option<Whole>, UpstreamError> {
-        let server = self.config();
+        let (server, written) = (self.config(), sent.clone());
         let posting = Posting {
             pair,
             message: request.raw().clone(),
             sent,
             call: Some(incoming.recipient()),
         };
-        let taking = async {
+        let mut taking = Box::pin(async {
             let answer = self.post_to(link, &server, posting).await?;
             match answer.status {
                 _ if is_gone(&answer) => Err(UpstreamError::SessionLost),
@@ -292,11 +291,19 @@ impl Upstream {
                     Box::pin(judging).await.map(Some)
                 }
             }
-        };
+        });
         let taken = tokio::select! {
             biased;
-            taken = taking => taken,
-            () = incoming.begun() => Ok(None),
+            taken = &mut taking => taken,
+            () = incoming.begun() => match incoming.has_ended() {
+                false => return Ok(None),
+                // The answer to the POST may still say that the message did not run.
+                true => match tokio::time::timeout(moment(&server), taking).await {
+                    Ok(taken) => taken,
+                    Err(_) if written.get() => Ok(None),
+                    Err(_) => Err(UpstreamError::SessionLost),
+                },
+            },
         };
         taken.map_err(|error| pair.seen_with(error))
     }
@@ -314,7 +321,6 @@ impl Upstream {
             sent,
             call,
         } = posting;
-        let (tasks, _) = self.processes.streams();
         let asking = Asking {
             method: Method::POST,
             accept: Some(HeaderValue::from_static(media::BOTH)),
@@ -322,7 +328,7 @@ impl Upstream {
             message: Some((message, sent.clone())),
             landed: None,
             aside: Some(Aside {
-                tasks,
+                tasks: self.processes.tasks(),
                 closing: pair.closing(),
                 sent,
                 call,

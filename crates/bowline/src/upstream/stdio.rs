@@ -86,10 +86,14 @@ impl Processes {
         }
     }
 
-    /// For streams that live like processes: where they are read, and what closes one, as the gateway's stop closes
-    /// all.
-    pub(super) fn streams(&self) -> (&TaskTracker, CancellationToken) {
-        (&self.tasks, self.closing.child_token())
+    /// Where streams are read that live like processes.
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// What closes one of them, as the gateway's stop closes all.
+    pub(super) fn closing(&self) -> CancellationToken {
+        self.closing.child_token()
     }
 
     /// None at all.

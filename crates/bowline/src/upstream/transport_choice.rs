@@ -110,15 +110,23 @@ impl Upstream {
             ) => return Err(error),
             Err(error) => error,
         };
+        self.neither(declined, &failure)
+    }
+
+    /// Both attempts failed. What the server said in JSON-RPC is for the client.
+    fn neither(
+        &self,
+        declined: Declination,
+        failure: &UpstreamError,
+    ) -> Result<Initialized, UpstreamError> {
         let status = declined.status();
         tracing::warn!(server = %self.name, streamable = %status, sse = %failure, "neither transport could be opened");
-        // What the server says in JSON-RPC is for the client.
         match declined.json().is_some_and(is_json_rpc) {
             true => Ok(Initialized::Declined(declined)),
-            false => Err(UpstreamError::NeitherTransport(
-                status,
-                failure.to_string().into(),
-            )),
+            false => {
+                let failure = failure.to_string().into();
+                Err(UpstreamError::NeitherTransport(status, failure))
+            }
         }
     }
 }

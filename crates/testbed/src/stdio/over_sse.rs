@@ -1,6 +1,8 @@
 //! The server over HTTP+SSE (2024-11-05): a GET opens a stream, which is the session, and its first event names the
 //! URL for messages. It is strict about what a client sends, and can be told to misbehave.
 
+mod manners;
+
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -23,6 +25,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+pub use self::manners::Manners;
 use super::Server;
 use crate::scripted::Scroll;
 
@@ -39,23 +42,6 @@ pub struct OverSse {
     _serving: AbortOnDropHandle<()>,
     /// Breaks all connections.
     _alive: DropGuard,
-}
-
-/// How it behaves.
-#[derive(Debug, Clone)]
-pub struct Manners {
-    /// What the `endpoint` event names, with `{id}` for the session's; `None`: there is no such event.
-    pub endpoint: Option<String>,
-    /// The answer to a GET of the stream, if it is not the stream.
-    pub get: Option<u16>,
-    /// The answer to a POST to the stream's URL.
-    pub wrong_post: u16,
-    /// The answer to a message, if it is not 202; whether the message is taken all the same.
-    pub post: Option<(u16, bool)>,
-    /// A message is answered by HTTP only when the stream has brought something after it.
-    pub answers_late: bool,
-    /// The `Authorization` that it requires.
-    pub authorization: Option<String>,
 }
 
 #[derive(Debug)]
@@ -86,21 +72,6 @@ struct Session {
 struct Outlet {
     parts: Parts,
     written: Arc<tokio::sync::Notify>,
-}
-
-// === impl Manners ===
-
-impl Default for Manners {
-    fn default() -> Self {
-        Self {
-            endpoint: Some("/messages?session_id={id}".to_owned()),
-            get: None,
-            wrong_post: 405,
-            post: None,
-            answers_late: false,
-            authorization: None,
-        }
-    }
 }
 
 // === impl OverSse ===

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::uri::PathAndQuery;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::events::Events;
 use crate::config::ServerName;
 use crate::share::Permit;
+use crate::upstream::Processes;
 use crate::upstream::live::{End, Incoming, LiveError, Routing};
 
 /// A stream and the URL for its messages. Dropping it closes the stream, which ends the session.
@@ -25,16 +25,21 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Reads the stream in a task of its own, until it ends or `closing`.
+    /// Reads the stream in a task of its own, until it ends or is closed.
     pub(super) fn start(
         events: Events,
         message_url: PathAndQuery,
         server: &ServerName,
-        (tasks, closing): (&TaskTracker, CancellationToken),
+        processes: &Processes,
         place: Permit,
     ) -> Arc<Self> {
         let routing = Arc::<Routing>::default();
-        tasks.spawn(events.deliver(server.clone(), Arc::clone(&routing), closing.clone()));
+        let closing = processes.closing();
+        processes.tasks().spawn(events.deliver(
+            server.clone(),
+            Arc::clone(&routing),
+            closing.clone(),
+        ));
         Arc::new(Self {
             routing,
             message_url,

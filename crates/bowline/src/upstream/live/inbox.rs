@@ -158,6 +158,12 @@ impl Inbox {
         .await;
     }
 
+    /// Whether the channel ended, and nothing is here to read.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.state.lock();
+        state.messages.is_empty() && matches!(state.over, Some(Over::Ended(_)))
+    }
+
     /// Waits for the first message. What comes before the answer stays here, to be read as a stream.
     pub(super) async fn begin(&self) -> Beginning {
         poll_fn(|cx| {

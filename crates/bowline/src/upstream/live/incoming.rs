@@ -73,6 +73,11 @@ impl Incoming {
         Recipient(Arc::clone(&self.inbox))
     }
 
+    /// Whether the channel ended before anything came in.
+    pub(in crate::upstream) fn has_ended(&self) -> bool {
+        self.inbox.has_ended()
+    }
+
     /// Waits until something has come in, or nothing will.
     pub(in crate::upstream) async fn begun(&self) {
         self.inbox.begun().await;
