@@ -1,6 +1,6 @@
 """A server of the Python SDK over stdio, with the tools that the clients of `kill` call.
 
-Usage: server.py [streamable-http]
+Usage: server.py [streamable-http | sse PORT]
 """
 
 import sys
@@ -25,5 +25,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["streamable-http"]:
             server.run("streamable-http", port=0)
+        case ["sse", port]:
+            server.run("sse", port=int(port))
         case _:
             server.run("stdio")

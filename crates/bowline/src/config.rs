@@ -57,7 +57,7 @@ pub use self::peers::Peers;
 pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
-pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Target};
+pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Target, Transport};
 pub use self::store::{OnUnreachable, RedisStore, Store, StoreKind};
 pub use self::url::{UrlProblem, shown_url};
 

@@ -10,6 +10,7 @@ mod errands;
 mod error;
 mod event_source;
 mod health;
+mod http_sse;
 mod link;
 mod live;
 mod moves;
@@ -21,6 +22,7 @@ pub(crate) mod stdio;
 mod streamable;
 mod tool_hints;
 mod transport;
+mod transport_choice;
 mod upkeep;
 
 pub(crate) use carried::{Carried, MAX_QUERY};
@@ -30,6 +32,7 @@ pub(crate) use errands::Errands;
 pub(crate) use error::{Declined, Status, StreamError, UpstreamError};
 pub(crate) use event_source::EventSource;
 pub(crate) use health::Ailment;
+pub(crate) use http_sse::SseError;
 pub(crate) use link::{Link, Repeat};
 pub(crate) use live::LiveError;
 pub(crate) use moves::Moves;
@@ -45,6 +48,7 @@ pub(crate) use streamable::{
     poll_data,
 };
 pub(crate) use tool_hints::{Audience, Epoch, Forgetting, Sharing, Stored, count_safe};
+pub(crate) use transport_choice::is_wrong_transport;
 pub(crate) use upkeep::UPKEEP_INTERVAL;
 
 use std::sync::Arc;
@@ -63,6 +67,7 @@ use self::address::UrlAddress;
 use self::endpoints::Endpoints;
 use self::reserved::Reserved;
 use self::tool_hints::ToolHints;
+use self::transport_choice::Verdict;
 use self::upkeep::Upkeep;
 use crate::caller::Caller;
 use crate::config::{Server, ServerName, Target};
@@ -102,6 +107,8 @@ pub(crate) struct Upstream {
     /// How many of its processes may start at the same time.
     starts: Arc<Semaphore>,
     upkeep: Upkeep,
+    /// Which transport it speaks, where that was found out.
+    verdict: Verdict,
     /// Keys that its requests may not contain.
     pub(crate) reserved: Reserved,
     /// The sign-in flows, for callers of a server that requires sign-in.
@@ -157,6 +164,7 @@ impl Upstream {
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
+            verdict: Verdict::default(),
             reserved: Reserved::new(&flows.settings().meta_prefix),
             flows: Arc::clone(flows),
             tls: server_tls,
@@ -181,6 +189,7 @@ impl Upstream {
         *self.server.write() = Arc::new(server);
         if is_another {
             self.tool_hints.lose_all();
+            self.verdict.forget();
         }
         self.retired.store(false, Ordering::Relaxed);
         self.endpoints

@@ -4,6 +4,7 @@
 
 pub mod counted;
 pub mod over_http;
+pub mod over_sse;
 mod tools;
 
 use std::collections::HashMap;

@@ -135,6 +135,13 @@ impl Event {
             .map(|line| line.value)
     }
 
+    /// Its type: the value of the last `event` field; `None` is `message`.
+    pub fn kind(&self) -> Option<&[u8]> {
+        let kind = self.lines().filter(|line| line.name == b"event").last();
+        kind.map(|line| line.value)
+            .filter(|value| !value.is_empty())
+    }
+
     /// The delay before a reconnect, from the last valid `retry` field.
     pub fn retry(&self) -> Option<Duration> {
         let retries = self.lines().filter(|line| line.name == b"retry");

@@ -86,7 +86,7 @@ fn rows(report: &Report) -> Vec<(&'static str, String)> {
 fn how(transport: Transport) -> &'static str {
     match transport {
         Transport::StreamableHttp => "streamable HTTP",
-        Transport::HttpSse => "HTTP with SSE (2024-11-05)",
+        Transport::HttpSse => "HTTP+SSE (2024-11-05)",
         Transport::Stdio => "stdio",
     }
 }

@@ -335,7 +335,7 @@ fn an_editor_s_file() {
   "web": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
   "old": {"command": "npx", "args": ["-y", "old"]},
   "new": {"command": "npx", "args": ["-y", "s3cret"], "env": {"KEY": "s3cret"}},
-  "sse": {"type": "sse", "url": "https://mcp.example.com/sse"}
+  "ws": {"type": "ws", "url": "https://mcp.example.com/ws"}
 }}"#;
     std::fs::write(folder.path().join("mcp.json"), text).unwrap();
     let (code, stdout, stderr) = check(folder.path(), &["-c", "mcp.json"]);
@@ -343,19 +343,19 @@ fn an_editor_s_file() {
     assert_data_eq!(
         stderr,
         str![[r#"
-error: servers with the older HTTP+SSE transport are not supported yet
- --> mcp.json:5:19
+error: unknown `type` of server
+ --> mcp.json:5:18
   |
-5 |   "sse": {"type": "sse", "url": "***************************"}
-  |                   ^^^^^
+5 |   "ws": {"type": "ws", "url": "**************************"}
+  |                  ^^^^
   |
-  = help: most of them also have a Streamable HTTP endpoint, often at `/mcp`: give its `url` and `"type": "http"`
+  = help: write `"type": "http"`, `"type": "sse"` or `"type": "stdio"`, or leave it out
 
 "#]]
     );
     let text = text
         .replacen("npx\"", "npx\", \"disabled\": true", 1)
-        .replace("\"sse\", \"url", "\"http\", \"url");
+        .replace("\"ws\", \"url", "\"sse\", \"url");
     std::fs::write(folder.path().join("mcp.json"), text).unwrap();
     let (code, stdout, stderr) = check(folder.path(), &["-c", "mcp.json"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));

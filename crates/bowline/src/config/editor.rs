@@ -63,10 +63,14 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         table.findings.add(place, message, help);
         return None;
     }
+    let transport = transport.and_then(|text| {
+        let name = transport_of(text.get_ref())?;
+        Some(Spanned::new(text.span(), name.to_owned()))
+    });
     match OTHER_URLS.iter().find_map(|name| table.find(name)) {
         Some(place) if table.find("url").is_none() => {
             let message = "the server's address must be called `url`";
-            let help = "rename the key to `url`; it must be a Streamable HTTP endpoint";
+            let help = "rename the key to `url`";
             table.findings.add(place, message, help);
             table.ignore(&OTHER_URLS);
         }
@@ -77,6 +81,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         misplaced: file::misplaced(&table),
         url: table.text("url"),
         endpoints: None,
+        transport,
         command: read_command(&mut table),
         headers: table.secrets("headers"),
         forward_headers: None,
@@ -106,19 +111,23 @@ fn read_command(table: &mut Table<'_, '_>) -> Option<Command> {
     })
 }
 
+/// The `transport` that a type means. `http` is whichever of the two the server speaks: editors fall back, too.
+fn transport_of(name: &str) -> Option<&'static str> {
+    match name {
+        "streamable-http" | "streamableHttp" => Some("streamable-http"),
+        "sse" => Some("sse"),
+        _ => None,
+    }
+}
+
 /// Why a server of this type cannot be used, and what to do; `None` when it can.
 fn refused(transport: &str, is_process: bool) -> Option<(&'static str, &'static str)> {
     match transport {
         "stdio" | "local" if is_process => None,
-        "http" | "streamable-http" | "streamableHttp" if !is_process => None,
+        "http" | "streamable-http" | "streamableHttp" | "sse" if !is_process => None,
         _ if is_process => Some((
             "a server with a `command` speaks stdio",
             "write `\"type\": \"stdio\"`, or leave it out",
-        )),
-        "sse" => Some((
-            "servers with the older HTTP+SSE transport are not supported yet",
-            "most of them also have a Streamable HTTP endpoint, often at `/mcp`: give its `url` and \
-             `\"type\": \"http\"`",
         )),
         "stdio" | "local" => Some((
             "a server that speaks stdio needs a `command`",
@@ -126,7 +135,7 @@ fn refused(transport: &str, is_process: bool) -> Option<(&'static str, &'static 
         )),
         _ => Some((
             "unknown `type` of server",
-            "write `\"type\": \"http\"` or `\"type\": \"stdio\"`, or leave it out",
+            "write `\"type\": \"http\"`, `\"type\": \"sse\"` or `\"type\": \"stdio\"`, or leave it out",
         )),
     }
 }

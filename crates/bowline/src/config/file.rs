@@ -88,6 +88,7 @@ pub(super) struct Server {
     pub(super) name: Spanned<String>,
     pub(super) url: Text,
     pub(super) endpoints: Option<Texts>,
+    pub(super) transport: Text,
     pub(super) command: Option<Command>,
     /// Keys beside it that mean nothing for a server that is reached like that, and their places.
     pub(super) misplaced: Vec<(&'static str, Range<usize>)>,
@@ -235,7 +236,8 @@ fn read_peers(top: &mut Table<'_, '_>) -> Option<Peers> {
 }
 
 /// The keys of a server that is reached by HTTP, and of one that is a process.
-const HTTP_KEYS: [&str; 7] = [
+const HTTP_KEYS: [&str; 8] = [
+    "transport",
     "headers",
     "forward_headers",
     "ca_file",
@@ -263,6 +265,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         misplaced: misplaced(&table),
         url: table.text("url"),
         endpoints: table.texts("endpoints"),
+        transport: table.text("transport"),
         command: read_command(&mut table),
         headers: table.secrets("headers"),
         forward_headers: table.texts("forward_headers"),

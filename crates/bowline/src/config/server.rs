@@ -9,6 +9,8 @@ use super::{Certificates, Command, ServerOAuth, UrlProblem, url};
 pub struct Server {
     /// Where it is.
     pub target: Target,
+    /// Which transport it speaks at its URLs.
+    pub transport: Transport,
     /// Headers added to every request; every value is marked sensitive, so `Debug` hides it.
     pub headers: http::HeaderMap,
     /// Headers of the client's request that are passed on.
@@ -36,6 +38,18 @@ pub enum Target {
     Endpoints(Vec<http::Uri>),
     /// A process of each session's own, on this machine.
     Command(Command),
+}
+
+/// Which transport a server speaks at its URLs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Streamable HTTP or, if the server does not know that, HTTP+SSE.
+    #[default]
+    Auto,
+    /// Streamable HTTP.
+    StreamableHttp,
+    /// HTTP+SSE (2024-11-05).
+    Sse,
 }
 
 /// The health checks of a server's endpoints.
@@ -138,6 +152,7 @@ impl Server {
     pub(super) fn at(target: Target) -> Self {
         Self {
             target,
+            transport: Transport::default(),
             headers: http::HeaderMap::new(),
             forward_headers: Vec::new(),
             ca: None,
@@ -146,6 +161,23 @@ impl Server {
             health: Health::default(),
             recovery: Recovery::default(),
             oauth: None,
+        }
+    }
+}
+
+// === impl Transport ===
+
+impl Transport {
+    /// How it is written in a file.
+    pub(in crate::config) const NAMES: [&str; 3] = ["auto", "streamable-http", "sse"];
+
+    /// The transport of this name.
+    pub(in crate::config) fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "streamable-http" => Some(Self::StreamableHttp),
+            "sse" => Some(Self::Sse),
+            _ => None,
         }
     }
 }

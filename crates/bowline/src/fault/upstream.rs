@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::{Reason, Retry};
 use crate::peers::PeerError;
 use crate::share::ShareOwner;
-use crate::upstream::{ForwardError, LiveError, ProcessError, Ran, UpstreamError};
+use crate::upstream::{ForwardError, LiveError, ProcessError, Ran, SseError, UpstreamError};
 use bowline_egress::{EgressError, WireError};
 
 /// The reason for an error. HTTP statuses here are the server's, not those that the client gets.
@@ -47,6 +47,8 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         UpstreamError::BadInitialize => Reason::UpstreamInitialize,
         UpstreamError::Process(error) => of_process(error),
         UpstreamError::Live(error) => of_live(error),
+        UpstreamError::HttpSse(error) => of_sse(error),
+        UpstreamError::NeitherTransport(..) => Reason::UpstreamNotMcp,
         UpstreamError::OwnerUnreachable(_) => Reason::OwnerUnreachable,
         UpstreamError::Forward(error) => of_forward(error),
     }
@@ -69,6 +71,19 @@ fn of_process(error: &ProcessError) -> Reason {
         ProcessError::TooMany(ShareOwner::Server) => Reason::TooManyProcessesOfServer,
         ProcessError::TooMany(ShareOwner::Caller) => Reason::TooManyProcessesOfCaller,
         ProcessError::StartsTaken => Reason::TooManyStarts,
+    }
+}
+
+fn of_sse(error: &SseError) -> Reason {
+    match error {
+        SseError::TooMany(ShareOwner::Gateway) => Reason::TooManyStreams,
+        SseError::TooMany(ShareOwner::Server) => Reason::TooManyStreamsOfServer,
+        SseError::TooMany(ShareOwner::Caller) => Reason::TooManyStreamsOfCaller,
+        SseError::NoEndpoint(_) => Reason::Deadline,
+        SseError::EndedEarly(_) => Reason::UpstreamUnavailable,
+        SseError::NotAStream(_) | SseError::BadEndpoint | SseError::OtherOrigin(_) => {
+            Reason::UpstreamNotMcp
+        }
     }
 }
 

@@ -13,9 +13,7 @@ use tokio::time::Instant;
 use super::cookies;
 use super::findings;
 use super::peer::{Heard, Opened, Peer};
-use super::report::{
-    Listing, Offer, Pings, Report, ServerInfo, Sessions, Step, Streams, Transport,
-};
+use super::report::{Listing, Offer, Pings, Report, ServerInfo, Sessions, Step, Streams};
 use super::trouble::{Trouble, shortened};
 use crate::upstream::{UpstreamError, count_safe};
 
@@ -82,7 +80,7 @@ impl<'a> Examination<'a> {
     pub(super) fn note_timeout(&mut self) {
         self.report.unfinished = Some(self.step);
         let finding = match self.step {
-            Step::Open => findings::silent(self.peer.is_http()),
+            Step::Open => findings::silent(self.peer.is_url()),
             Step::Versions => return,
             step => findings::out_of_time(step),
         };
@@ -104,7 +102,7 @@ impl<'a> Examination<'a> {
         self.ping().await;
         self.begin(Step::List);
         self.list().await;
-        if self.peer.is_http() {
+        if self.peer.is_streamable() {
             self.begin(Step::Stream);
             self.stream().await;
             self.begin(Step::UnknownId);
@@ -121,9 +119,14 @@ impl<'a> Examination<'a> {
 
     /// Opens a session with the newest revision that the server accepts.
     async fn open_any(&mut self) -> Option<(Opened, Heard)> {
-        for offered in OFFERS {
+        let mut offers = OFFERS.into_iter();
+        while let Some(offered) = offers.next() {
             match self.open(offered).await {
                 Ok(opened) => return Some(opened),
+                Err(trouble) if self.turns_to_sse(&trouble).await => {
+                    self.report.versions.clear();
+                    offers = OFFERS.into_iter();
+                }
                 // A server may refuse a revision that it does not know, although it should answer another.
                 Err(Trouble::Refused(refusal))
                     if refusal.code.is_some() && offered != OFFERS[3] =>
@@ -177,13 +180,11 @@ impl<'a> Examination<'a> {
     }
 
     fn note_opened(&mut self, session: &Opened, heard: &Heard) {
-        let is_http = self.peer.is_http();
+        let is_streamable = self.peer.is_streamable();
         let report = &mut self.report;
-        report.transport = Some(match is_http {
-            true => Transport::StreamableHttp,
-            false => Transport::Stdio,
-        });
-        if let Some(url) = self.peer.endpoint.address.url() {
+        report.transport = Some(self.peer.transport());
+        let url = self.peer.endpoint.address.url();
+        if let Some(url) = url.filter(|_| is_streamable) {
             let place = CookieUrl {
                 https: url.origin.https,
                 host: url.origin.host(),

@@ -113,9 +113,9 @@ pub(super) fn modern_only() -> Finding {
 pub(super) fn http_sse() -> Finding {
     problem(
         "http_sse",
-        "this is the old transport, HTTP with SSE (2024-11-05)",
-        "Bowline does not speak it yet",
-        "use the server's streamable HTTP endpoint, often /mcp instead of /sse",
+        "this is the older transport, HTTP+SSE (2024-11-05), which is not found out by itself here",
+        "the server does not answer 400, 404 or 405 to streamable HTTP, or another transport is configured",
+        "configure `transport = \"sse\"`, or use the server's streamable HTTP endpoint, often /mcp instead of /sse",
     )
 }
 

@@ -13,7 +13,8 @@ use super::findings;
 use super::peer::{Events, Heard, Opened};
 use super::report::{Era, Step, Transport, UnknownId};
 use super::trouble::Trouble;
-use crate::upstream::{Conversation, EventSource, Pulse};
+use crate::config;
+use crate::upstream::{Conversation, EventSource, Pulse, is_wrong_transport};
 
 /// The revision without sessions.
 const MODERN: &str = "2026-07-28";
@@ -124,13 +125,13 @@ impl Examination<'_> {
         let Ok(asked) = self.peer.request("server/discover", Some(&meta)) else {
             return false;
         };
-        let answered = match self.peer.is_http() {
+        let answered = match self.peer.is_streamable() {
             true => {
                 let method = HeaderValue::from_static("server/discover");
                 let headers = HeaderMap::from_iter([(MCP_METHOD, method)]);
                 limited(self.peer.ask_with(&asked, Agreed::on(MODERN), &headers)).await
             }
-            // On a process of its own: an older one may take offence.
+            // On a process or a stream of its own: an older server may take offence.
             false => {
                 let mut opened = self.peer.unopened();
                 let answered = limited(self.peer.open(&asked, &mut opened)).await;
@@ -150,7 +151,7 @@ impl Examination<'_> {
     /// Finds out what the server is, if it did not open a session.
     pub(super) async fn not_opened(&mut self, trouble: Trouble) {
         let status = trouble.status();
-        if self.peer.is_http() && status == Some(StatusCode::UNAUTHORIZED) {
+        if self.peer.is_url() && status == Some(StatusCode::UNAUTHORIZED) {
             self.begin(Step::SignIn);
             self.sign_in(trouble).await;
             return;
@@ -160,22 +161,33 @@ impl Examination<'_> {
             self.begin(Step::Era);
             if self.is_modern().await {
                 self.report.era = Some(Era::Modern);
-                self.report.transport = Some(match self.peer.is_http() {
-                    true => Transport::StreamableHttp,
-                    false => Transport::Stdio,
-                });
+                self.report.transport = Some(self.peer.transport());
                 self.report.findings.push(findings::modern_only());
                 return;
             }
-            if self.peer.is_http() && self.has_endpoint_event().await {
+            if self.peer.is_streamable() && self.has_endpoint_event().await {
                 self.report.era = Some(Era::Legacy);
                 self.report.transport = Some(Transport::HttpSse);
                 self.report.findings.push(findings::http_sse());
                 return;
             }
         }
-        let finding = findings::not_opened(&trouble, self.peer.is_http());
+        let finding = findings::not_opened(&trouble, self.peer.is_url());
         self.report.findings.push(finding);
+    }
+
+    /// Whether the server speaks HTTP+SSE, as a gateway finds out. The probe goes on with that.
+    pub(super) async fn turns_to_sse(&mut self, trouble: &Trouble) -> bool {
+        let is_wrong_transport = trouble.status().is_some_and(is_wrong_transport);
+        let is_pinned = self.peer.upstream.config().transport != config::Transport::Auto;
+        if is_pinned || !is_wrong_transport || !self.peer.is_streamable() {
+            return false;
+        }
+        let is_sse = self.has_endpoint_event().await;
+        if is_sse {
+            self.peer.turn_to_sse();
+        }
+        is_sse
     }
 
     /// Whether a GET is answered as by a server of 2024-11-05: with the address for messages.
@@ -185,12 +197,13 @@ impl Examination<'_> {
             if !answer.is_events() {
                 return Ok(false);
             }
-            let event = Events::new(EventSource::Http(answer.body)).next().await?;
-            Ok(event.is_some_and(|event| {
-                let mut lines = event.raw().split(|byte| matches!(byte, b'\n' | b'\r'));
-                let is_name = |line: &[u8]| line.trim_ascii_end() == b"event: endpoint";
-                lines.any(|line| is_name(line) || line == b"event:endpoint")
-            }))
+            let mut events = Events::new(EventSource::Http(answer.body));
+            while let Some(event) = events.next().await? {
+                if event.data().is_some() {
+                    return Ok(event.kind() == Some(b"endpoint"));
+                }
+            }
+            Ok(false)
         };
         limited(listening).await.unwrap_or(false)
     }

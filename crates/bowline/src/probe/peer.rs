@@ -14,8 +14,10 @@ use bowline_wire::version::Agreed;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
+use super::report::Transport;
 use super::trouble::{Refusal, Trouble};
 use crate::caller::Caller;
+use crate::config;
 use crate::oauth::Account;
 use crate::upstream::{
     Answer, Carried, Conversation, EventSource, InitializeAnswer, Initialized, Issued, Link,
@@ -29,6 +31,8 @@ pub(super) struct Peer {
     pub(super) account: Option<Arc<Account>>,
     carried: Carried,
     last_id: AtomicU64,
+    /// It speaks HTTP+SSE.
+    is_sse: bool,
 }
 
 /// A session at the server.
@@ -56,18 +60,40 @@ pub(super) struct Asked {
 impl Peer {
     pub(super) fn new(upstream: Arc<Upstream>, endpoint: Pin) -> Self {
         let account = upstream.account(&Caller::Local);
+        let is_sse = upstream.config().transport == config::Transport::Sse;
         Self {
             upstream,
             endpoint,
             account,
             carried: Carried::default(),
             last_id: AtomicU64::new(0),
+            is_sse,
         }
     }
 
     /// Whether it is a URL.
-    pub(super) fn is_http(&self) -> bool {
+    pub(super) fn is_url(&self) -> bool {
         self.endpoint.address.url().is_some()
+    }
+
+    /// Whether it is spoken to over streamable HTTP.
+    pub(super) fn is_streamable(&self) -> bool {
+        self.is_url() && !self.is_sse
+    }
+
+    /// How messages are sent to it.
+    pub(super) fn transport(&self) -> Transport {
+        match (self.is_url(), self.is_sse) {
+            (true, false) => Transport::StreamableHttp,
+            (true, true) => Transport::HttpSse,
+            (false, _) => Transport::Stdio,
+        }
+    }
+
+    /// Speaks HTTP+SSE to it from now on.
+    pub(super) fn turn_to_sse(&mut self) {
+        self.is_sse = true;
+        self.upstream.note_sse();
     }
 
     pub(super) fn link<'a>(&'a self, opened: &'a Opened) -> Link<'a> {
@@ -108,7 +134,7 @@ impl Peer {
     /// Sends the first request of a session. What was opened is in `opened` also if the answer is of no use.
     pub(super) async fn open(&self, asked: &Asked, opened: &mut Opened) -> Result<Heard, Trouble> {
         let raw = asked.message.raw().clone();
-        if self.is_http() {
+        if self.is_streamable() {
             let answer = self.post(opened, raw, &HeaderMap::new()).await?;
             let issued = answer.issued_id();
             let known = issued.as_ref().ok().cloned().flatten();
@@ -131,7 +157,7 @@ impl Peer {
 
     /// Sends a request on a session.
     pub(super) async fn ask(&self, opened: &Opened, asked: &Asked) -> Result<Heard, Trouble> {
-        if self.is_http() {
+        if self.is_streamable() {
             let raw = asked.message.raw().clone();
             let answer = self.post(opened, raw, &HeaderMap::new()).await?;
             return hear(answer, asked).await;

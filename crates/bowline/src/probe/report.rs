@@ -53,7 +53,7 @@ pub struct Report {
 pub enum Transport {
     /// Streamable HTTP.
     StreamableHttp,
-    /// HTTP with SSE, the transport of 2024-11-05. Bowline does not speak it.
+    /// HTTP+SSE, the transport of 2024-11-05.
     HttpSse,
     /// Lines on the pipes of a process.
     Stdio,

@@ -95,6 +95,9 @@ fn on_loss(report: &Report) -> &'static str {
     if report.transport == Some(Transport::Stdio) {
         return "Each session gets a process of its own; if it exits, the session goes on with another.";
     }
+    if report.transport == Some(Transport::HttpSse) {
+        return "Each session is a stream of its own; if it breaks, the session goes on with another.";
+    }
     let sessions = report.sessions.as_ref();
     let Some(sessions) = sessions.filter(|sessions| sessions.has_ids) else {
         return "It has no sessions to lose: its clients keep theirs, which is Bowline's own.";

@@ -140,6 +140,24 @@ impl Carried {
         self.query.is_none() && self.headers.is_empty()
     }
 
+    /// The target that a server named for messages, with the client's query. A client cannot override what the
+    /// server set there, nor what the operator set in the configured target.
+    pub(crate) fn message_target(
+        &self,
+        named: &PathAndQuery,
+        configured: &PathAndQuery,
+    ) -> PathAndQuery {
+        let (Some(query), Some(set)) = (&self.query, configured.query()) else {
+            return self.target(named);
+        };
+        let left = left_of(query, set);
+        let left = Self {
+            query: (!left.is_empty()).then(|| left.into()),
+            ..Self::default()
+        };
+        left.target(named)
+    }
+
     /// The configured target with the client's query after its own, both unchanged. A client cannot
     /// override or repeat parameters that the operator set: servers differ on which of two counts.
     pub(crate) fn target(&self, configured: &PathAndQuery) -> PathAndQuery {
@@ -273,6 +291,25 @@ mod tests {
             let expected = format!("{configured}{left}");
             assert_eq!(carried.target(&configured).as_str(), expected, "{query}");
         }
+    }
+
+    #[test]
+    fn a_message_url_is_neither_overridden_by_the_client_nor_are_the_operators_parameters() {
+        let server = Server::from_url("http://localhost/").unwrap();
+        let named = PathAndQuery::from_static("/messages?session_id=1");
+        let target = |query, configured| {
+            let carried = Carried::of(query, &HeaderMap::new(), &server);
+            let configured = PathAndQuery::from_static(configured);
+            carried.message_target(&named, &configured).to_string()
+        };
+        assert_eq!(target(None, "/sse?key=a"), "/messages?session_id=1");
+        let query = Some("session_id=2&key=b&x=1");
+        assert_eq!(target(query, "/sse?key=a"), "/messages?session_id=1&x=1");
+        assert_eq!(target(query, "/sse"), "/messages?session_id=1&key=b&x=1");
+        assert_eq!(
+            target(Some("key=b"), "/sse?key=a"),
+            "/messages?session_id=1"
+        );
     }
 
     #[test]

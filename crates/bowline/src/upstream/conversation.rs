@@ -6,6 +6,7 @@ use bowline_wire::id::UpstreamSessionId;
 use parking_lot::Mutex;
 
 use super::address::Address;
+use super::http_sse::Pair;
 use super::live::Live;
 use super::peer::Remote;
 use super::stdio::Process;
@@ -15,6 +16,7 @@ use bowline_egress::Jar;
 #[derive(Debug)]
 pub(crate) enum Conversation {
     StreamableHttp(HttpConversation),
+    HttpSse(SseConversation),
     /// The process, which is the session.
     Stdio(Live<Process>),
 }
@@ -26,11 +28,20 @@ pub(crate) struct HttpConversation {
     pub(crate) jar: Mutex<Jar>,
 }
 
+/// The stream, which is the session, and the cookies.
+#[derive(Debug)]
+pub(crate) struct SseConversation {
+    pub(crate) http: HttpConversation,
+    pub(crate) pair: Live<Pair>,
+}
+
 /// What an upstream issues in answer to `initialize`.
 #[derive(Debug)]
 pub(crate) enum Issued {
     SessionId(Option<UpstreamSessionId>),
     Process(Arc<Process>),
+    /// The server speaks HTTP+SSE.
+    Pair(Arc<Pair>),
 }
 
 impl Conversation {
@@ -39,24 +50,26 @@ impl Conversation {
         Self::stored(address, None, jar, None)
     }
 
-    /// The conversation that a record describes. A process is not in a record, but the gateway that owns it is.
+    /// The conversation that a record describes. What lives in one gateway is not in a record, but its owner is: so a
+    /// session at a URL that has an owner is one of HTTP+SSE.
     pub(crate) fn stored(
         address: &Address,
         session_id: Option<UpstreamSessionId>,
         jar: Jar,
         remote: Option<Remote>,
     ) -> Self {
-        match address {
-            Address::Url(_) => Self::http(session_id, jar),
-            Address::Command(_) => Self::Stdio(Live::stored(remote)),
+        match (address, &remote) {
+            (Address::Url(_), None) => Self::http(session_id, jar),
+            (Address::Url(_), Some(_)) => Self::HttpSse(SseConversation {
+                http: HttpConversation::new(None, jar),
+                pair: Live::stored(remote),
+            }),
+            (Address::Command(_), _) => Self::Stdio(Live::stored(remote)),
         }
     }
 
     pub(crate) fn http(session_id: Option<UpstreamSessionId>, jar: Jar) -> Self {
-        Self::StreamableHttp(HttpConversation {
-            session_id,
-            jar: Mutex::new(jar),
-        })
+        Self::StreamableHttp(HttpConversation::new(session_id, jar))
     }
 
     /// The same conversation with what the upstream issued.
@@ -66,7 +79,14 @@ impl Conversation {
                 Self::StreamableHttp(HttpConversation { session_id, ..http })
             }
             (_, Issued::Process(process)) => Self::Stdio(Live::Here(process)),
-            (stdio @ Self::Stdio(_), Issued::SessionId(_)) => stdio,
+            (
+                Self::StreamableHttp(http) | Self::HttpSse(SseConversation { http, .. }),
+                Issued::Pair(pair),
+            ) => {
+                let pair = Live::Here(pair);
+                Self::HttpSse(SseConversation { http, pair })
+            }
+            (other, Issued::SessionId(_) | Issued::Pair(_)) => other,
         }
     }
 
@@ -74,14 +94,16 @@ impl Conversation {
     pub(crate) fn session_id(&self) -> Option<&UpstreamSessionId> {
         match self {
             Self::StreamableHttp(http) => http.session_id.as_ref(),
-            Self::Stdio(_) => None,
+            Self::HttpSse(_) | Self::Stdio(_) => None,
         }
     }
 
     /// The cookies, where the transport has cookies.
     pub(crate) fn jar(&self) -> Option<&Mutex<Jar>> {
         match self {
-            Self::StreamableHttp(http) => Some(&http.jar),
+            Self::StreamableHttp(http) | Self::HttpSse(SseConversation { http, .. }) => {
+                Some(&http.jar)
+            }
             Self::Stdio(_) => None,
         }
     }
@@ -90,6 +112,7 @@ impl Conversation {
     pub(crate) fn can_be_ended(&self) -> bool {
         match self {
             Self::StreamableHttp(http) => http.session_id.is_some(),
+            Self::HttpSse(SseConversation { pair, .. }) => !pair.is_unopened(),
             Self::Stdio(process) => !process.is_unopened(),
         }
     }
@@ -98,14 +121,25 @@ impl Conversation {
     pub(crate) fn is_live(&self) -> bool {
         match self {
             Self::StreamableHttp(_) => false,
+            Self::HttpSse(sse) => sse.pair.is_here(),
             Self::Stdio(process) => process.is_here(),
         }
     }
 
     /// Ends what lives in this process, at once. Nothing more is written to it.
     pub(crate) fn abandon(&self) {
-        if let Self::Stdio(Live::Here(process)) = self {
-            process.abandon();
+        match self {
+            Self::StreamableHttp(_) => {}
+            Self::HttpSse(SseConversation { pair, .. }) => {
+                if let Live::Here(pair) = pair {
+                    pair.abandon();
+                }
+            }
+            Self::Stdio(process) => {
+                if let Live::Here(process) = process {
+                    process.abandon();
+                }
+            }
         }
     }
 
@@ -113,6 +147,7 @@ impl Conversation {
     pub(crate) fn owner<'a>(&'a self, me: &'a str) -> Option<&'a str> {
         match self {
             Self::StreamableHttp(_) => None,
+            Self::HttpSse(sse) => sse.pair.owner(me),
             Self::Stdio(process) => process.owner(me),
         }
     }
@@ -121,6 +156,7 @@ impl Conversation {
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::StreamableHttp(_) => false,
+            Self::HttpSse(sse) => sse.pair.is_unopened(),
             Self::Stdio(process) => process.is_unopened(),
         }
     }
@@ -128,10 +164,27 @@ impl Conversation {
     /// A copy, for tasks that must not keep the leg alive.
     pub(crate) fn twin(&self) -> Self {
         match self {
-            Self::StreamableHttp(http) => {
-                Self::http(http.session_id.clone(), http.jar.lock().clone())
-            }
+            Self::StreamableHttp(http) => Self::StreamableHttp(http.twin()),
+            Self::HttpSse(sse) => Self::HttpSse(SseConversation {
+                http: sse.http.twin(),
+                pair: sse.pair.clone(),
+            }),
             Self::Stdio(stdio) => Self::Stdio(stdio.clone()),
         }
+    }
+}
+
+// === impl HttpConversation ===
+
+impl HttpConversation {
+    fn new(session_id: Option<UpstreamSessionId>, jar: Jar) -> Self {
+        Self {
+            session_id,
+            jar: Mutex::new(jar),
+        }
+    }
+
+    fn twin(&self) -> Self {
+        Self::new(self.session_id.clone(), self.jar.lock().clone())
     }
 }

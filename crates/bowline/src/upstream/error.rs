@@ -12,6 +12,7 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::Ailment;
+use super::http_sse::SseError;
 use super::live::{End, LiveError};
 use super::peer::ForwardError;
 use super::stdio::ProcessError;
@@ -94,6 +95,12 @@ pub(crate) enum UpstreamError {
     Forward(Box<ForwardError>),
     #[error("{0}")]
     OwnerUnreachable(Arc<str>),
+    #[error(transparent)]
+    HttpSse(#[from] SseError),
+    #[error(
+        "the server speaks neither transport: over streamable HTTP it answered {0} to `initialize`; over HTTP+SSE: {1}"
+    )]
+    NeitherTransport(StatusCode, Box<str>),
 }
 
 /// A refusal that is not the answer to the request.
@@ -138,6 +145,8 @@ pub(crate) enum StreamError {
     Unreadable,
     #[error("{0}")]
     Forward(Box<ForwardError>),
+    #[error("the server did not take the request: {0}")]
+    NotTaken(Arc<str>),
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
     Cancelled,
@@ -198,6 +207,7 @@ impl StreamError {
             | Self::Ended(_)
             | Self::Unreadable
             | Self::Forward(_)
+            | Self::NotTaken(_)
             | Self::Cancelled => false,
         }
     }

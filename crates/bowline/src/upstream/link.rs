@@ -1,9 +1,11 @@
 //! The context that ties a message to an upstream session, for any transport.
 
 use bowline_wire::version::Agreed;
+use http::uri::PathAndQuery;
 
 use super::address::{Address, UrlAddress};
-use super::conversation::HttpConversation;
+use super::conversation::{HttpConversation, SseConversation};
+use super::http_sse::Pair;
 use super::live::Live;
 use super::peer::PeerLink;
 use super::stdio::Process;
@@ -39,6 +41,7 @@ pub(crate) enum Repeat {
 /// A link by the transport that it takes.
 pub(super) enum Route<'a> {
     Http(HttpLink<'a>),
+    HttpSse(SseLink<'a>),
     Stdio(StdioLink<'a>),
     Peer(PeerLink<'a>),
 }
@@ -49,6 +52,15 @@ pub(super) struct HttpLink<'a> {
     link: Link<'a>,
     pub(super) url: &'a UrlAddress,
     pub(super) http: &'a HttpConversation,
+    /// Where messages go instead of the endpoint's own URL: the server named it for one session.
+    pub(super) message_url: Option<&'a PathAndQuery>,
+}
+
+/// A link to a stream, and to the URL for its messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SseLink<'a> {
+    http: HttpLink<'a>,
+    pub(super) pair: &'a Live<Pair>,
 }
 
 /// A link to a process.
@@ -70,7 +82,20 @@ impl<'a> Link<'a> {
                 link: self,
                 url,
                 http,
+                message_url: None,
             })),
+            (Address::Url(url), Conversation::HttpSse(SseConversation { http, pair })) => {
+                if let Some(peer) = upstream.peer_link(pair.remote(), self.carried) {
+                    return Ok(Route::Peer(peer));
+                }
+                let http = HttpLink {
+                    link: self,
+                    url,
+                    http,
+                    message_url: None,
+                };
+                Ok(Route::HttpSse(SseLink { http, pair }))
+            }
             (Address::Command(command), Conversation::Stdio(stdio)) => {
                 if let Some(peer) = upstream.peer_link(stdio.remote(), self.carried) {
                     return Ok(Route::Peer(peer));
@@ -82,7 +107,7 @@ impl<'a> Link<'a> {
                 }))
             }
             (Address::Url(_), Conversation::Stdio(_))
-            | (Address::Command(_), Conversation::StreamableHttp(_)) => {
+            | (Address::Command(_), Conversation::StreamableHttp(_) | Conversation::HttpSse(_)) => {
                 Err(UpstreamError::SessionLost)
             }
         }
@@ -108,9 +133,39 @@ impl<'a> Link<'a> {
     }
 }
 
+// === impl SseLink ===
+
+impl<'a> SseLink<'a> {
+    /// A link for messages to this pair.
+    pub(super) fn to(self, pair: &'a Pair) -> HttpLink<'a> {
+        self.http.to(pair)
+    }
+}
+
 // === impl HttpLink ===
 
-impl HttpLink<'_> {
+impl<'a> HttpLink<'a> {
+    /// The same for messages to this pair.
+    pub(super) fn to(self, pair: &'a Pair) -> Self {
+        Self {
+            message_url: Some(pair.message_url()),
+            ..self
+        }
+    }
+
+    /// The request target.
+    pub(super) fn target(self) -> PathAndQuery {
+        match self.message_url {
+            None => self.carried.target(&self.url.current_target()),
+            Some(named) => self.carried.message_target(named, &self.url.target),
+        }
+    }
+
+    /// Whether the request names the upstream's session, so that a 404 means that the session is unknown.
+    pub(super) fn names_session(self) -> bool {
+        self.http.session_id.is_some() || self.message_url.is_some()
+    }
+
     /// The same for a message that is safe to repeat.
     pub(super) fn safe(self) -> Self {
         Self {

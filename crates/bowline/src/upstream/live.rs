@@ -15,6 +15,7 @@ use std::time::Duration;
 pub(crate) use self::end::End;
 pub(crate) use self::error::LiveError;
 pub(crate) use self::incoming::Incoming;
+pub(super) use self::incoming::Recipient;
 pub(super) use self::receiving::{Oddity, Receiving, Words};
 pub(super) use self::routing::{Routing, Whose};
 use super::peer::Remote;

@@ -81,7 +81,9 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
             false => (Ran::No, SessionState::Lost),
         },
         UpstreamError::Live(LiveError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
-        UpstreamError::Process(_) | UpstreamError::Live(_) => (Ran::No, SessionState::Unproven),
+        UpstreamError::Process(_) | UpstreamError::Live(_) | UpstreamError::HttpSse(_) => {
+            (Ran::No, SessionState::Unproven)
+        }
         UpstreamError::Forward(error) => {
             let proof = error.proof();
             (proof.ran, proof.session)

@@ -86,6 +86,16 @@ impl Processes {
         }
     }
 
+    /// Where streams are read that live like processes.
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// What closes one of them, as the gateway's stop closes all.
+    pub(super) fn closing(&self) -> CancellationToken {
+        self.closing.child_token()
+    }
+
     /// None at all.
     #[cfg(test)]
     pub(crate) fn idle() -> Self {

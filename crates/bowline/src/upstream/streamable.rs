@@ -5,6 +5,7 @@
 //! selects those that may pass.
 
 mod answer;
+pub(super) mod aside;
 mod asking;
 mod examine;
 mod fingerprint;
@@ -28,7 +29,8 @@ use tokio::time::Instant;
 
 use self::answer::MAX_READ_OUT;
 pub(crate) use self::answer::{Answer, poll_data};
-use self::asking::Asking;
+use self::aside::Aside;
+pub(super) use self::asking::Asking;
 use self::fingerprint::{is_fingerprint, is_suspect};
 pub(crate) use self::fingerprint::{is_lie, may_lie};
 pub(crate) use self::initialize::{Declination, InitializeAnswer, Initialized};
@@ -68,6 +70,8 @@ impl Upstream {
             accept,
             last_event_id: None,
             message: Some((message, sent)),
+            landed: None,
+            aside: None,
         };
         // Boxed, so that the sending future is small enough for the allocator's cache.
         Box::pin(self.send(link, server, &asking)).await
@@ -85,6 +89,8 @@ impl Upstream {
             accept,
             last_event_id,
             message: None,
+            landed: None,
+            aside: None,
         };
         self.send(link, &self.config(), &asking).await
     }
@@ -96,6 +102,8 @@ impl Upstream {
             accept: None,
             last_event_id: None,
             message: None,
+            landed: None,
+            aside: None,
         };
         self.send(link, &self.config(), &asking).await.map(drop)
     }
@@ -103,14 +111,14 @@ impl Upstream {
     /// Sends a request and stores the cookies of the answer. Follows redirects within the
     /// endpoint's own origin, if the redirect says that the request did not run, or if it is safe
     /// to repeat.
-    async fn send(
+    pub(super) async fn send(
         &self,
         link: HttpLink<'_>,
         server: &Server,
         asking: &Asking<'_>,
     ) -> Result<Answer, UpstreamError> {
         let (url, http) = (link.url, link.http);
-        let mut target = link.carried.target(&url.current_target());
+        let mut target = link.target();
         let mut bearer = token_of_session(link, server).await?;
         let mut may_retry = true;
         for _ in 0..=MAX_REDIRECTS {
@@ -120,7 +128,8 @@ impl Upstream {
                 path: target.path(),
             };
             let request = asking.request(link, server, &target, cookie_url, bearer.as_deref());
-            let (head, body) = self.dispatch(link, server, &request).await?.into_parts();
+            let sending = self.dispatch(link, server, request, asking.aside.as_ref());
+            let (head, body) = sending.await?.into_parts();
             if head.status.is_redirection() {
                 note_move(link, &head, &target);
             }
@@ -153,6 +162,9 @@ impl Upstream {
                         return Err(UpstreamError::RedirectedAfter(status));
                     }
                     target = next.ok_or(UpstreamError::Redirected(status))?;
+                    if let Some(landed) = asking.landed {
+                        *landed.lock() = target.clone();
+                    }
                 }
                 _ => return answered(link, head, body),
             }
@@ -182,7 +194,7 @@ impl Upstream {
         // The server's own refusal, unless it is configured as a sign of a lost session.
         let server = self.config();
         let prints = &server.recovery.fingerprints;
-        if link.http.session_id.is_some() && is_suspect(prints, status) {
+        if link.names_session() && is_suspect(prints, status) {
             let body = read_limited(denied.body, MAX_READ_OUT).await;
             if is_fingerprint(prints, status, &body.unwrap_or_default()) {
                 return Err(UpstreamError::Fingerprint(status));
@@ -196,7 +208,8 @@ impl Upstream {
         &self,
         link: HttpLink<'_>,
         server: &Server,
-        request: &Request,
+        request: Request,
+        aside: Option<&Aside<'_>>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let endpoint = link.endpoint;
         if let Some(ailment) = endpoint.health.ailment()
@@ -208,7 +221,12 @@ impl Upstream {
         // A load balancer's address stands for several servers: the failure of one says nothing
         // about the others.
         let is_one_server = matches!(server.target, Target::Endpoints(_));
-        match link.url.pool.send(request, server.connect_timeout).await {
+        let (pool, timeout) = (&link.url.pool, server.connect_timeout);
+        let answer = match aside {
+            None => pool.send(&request, timeout).await,
+            Some(aside) => Box::pin(aside.send(pool, request, timeout)).await,
+        };
+        match answer {
             Ok(answer) => {
                 match answer.status() {
                     status @ (StatusCode::BAD_GATEWAY
@@ -280,7 +298,7 @@ fn answered(
     {
         return Err(UpstreamError::Compressed(status, coding));
     }
-    let named_session = link.http.session_id.is_some();
+    let named_session = link.names_session();
     if !status.is_success() && !named_session {
         // The target of the redirect may no longer exist. If it does, the configured target
         // redirects again.
@@ -297,6 +315,9 @@ fn answered(
 /// Remembers a permanent redirect, so that requests that are not safe to repeat do not meet it.
 fn note_move(link: HttpLink<'_>, head: &http::response::Parts, from: &PathAndQuery) {
     let (status, endpoint) = (head.status, link.endpoint);
+    if link.message_url.is_some() {
+        return;
+    }
     // The jar does not have the cookies of this answer yet: these are what the request carried.
     let is_anonymous = link.http.session_id.is_none()
         && link.account.is_none()

@@ -1,5 +1,6 @@
 //! The transports. Each one can initialize, send, listen and end, and reports an [`Outcome`] or an
-//! [`UpstreamError`]. An endpoint's [`Address`](super::address::Address) determines its transport.
+//! [`UpstreamError`]. An endpoint's [`Address`](super::address::Address) determines its transport; at a URL,
+//! the leg's [`Conversation`](super::Conversation) does.
 
 use bowline_wire::message::Message;
 use bytes::Bytes;
@@ -23,7 +24,9 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         match link.route(self)? {
-            Route::Http(link) => self.http_initialize(link, message, sent).await,
+            Route::Http(link) => self.open_by_url(link, caller, message, sent).await,
+            // It is opened already: a new session begins without it.
+            Route::HttpSse(_) => Err(UpstreamError::SessionLost),
             Route::Stdio(link) => {
                 Box::pin(self.stdio_initialize(link, caller, message, sent)).await
             }
@@ -42,6 +45,7 @@ impl Upstream {
     ) -> Result<Outcome, UpstreamError> {
         match link.route(self)? {
             Route::Http(link) => self.http_request(link, message, reading, sent).await,
+            Route::HttpSse(link) => Box::pin(self.sse_request(link, message, sent)).await,
             Route::Stdio(link) => Box::pin(self.stdio_request(link, message, sent)).await,
             Route::Peer(link) => Box::pin(self.peer_request(link, message, sent)).await,
         }
@@ -56,6 +60,7 @@ impl Upstream {
     ) -> Result<Option<Whole>, UpstreamError> {
         match link.route(self)? {
             Route::Http(link) => self.http_notify(link, message, sent).await,
+            Route::HttpSse(link) => Box::pin(self.sse_notify(link, message, sent)).await,
             Route::Stdio(link) => {
                 let told = Box::pin(self.stdio_notify(link, message, sent)).await;
                 told.map(|()| None)
@@ -72,6 +77,7 @@ impl Upstream {
     ) -> Result<Result<(), NotSaid>, UpstreamError> {
         match link.route(self)? {
             Route::Http(link) => self.http_say(link, message).await,
+            Route::HttpSse(link) => Box::pin(self.sse_say(link, message)).await,
             Route::Stdio(link) => self.stdio_say(link, message).await.map(Ok),
             Route::Peer(link) => {
                 let saying = self.peer_do(link, LegOperation::Say, &message);
@@ -84,16 +90,18 @@ impl Upstream {
     pub(crate) async fn ping(&self, link: Link<'_>, ping: &Message) -> Pulse {
         match link.route(self) {
             Ok(Route::Http(link)) => self.http_ping(link, ping).await,
+            Ok(Route::HttpSse(link)) => Box::pin(self.sse_ping(link, ping)).await,
             Ok(Route::Stdio(link)) => self.stdio_ping(link, ping).await,
             Ok(Route::Peer(link)) => Box::pin(self.peer_ping(link, ping)).await,
             Err(_) => Pulse::Lost,
         }
     }
 
-    /// A call got no answer in time. Where the transport has a process of its own for the session, and it
-    /// hangs, the session is lost from now on.
+    /// A call got no answer in time. Where the transport has a process or a stream of its own for the session, and
+    /// it hangs, the session is lost from now on.
     pub(crate) async fn doubt(&self, link: Link<'_>, ping: &Message) {
         match link.route(self) {
+            Ok(Route::HttpSse(link)) => Box::pin(self.sse_doubt(link, ping)).await,
             Ok(Route::Stdio(link)) => self.stdio_doubt(link, ping).await,
             Ok(Route::Peer(link)) => {
                 let doubting = self.peer_do(link, LegOperation::Doubt, ping.raw());
@@ -115,6 +123,7 @@ impl Upstream {
     ) -> Result<Listening, UpstreamError> {
         match link.route(self)? {
             Route::Http(link) => self.http_listen(link, last).await,
+            Route::HttpSse(link) => self.sse_listen(link).await,
             Route::Stdio(link) => self.stdio_listen(link).await,
             Route::Peer(link) => Box::pin(self.peer_listen(link, last)).await,
         }
@@ -124,6 +133,7 @@ impl Upstream {
     pub(crate) async fn end(&self, link: Link<'_>) -> Result<(), UpstreamError> {
         match link.route(self)? {
             Route::Http(link) => self.http_end(link).await,
+            Route::HttpSse(link) => self.sse_end(link),
             Route::Stdio(link) => self.stdio_end(link).await,
             Route::Peer(link) => {
                 let nothing = Bytes::new();

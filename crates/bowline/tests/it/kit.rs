@@ -16,6 +16,7 @@ pub(crate) mod protected;
 pub(crate) mod replicas;
 pub(crate) mod signing;
 pub(crate) mod sse;
+pub(crate) mod sse_server;
 pub(crate) mod stage;
 pub(crate) mod stores;
 pub(crate) mod wait;

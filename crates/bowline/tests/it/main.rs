@@ -11,6 +11,7 @@
 mod answers;
 mod bounds;
 mod callers;
+mod http_sse;
 mod http_sse_front;
 mod interop;
 mod kit;

@@ -44,6 +44,9 @@ macro_rules! pairs {
         pair!(sse_to_stdio_in_memory, $($scenario)*);
         pair!(stdio_to_http_in_memory, $($scenario)*);
         pair!(stdio_to_stdio_in_memory, $($scenario)*);
+        pair!(http_to_sse_in_memory, $($scenario)*);
+        pair!(http_to_sse_in_file, $($scenario)*);
+        pair!(stdio_to_sse_in_memory, $($scenario)*);
     };
 }
 

@@ -69,14 +69,14 @@ async fn a_server_that_forgets_every_session_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_the_old_transport() {
+async fn a_server_of_the_old_transport_that_does_not_say_so() {
     let report = broken(|seen| match seen.method.as_str() {
         "GET" => {
             let (said, mut pen) = Said::events();
             pen.write("event: endpoint\ndata: /messages?id=1\n\n");
             said
         }
-        _ => Said::status(405),
+        _ => Said::status(415),
     })
     .await;
     assert_eq!(findings(&report), ["http_sse"]);

@@ -10,7 +10,8 @@ use super::{command, headers, oauth, recovery, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
 use crate::config::{
-    Certificates, Environment, Health, OAuth, Server, ServerName, Target, UrlProblem, file, url,
+    Certificates, Environment, Health, OAuth, Server, ServerName, Target, Transport, UrlProblem,
+    file, url,
 };
 
 /// A server and its name; `None` when one of the two, or the place, cannot be used.
@@ -59,7 +60,9 @@ pub(super) fn check(
     let call_timeout = value::optional_duration("call_timeout", call_timeout, findings);
     let health = health(&written.health, findings);
     let recovery = recovery::check(written.recovery, findings);
+    let transport = transport(written.transport.as_ref(), findings);
     let server = Server {
+        transport,
         headers,
         forward_headers,
         ca,
@@ -71,6 +74,20 @@ pub(super) fn check(
         ..Server::at(way?)
     };
     Some((name.ok()?, server))
+}
+
+fn transport(written: Option<&Spanned<String>>, findings: &mut Findings) -> Transport {
+    let Some(written) = written else {
+        return Transport::default();
+    };
+    Transport::named(written.get_ref()).unwrap_or_else(|| {
+        findings.add(
+            written.span(),
+            "`transport` is neither `auto`, `streamable-http` nor `sse`",
+            "write `sse` for the older HTTP+SSE; `auto` finds out which of the two the server speaks",
+        );
+        Transport::default()
+    })
 }
 
 fn one_url(written: &Spanned<String>, findings: &mut Findings) -> Option<Uri> {

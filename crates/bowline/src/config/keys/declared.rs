@@ -2,6 +2,7 @@
 
 use super::oauth::{EDITOR_OAUTH, OAUTH, SERVER_OAUTH};
 use super::{Key, Kind, Shape};
+use crate::config::Transport;
 
 /// The smallest `body_bytes` with which a client can still start a session.
 pub(in crate::config) const SMALLEST_BODY: u32 = 1024;
@@ -215,10 +216,13 @@ static LIMITS: Shape = Shape::new(&[
 ]);
 
 static SERVER: Shape = Shape::new(&[
-    Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint, or that of a load balancer in front of it.")
+    Key::new("url", Kind::Url, "The server's endpoint, or that of a load balancer in front of it.")
         .example(r#""https://mcp.example.com/mcp""#),
     Key::new("endpoints", Kind::Urls, "Instead of `url`: the endpoint of each replica; Bowline is the load balancer, and sessions are sticky.")
         .example(r#"["http://10.0.0.1:8000/mcp", "http://10.0.0.2:8000/mcp"]"#),
+    Key::new("transport", Kind::Choice(&Transport::NAMES), "For `url` and `endpoints`: `streamable-http`; `sse`: the older HTTP+SSE (2024-11-05); `auto`: streamable HTTP or, if the server answers 400, 404 or 405 to that, HTTP+SSE.")
+        .default(r#""auto""#)
+        .open(),
     // An argument can be a secret, so it is not open.
     Key::new("command", Kind::Words, "Instead of `url`: the program that is started for each session and speaks MCP on stdin and stdout (stdio), and its arguments.")
         .example(r#"["npx", "-y", "@modelcontextprotocol/server-everything"]"#),
@@ -332,10 +336,14 @@ pub(in crate::config) static EDITOR: Shape = Shape::json(&[Key::new(
 .one_of(&["mcpServers"]);
 
 static EDITOR_SERVER: Shape = Shape::json(&[
-    Key::new("type", Kind::Text, "The transport.")
+    Key::new(
+        "type",
+        Kind::Text,
+        "The transport: `http` (streamable HTTP, or HTTP+SSE if the server does not know that), `streamable-http`, `sse` (HTTP+SSE) or `stdio`.",
+    )
         .example(r#""http""#)
         .open(),
-    Key::new("url", Kind::Url, "The server's Streamable HTTP endpoint.")
+    Key::new("url", Kind::Url, "The server's endpoint.")
         .example(r#""https://mcp.example.com/mcp""#),
     Key::new(
         "command",

@@ -1,6 +1,7 @@
 //! The JSON of editors.
 
 use super::{Problem, Target, good, parse, wrong};
+use crate::config::Transport;
 
 fn in_server(members: &str) -> String {
     format!("{{\"mcpServers\": {{\"a\": {{{members}}}}}}}")
@@ -52,13 +53,9 @@ fn what_is_not_supported_yet_is_said() {
         wrong(&in_server(r#""command": "npx", "headers": {"A": "b"}"#)).2,
         "`headers` means nothing for a server with a `command`"
     );
-    let (_, column, message) = wrong(&in_server(r#""type": "sse", "url": "http://h/sse""#));
     assert_eq!(
-        (column, message.as_str()),
-        (
-            31,
-            "servers with the older HTTP+SSE transport are not supported yet"
-        )
+        wrong(&in_server(r#""type": "sse", "command": "npx""#)).2,
+        "a server with a `command` speaks stdio"
     );
     assert_eq!(
         wrong(&in_server(r#""type": "ws", "url": "http://h""#)).2,
@@ -68,6 +65,21 @@ fn what_is_not_supported_yet_is_said() {
         let members = format!("\"{other}\": \"http://h\"");
         let found = wrong(&in_server(&members));
         assert_eq!(found.2, "the server's address must be called `url`");
+    }
+}
+
+#[test]
+fn a_type_is_a_transport() {
+    for (kind, transport) in [
+        (r#""type": "http", "#, Transport::Auto),
+        ("", Transport::Auto),
+        (r#""type": "streamable-http", "#, Transport::StreamableHttp),
+        (r#""type": "streamableHttp", "#, Transport::StreamableHttp),
+        (r#""type": "sse", "#, Transport::Sse),
+    ] {
+        let config = good(&in_server(&format!(r#"{kind}"url": "http://h/sse""#)));
+        let server = config.servers.values().next().unwrap();
+        assert_eq!(server.transport, transport, "{kind}");
     }
 }
 

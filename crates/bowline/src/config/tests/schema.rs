@@ -204,6 +204,7 @@ fn every_key_is_there() {
             "servers.*.session_lost[].code",
             "servers.*.session_lost[].status",
             "servers.*.session_lost[].text",
+            "servers.*.transport",
             "servers.*.url",
             "stop_timeout",
             "store",

@@ -1,6 +1,7 @@
 //! The rules for a server: its name, its URL and its headers.
 
 use super::{NameProblem, Server, ServerName, UrlProblem, good, server, wrong};
+use crate::config::Transport;
 
 #[test]
 fn server_names_need_no_escaping() {
@@ -94,6 +95,29 @@ fn urls_are_kept_byte_for_byte() {
     assert_eq!(
         Server::from_url("HTTPS://h").unwrap().target.urls()[0].path(),
         "/"
+    );
+}
+
+#[test]
+fn a_transport_is_one_of_three_and_for_urls() {
+    for (written, transport) in [
+        ("", Transport::Auto),
+        ("transport = \"auto\"", Transport::Auto),
+        ("transport = \"streamable-http\"", Transport::StreamableHttp),
+        ("transport = \"sse\"", Transport::Sse),
+    ] {
+        let config = good(&format!("[servers.a]\nurl = \"http://h/\"\n{written}"));
+        let server = config.servers.values().next().unwrap();
+        assert_eq!(server.transport, transport, "{written}");
+    }
+    let text = "[servers.a]\nurl = \"http://h/\"\ntransport = \"http\"";
+    let (line, column, message) = wrong(text);
+    assert_eq!((line, column), (3, 13));
+    assert!(message.contains("`streamable-http`"), "{message}");
+    let text = "[servers.a]\ncommand = [\"x\"]\ntransport = \"sse\"";
+    assert_eq!(
+        wrong(text).2,
+        "`transport` means nothing for a server with a `command`"
     );
 }
 

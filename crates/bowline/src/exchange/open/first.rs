@@ -16,7 +16,7 @@ use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg};
 use crate::oauth::Account;
 use crate::upstream::budget::{Budget, moment};
-use crate::upstream::{Carried, Pin, StreamError, Upstream, UpstreamError};
+use crate::upstream::{Carried, LiveError, Pin, StreamError, Upstream, UpstreamError};
 
 /// The share of the budget (1/n) that an endpoint may be silent for before its health is checked.
 const SILENCE: u32 = 6;
@@ -203,6 +203,8 @@ impl Failed {
             }
             UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => true,
             UpstreamError::Process(error) => error.is_absence(),
+            UpstreamError::HttpSse(error) => error.may_pass(),
+            UpstreamError::Live(LiveError::Ended { .. }) => true,
             UpstreamError::BadBody(ReadError::Broken(_)) => true,
             UpstreamError::Stream(error) => matches!(
                 error,

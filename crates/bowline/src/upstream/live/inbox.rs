@@ -60,6 +60,8 @@ pub(super) enum Over {
     Closed,
     /// The answer came, and could not be read.
     Unreadable,
+    /// The server did not take the request.
+    NotTaken(Arc<str>),
     /// The channel ended.
     Ended(Arc<End>),
 }
@@ -141,6 +143,25 @@ impl Inbox {
             .filter(|waiting| !waiting.may_go)
             .map(|waiting| waiting.message)
             .collect()
+    }
+
+    /// Waits until there is anything to read, or nothing will be.
+    pub(super) async fn begun(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.messages.is_empty() && state.over.is_none() {
+                state.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Whether the channel ended, and nothing is here to read.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.state.lock();
+        state.messages.is_empty() && matches!(state.over, Some(Over::Ended(_)))
     }
 
     /// Waits for the first message. What comes before the answer stays here, to be read as a stream.

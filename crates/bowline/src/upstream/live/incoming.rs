@@ -20,6 +20,17 @@ pub(crate) struct Incoming {
     inbox: Arc<Inbox>,
 }
 
+/// The reader of one call, for what learns late that the call has failed.
+#[derive(Debug, Clone)]
+pub(in crate::upstream) struct Recipient(Arc<Inbox>);
+
+impl Recipient {
+    /// The server did not take the request. Nothing changes if the call has its answer.
+    pub(in crate::upstream) fn not_taken(&self, why: &str) {
+        self.0.finish(Over::NotTaken(why.into()));
+    }
+}
+
 impl Incoming {
     /// A call that was not sent yet. Nothing but its answer comes in, unless it is a client's.
     pub(in crate::upstream) fn of_call(
@@ -58,6 +69,20 @@ impl Incoming {
         }
     }
 
+    pub(in crate::upstream) fn recipient(&self) -> Recipient {
+        Recipient(Arc::clone(&self.inbox))
+    }
+
+    /// Whether the channel ended before anything came in.
+    pub(in crate::upstream) fn has_ended(&self) -> bool {
+        self.inbox.has_ended()
+    }
+
+    /// Waits until something has come in, or nothing will.
+    pub(in crate::upstream) async fn begun(&self) {
+        self.inbox.begun().await;
+    }
+
     /// The answer, where nothing else comes.
     pub(in crate::upstream) async fn answer(self) -> Result<Bytes, LiveError> {
         match self.inbox.begin().await {
@@ -86,6 +111,7 @@ impl Incoming {
             }
             .into()),
             Beginning::Over(Over::Unreadable) => Err(LiveError::Unreadable.into()),
+            Beginning::Over(Over::NotTaken(why)) => Err(StreamError::NotTaken(why).into()),
             Beginning::Over(Over::Cancelled | Over::Closed | Over::Answered) => {
                 Err(UpstreamError::Cancelled)
             }
@@ -101,6 +127,7 @@ impl Incoming {
             Ok(message) => Some(Ok(message)),
             Err(Over::Answered | Over::Closed) => None,
             Err(Over::Cancelled) => Some(Err(StreamError::Cancelled)),
+            Err(Over::NotTaken(why)) => Some(Err(StreamError::NotTaken(why))),
             Err(Over::Unreadable) => Some(Err(StreamError::Unreadable)),
             Err(Over::Ended(end)) => Some(Err(StreamError::Ended(end))),
         })

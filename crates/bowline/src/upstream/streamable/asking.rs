@@ -10,7 +10,9 @@ use http::header::{
 };
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method};
+use parking_lot::Mutex;
 
+use super::aside::Aside;
 use crate::config::Server;
 use crate::oauth::Bearer;
 use crate::upstream::link::HttpLink;
@@ -20,11 +22,15 @@ use bowline_egress::{CookieUrl, Head, Request, Sent};
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
 
 /// A request before its target is known: redirects may change that.
-pub(super) struct Asking<'a> {
-    pub(super) method: Method,
-    pub(super) accept: Option<HeaderValue>,
-    pub(super) last_event_id: Option<&'a HeaderValue>,
-    pub(super) message: Option<(Bytes, Sent)>,
+pub(in crate::upstream) struct Asking<'a> {
+    pub(in crate::upstream) method: Method,
+    pub(in crate::upstream) accept: Option<HeaderValue>,
+    pub(in crate::upstream) last_event_id: Option<&'a HeaderValue>,
+    pub(in crate::upstream) message: Option<(Bytes, Sent)>,
+    /// The target that answered, where that matters and redirects changed it.
+    pub(in crate::upstream) landed: Option<&'a Mutex<PathAndQuery>>,
+    /// It is sent in a task of its own.
+    pub(in crate::upstream) aside: Option<Aside<'a>>,
 }
 
 // === impl Asking ===

@@ -38,6 +38,8 @@ impl Upstream {
             accept: accept.map(HeaderValue::from_static),
             last_event_id: None,
             message: message.map(|message| (message, Sent::default())),
+            landed: None,
+            aside: None,
         };
         Box::pin(self.send(link, &server, &asking)).await
     }

@@ -37,7 +37,18 @@ pub(crate) enum InitializeAnswer {
 
 /// An answer that is not 200: the server's own, for the client, or that of an intermediary.
 #[derive(Debug)]
-pub(crate) struct Declination(Answer);
+pub(crate) struct Declination {
+    status: StatusCode,
+    asked_for: Option<Duration>,
+    body: Declined,
+}
+
+/// The body of an answer that is not 200.
+#[derive(Debug)]
+enum Declined {
+    Unread(Answer),
+    Read(Option<Whole>),
+}
 
 impl Upstream {
     /// Sends an `initialize`.
@@ -49,7 +60,7 @@ impl Upstream {
     ) -> Result<Initialized, UpstreamError> {
         let answer = self.post(link, &self.config(), message, sent).await?;
         if answer.status != StatusCode::OK {
-            return Ok(Initialized::Declined(Declination(answer)));
+            return Ok(Initialized::Declined(Declination::new(answer)));
         }
         let issued = answer.issued_id().map(Issued::SessionId);
         let answer = match answer.is_events() {
@@ -88,29 +99,70 @@ impl Answer {
 // === impl Declination ===
 
 impl Declination {
+    pub(in crate::upstream) fn new(answer: Answer) -> Self {
+        Self {
+            status: answer.status,
+            asked_for: retry_after(&answer.headers),
+            body: Declined::Unread(answer),
+        }
+    }
+
+    /// The answer to a GET: its body is no answer to `initialize`.
+    pub(in crate::upstream) fn of_get(answer: &Answer) -> Self {
+        Self {
+            status: answer.status,
+            asked_for: retry_after(&answer.headers),
+            body: Declined::Read(None),
+        }
+    }
+
+    pub(in crate::upstream) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The same with its body read.
+    pub(in crate::upstream) async fn held(self) -> Self {
+        let (status, asked_for) = (self.status, self.asked_for);
+        let body = Declined::Read(self.read().await);
+        Self {
+            status,
+            asked_for,
+            body,
+        }
+    }
+
+    /// The body, if it was read and is JSON.
+    pub(in crate::upstream) fn json(&self) -> Option<&Bytes> {
+        match &self.body {
+            Declined::Read(Some(whole)) => Some(&whole.body),
+            Declined::Read(None) | Declined::Unread(_) => None,
+        }
+    }
+
     /// The error for the client if the server's own answer cannot be passed on.
     pub(crate) fn error(&self) -> UpstreamError {
-        UpstreamError::NotOpened(self.0.status)
+        UpstreamError::NotOpened(self.status)
     }
 
     /// How long the server asks clients to wait (`Retry-After`).
     pub(crate) fn asked_for(&self) -> Option<Duration> {
-        retry_after(&self.0.headers)
+        self.asked_for
     }
 
     /// Whether the status says that the server was not reached.
     pub(crate) fn is_about_the_way(&self) -> bool {
         matches!(
-            self.0.status,
+            self.status,
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         )
     }
 
     /// The server's answer, if it is JSON.
     pub(crate) async fn read(self) -> Option<Whole> {
-        match self.0.is(media::JSON) {
-            true => self.0.whole().await.ok(),
-            false => None,
+        match self.body {
+            Declined::Unread(answer) if answer.is(media::JSON) => answer.whole().await.ok(),
+            Declined::Unread(_) => None,
+            Declined::Read(whole) => whole,
         }
     }
 }

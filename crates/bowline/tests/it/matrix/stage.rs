@@ -2,6 +2,7 @@
 
 use bowline::config::{Config, Server};
 use bowline_testbed::stdio::over_http::OverHttp;
+use bowline_testbed::stdio::over_sse::OverSse;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,9 +21,9 @@ pub(super) struct Pair {
 
 enum Transport {
     Http,
-    Stdio,
-    /// HTTP+SSE, as a front only.
+    /// HTTP+SSE.
     Sse,
+    Stdio,
 }
 
 /// Everything from the client to the server.
@@ -38,6 +39,7 @@ pub(super) struct Stage {
 /// The server, which is the same over every transport.
 enum Upstream {
     Http(OverHttp),
+    Sse(OverSse),
     Stdio,
 }
 
@@ -87,6 +89,18 @@ impl Pair {
     pub(super) fn stdio_to_stdio_in_memory() -> Self {
         Self::of(Transport::Stdio, Transport::Stdio, false)
     }
+
+    pub(super) fn http_to_sse_in_memory() -> Self {
+        Self::of(Transport::Http, Transport::Sse, false)
+    }
+
+    pub(super) fn http_to_sse_in_file() -> Self {
+        Self::of(Transport::Http, Transport::Sse, true)
+    }
+
+    pub(super) fn stdio_to_sse_in_memory() -> Self {
+        Self::of(Transport::Stdio, Transport::Sse, false)
+    }
 }
 
 // === impl Stage ===
@@ -129,6 +143,7 @@ impl Stage {
         }
         match &self.upstream {
             Upstream::Http(server) => server.forget(),
+            Upstream::Sse(server) => server.forget(),
             Upstream::Stdio => kill(*self.tally.pids().last().unwrap()).await,
         }
     }
@@ -136,6 +151,9 @@ impl Stage {
     /// The server's sessions so far: one more if the first was lost.
     pub(super) fn assert_sessions(&self) {
         assert_eq!(self.tally.starts(), 1 + usize::from(self.is_killed));
+        if let Upstream::Sse(server) = &self.upstream {
+            assert_eq!(server.complaints(), [] as [&str; 0]);
+        }
     }
 
     /// Lets tools go on that wait.
@@ -154,6 +172,7 @@ impl Stage {
         front.end().await;
         match upstream {
             Upstream::Http(server) => until("no session", || server.sessions() == 0).await,
+            Upstream::Sse(server) => until("no session", || server.sessions() == 0).await,
             Upstream::Stdio => {
                 for pid in tally.pids() {
                     until_gone(pid).await;
@@ -207,7 +226,11 @@ async fn upstream(transport: &Transport, tally: &Tally) -> (Upstream, Config) {
             config.servers.insert("s".parse().unwrap(), configured);
             (Upstream::Http(server), config)
         }
-        Transport::Sse => unreachable!("no pair has it"),
+        Transport::Sse => {
+            let server = OverSse::start(tally.path()).await.unwrap();
+            let config = config(&[("s", &server.url())]);
+            (Upstream::Sse(server), config)
+        }
         Transport::Stdio => (Upstream::Stdio, config_of(command(&tally.path()))),
     }
 }

@@ -1,0 +1,94 @@
+//! A stream and the URL for its messages: together they are one session of a server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::uri::PathAndQuery;
+use tokio_util::sync::CancellationToken;
+
+use super::events::Events;
+use crate::config::ServerName;
+use crate::share::Permit;
+use crate::upstream::Processes;
+use crate::upstream::live::{End, Incoming, LiveError, Routing};
+
+/// A stream and the URL for its messages. Dropping it closes the stream, which ends the session.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    routing: Arc<Routing>,
+    message_url: PathAndQuery,
+    closing: CancellationToken,
+    /// It is being asked whether it is still there.
+    is_doubted: AtomicBool,
+    /// Its place among the streams that its caller may have.
+    _place: Permit,
+}
+
+impl Pair {
+    /// Reads the stream in a task of its own, until it ends or is closed.
+    pub(super) fn start(
+        events: Events,
+        message_url: PathAndQuery,
+        server: &ServerName,
+        processes: &Processes,
+        place: Permit,
+    ) -> Arc<Self> {
+        let routing = Arc::<Routing>::default();
+        let closing = processes.closing();
+        processes.tasks().spawn(events.deliver(
+            server.clone(),
+            Arc::clone(&routing),
+            closing.clone(),
+        ));
+        Arc::new(Self {
+            routing,
+            message_url,
+            closing,
+            is_doubted: AtomicBool::new(false),
+            _place: place,
+        })
+    }
+
+    pub(in crate::upstream) fn message_url(&self) -> &PathAndQuery {
+        &self.message_url
+    }
+
+    pub(super) fn routing(&self) -> &Arc<Routing> {
+        &self.routing
+    }
+
+    pub(super) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    /// What the server says unasked.
+    pub(super) async fn listen(&self) -> Result<Incoming, LiveError> {
+        Incoming::of_listener(&self.routing).await
+    }
+
+    /// Closes the stream, for this reason.
+    pub(super) fn close(&self, why: &str) {
+        self.routing.end(&Arc::new(End::new("stream", why)));
+        self.closing.cancel();
+    }
+
+    /// Closes the stream at once: another gateway has opened the session's next generation.
+    pub(crate) fn abandon(&self) {
+        self.close("another gateway has the session");
+    }
+
+    /// Whether nobody else asks it at the moment.
+    pub(super) fn begin_doubt(&self) -> bool {
+        !self.is_doubted.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn end_doubt(&self) {
+        self.is_doubted.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}

@@ -1,0 +1,152 @@
+//! Which transport a server at a URL speaks. `transport = "auto"` tries streamable HTTP, and HTTP+SSE if the server says
+//! that it does not know that: then it is remembered for a while, so that other sessions do not ask again.
+
+use std::time::Duration;
+
+use bowline_egress::Sent;
+use bowline_wire::message::{Message, echoes_id};
+use bytes::Bytes;
+use http::StatusCode;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::link::HttpLink;
+use super::{Declination, Initialized, Upstream, UpstreamError};
+use crate::caller::Caller;
+use crate::config::Transport;
+
+/// How long a server is taken for one of HTTP+SSE. It may be upgraded.
+const HOLDS: Duration = Duration::from_secs(10 * 60);
+
+/// Until when a server is taken for one that speaks HTTP+SSE.
+#[derive(Debug, Default)]
+pub(super) struct Verdict(Mutex<Option<Instant>>);
+
+// === impl Verdict ===
+
+impl Verdict {
+    fn is_sse(&self) -> bool {
+        self.0.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    fn note_sse(&self) {
+        *self.0.lock() = Some(Instant::now() + HOLDS);
+    }
+
+    pub(super) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Sends an `initialize` over the transport that is configured or was found out.
+    pub(super) async fn open_by_url(
+        &self,
+        link: HttpLink<'_>,
+        caller: &Caller,
+        message: Bytes,
+        sent: Sent,
+    ) -> Result<Initialized, UpstreamError> {
+        match self.config().transport {
+            Transport::StreamableHttp => self.http_initialize(link, message, sent).await,
+            Transport::Sse => Box::pin(self.sse_initialize(link, caller, message, sent)).await,
+            Transport::Auto => Box::pin(self.find_out(link, caller, message, sent)).await,
+        }
+    }
+
+    /// It was found out that the server speaks HTTP+SSE.
+    pub(crate) fn note_sse(&self) {
+        self.verdict.note_sse();
+    }
+
+    async fn find_out(
+        &self,
+        link: HttpLink<'_>,
+        caller: &Caller,
+        message: Bytes,
+        sent: Sent,
+    ) -> Result<Initialized, UpstreamError> {
+        if self.verdict.is_sse() {
+            let opened = self
+                .sse_initialize(link, caller, message.clone(), sent.clone())
+                .await;
+            match &opened {
+                // It may speak streamable HTTP by now.
+                Ok(Initialized::Declined(declined)) if declined.status().is_client_error() => {
+                    self.verdict.forget();
+                }
+                _ => return opened,
+            }
+        }
+        let opened = self
+            .http_initialize(link, message.clone(), sent.clone())
+            .await?;
+        let declined = match opened {
+            Initialized::Declined(declined) if is_wrong_transport(declined.status()) => {
+                declined.held().await
+            }
+            other => return Ok(other),
+        };
+        if answers(&declined, &message) {
+            return Ok(Initialized::Declined(declined));
+        }
+        let failure = match self.sse_initialize(link, caller, message, sent).await {
+            Ok(opened @ Initialized::Answered { .. }) => {
+                tracing::info!(server = %self.name, "it speaks HTTP+SSE (2024-11-05)");
+                self.verdict.note_sse();
+                return Ok(opened);
+            }
+            Ok(Initialized::Declined(other)) => other.error(),
+            // What is missing is a sign-in or a token, or the server itself.
+            Err(
+                error @ (UpstreamError::SignIn(_)
+                | UpstreamError::Grant(_)
+                | UpstreamError::Refused(_)
+                | UpstreamError::SessionLost
+                | UpstreamError::NoAnswer(_)
+                | UpstreamError::Unavailable(_)),
+            ) => return Err(error),
+            Err(error) => error,
+        };
+        self.neither(declined, &failure)
+    }
+
+    /// Both attempts failed. What the server said in JSON-RPC is for the client.
+    fn neither(
+        &self,
+        declined: Declination,
+        failure: &UpstreamError,
+    ) -> Result<Initialized, UpstreamError> {
+        let status = declined.status();
+        tracing::warn!(server = %self.name, streamable = %status, sse = %failure, "neither transport could be opened");
+        match declined.json().is_some_and(is_json_rpc) {
+            true => Ok(Initialized::Declined(declined)),
+            false => {
+                let failure = failure.to_string().into();
+                Err(UpstreamError::NeitherTransport(status, failure))
+            }
+        }
+    }
+}
+
+/// Whether an answer to `initialize` may mean that the server does not speak streamable HTTP.
+pub(crate) fn is_wrong_transport(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+    )
+}
+
+/// Whether the server has answered this request.
+fn answers(declined: &Declination, request: &Bytes) -> bool {
+    let request = Message::parse(request.clone());
+    let id = request.as_ref().ok().and_then(Message::id);
+    let body = declined.json();
+    body.zip(id).is_some_and(|(body, id)| echoes_id(body, id))
+}
+
+fn is_json_rpc(body: &Bytes) -> bool {
+    Message::parse(body.clone()).is_ok()
+}
