@@ -45,7 +45,8 @@ pub(super) async fn hub(
     let (tls, tracker) = (&basis.tls, &basis.tracker);
     let flows = flows(&config, listen, session_store.as_deref(), tls, tracker)
         .map_err(StartError::Vault)?;
-    let streams = mailboxes(&config, session_store.as_deref())?;
+    let streams = mailboxes(session_store.as_deref());
+    let streams = streams.map_err(|error| StartError::Vault(error.into()))?;
     Ok(basis.hub(config, listen, session_store, flows, streams, adjust))
 }
 
@@ -60,7 +61,7 @@ pub(super) async fn hub_of_bridge(
     let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone(), loopback);
     let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
     let listen = config.listen.clone();
-    let streams = mailboxes(&config, None)?;
+    let streams = mailboxes(None).map_err(|error| StartError::Vault(error.into()))?;
     Ok(basis.hub(config, &listen, None, flows, streams, |_| {}))
 }
 
@@ -225,23 +226,11 @@ async fn session_store(
 }
 
 /// The streams of HTTP+SSE clients. Their tokens open at every gateway on the store.
-fn mailboxes(
-    config: &Config,
-    session_store: Option<&SessionStore>,
-) -> Result<Mailboxes, StartError> {
-    if let Some(session_store) = session_store {
-        return Ok(Mailboxes::new(
-            &session_store.me,
-            session_store.keys.clone(),
-        ));
-    }
-    let failed = |source: SealKeysError| StartError::Store {
-        kind: config.store.kind.clone(),
-        source: source.into(),
-    };
-    let keys = SealKeys::generate().map_err(|error| failed(error.into()))?;
-    let keys = SealKeys::parse(&keys).map_err(failed)?;
-    Ok(Mailboxes::new("alone", keys))
+fn mailboxes(session_store: Option<&SessionStore>) -> Result<Mailboxes, SealKeysError> {
+    Ok(match session_store {
+        Some(session_store) => Mailboxes::new(&session_store.me, session_store.keys.clone()),
+        None => Mailboxes::new("alone", SealKeys::parse(&SealKeys::generate()?)?),
+    })
 }
 
 /// The sign-ins of callers. Their tokens are stored where their sessions are.
