@@ -6,8 +6,10 @@ Usage: run.py
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -86,11 +88,16 @@ async def through_fastmcp(url):
 
 async def through_mcp_remote(url, transport):
     options = ["--allow-http", "--transport", transport]
-    command = StdioServerParameters(command=str(harness.NODE), args=[str(REMOTE), url, *options])
-    async with stdio_client(command) as (reading, writing):
-        async with ClientSession(reading, writing) as session:
-            await session.initialize()
-            await use(session)
+    with tempfile.TemporaryDirectory() as directory, open(os.devnull, "w") as nowhere:
+        command = StdioServerParameters(
+            command=str(harness.NODE),
+            args=[str(REMOTE), url, *options],
+            env={**os.environ, "MCP_REMOTE_CONFIG_DIR": directory},
+        )
+        async with stdio_client(command, errlog=nowhere) as (reading, writing):
+            async with ClientSession(reading, writing) as session:
+                await session.initialize()
+                await use(session)
 
 
 def typescript(url):
@@ -98,11 +105,11 @@ def typescript(url):
 
 
 def inspector(url):
-    output = run([INSPECTOR, url, "--method", "tools/list"], "the Inspector")
+    output = run([INSPECTOR, "--cli", url, "--method", "tools/list"], "the Inspector")
     names = {tool["name"] for tool in json.loads(output)["tools"]}
     check("echo" in names, f"tools: {names}")
     call = ["--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello"]
-    check("hello" in run([INSPECTOR, url, *call], "the Inspector"), "no echo")
+    check("hello" in run([INSPECTOR, "--cli", url, *call], "the Inspector"), "no echo")
 
 
 def run(command, name):

@@ -61,7 +61,9 @@ pub(crate) enum Fault {
     NoSuchCaller,
     #[error("no session has this hash, or it has ended; GET /api/sessions lists them")]
     NoSuchSession,
-    #[error("several servers are configured, so the path must name one: /mcp/{{server}}")]
+    #[error(
+        "several servers are configured, so the path must name one: /mcp/{{server}}, or /sse/{{server}} for HTTP+SSE"
+    )]
     ServerNotNamed,
     #[error(
         "this gateway has no authorization metadata: no authorization server issues tokens for it"

@@ -46,7 +46,7 @@ pub(crate) struct Mailboxes {
 
 /// One stream among those of its gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct StreamId([u8; StreamId::BYTES]);
+struct StreamId([u8; Self::BYTES]);
 
 /// Where the messages of one client are put.
 #[derive(Debug)]

@@ -55,7 +55,8 @@ pub(super) async fn hub(
         }
         _ => None,
     };
-    let mailboxes = mailboxes(&config, session_store.as_deref())?;
+    let mailboxes = mailboxes(session_store.as_deref());
+    let mailboxes = mailboxes.map_err(|error| StartError::Vault(error.into()))?;
     let elsewhere = Elsewhere { mailboxes, peers };
     Ok(basis.hub(config, listen, session_store, flows, elsewhere, adjust))
 }
@@ -71,10 +72,9 @@ pub(super) async fn hub_of_bridge(
     let flows = local::flows(&config, &vault, &basis.tls, basis.tracker.clone(), loopback);
     let flows = flows.map_err(|error| StartError::Vault(error.into()))?;
     let listen = config.listen.clone();
-    let elsewhere = Elsewhere {
-        mailboxes: mailboxes(&config, None)?,
-        peers: None,
-    };
+    let mailboxes = mailboxes(None).map_err(|error| StartError::Vault(error.into()))?;
+    let peers = None;
+    let elsewhere = Elsewhere { mailboxes, peers };
     Ok(basis.hub(config, &listen, None, flows, elsewhere, |_| {}))
 }
 
@@ -271,23 +271,11 @@ async fn session_store(
 }
 
 /// The streams of HTTP+SSE clients. Their tokens open at every gateway on the store.
-fn mailboxes(
-    config: &Config,
-    session_store: Option<&SessionStore>,
-) -> Result<Mailboxes, StartError> {
-    if let Some(session_store) = session_store {
-        return Ok(Mailboxes::new(
-            &session_store.me,
-            session_store.keys.clone(),
-        ));
-    }
-    let failed = |source: SealKeysError| StartError::Store {
-        kind: config.store.kind.clone(),
-        source: source.into(),
-    };
-    let keys = SealKeys::generate().map_err(|error| failed(error.into()))?;
-    let keys = SealKeys::parse(&keys).map_err(failed)?;
-    Ok(Mailboxes::new("alone", keys))
+fn mailboxes(session_store: Option<&SessionStore>) -> Result<Mailboxes, SealKeysError> {
+    Ok(match session_store {
+        Some(session_store) => Mailboxes::new(&session_store.me, session_store.keys.clone()),
+        None => Mailboxes::new("alone", SealKeys::parse(&SealKeys::generate()?)?),
+    })
 }
 
 /// The sign-ins of callers. Their tokens are stored where their sessions are.

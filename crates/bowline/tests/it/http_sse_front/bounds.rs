@@ -202,7 +202,7 @@ async fn answer(
     body: Option<&str>,
 ) -> TcpStream {
     let (mut stream, _) = listener.accept().await.unwrap();
-    assert!(stream.read(&mut [0; 16 * 1024]).await.unwrap() > 0);
+    assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
     let length = body.map_or(String::new(), |body| {
         format!("content-length: {}\r\n", body.len())
     });

@@ -5,9 +5,9 @@ use bowline_testbed::leaks;
 use serde_json::json;
 
 use crate::kit::asking::{accept, gateway, text};
-use crate::kit::messages::call;
+use crate::kit::messages::{VERSION, call};
 use crate::kit::protected::Protected;
-use crate::kit::sse::{REVISION, Sse};
+use crate::kit::sse::Sse;
 
 #[tokio::test]
 async fn a_call_waits_until_the_client_has_answered_the_prompt() {
@@ -15,8 +15,8 @@ async fn a_call_waits_until_the_client_has_answered_the_prompt() {
     let gateway = gateway(&server, Flow::ClientDriven, |_| {}).await;
     let mut client = Sse::open(&gateway).await;
     let capabilities = json!({"elicitation": {}});
-    let opened = client.begin_with(REVISION, &capabilities).await;
-    assert_eq!(opened["result"]["protocolVersion"], REVISION, "{opened}");
+    let opened = client.begin_with(VERSION, &capabilities).await;
+    assert_eq!(opened["result"]["protocolVersion"], VERSION, "{opened}");
     client.say(&call(1)).await;
     let asked = client.hear_of("elicitation/create").await;
     leaks::note("access_token", "good-given");
