@@ -62,19 +62,9 @@ pub enum StartError {
         /// What is in the way.
         source: SocketFileError,
     },
-    /// The secret of the gateways cannot be read.
-    #[error("cannot read `secret_file` {} ([peers])", path.display())]
-    PeerSecret {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The secret of the gateways is too short.
-    #[error(
-        "the secret in [peers] has fewer than 32 characters; make one with `openssl rand -hex 32`"
-    )]
-    ShortPeerSecret,
+    /// The secret of the gateways cannot be used.
+    #[error(transparent)]
+    Peers(#[from] PeerSecretError),
     /// Callers could not sign in, or others could in their name.
     #[error("server \"{server}\": {problem}")]
     SignIn {
@@ -94,6 +84,24 @@ pub enum StartError {
         /// What is wrong with it.
         source: OpenStoreError,
     },
+}
+
+/// Why the secret of the gateways cannot be used.
+#[derive(Debug, Error)]
+pub enum PeerSecretError {
+    /// Its file cannot be read.
+    #[error("cannot read `secret_file` {} ([peers])", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It can be guessed.
+    #[error(
+        "the secret in [peers] has fewer than 32 characters; make one with `openssl rand -hex 32`"
+    )]
+    Short,
 }
 
 // === impl Gateway ===

@@ -41,7 +41,7 @@ pub use bowline_store::private::is_open_to_others;
 pub use bowline_store::sealed::{NoRandomness, SealKeys, SealKeysError};
 pub use bowline_store::{OpenStoreError, Refusal, StoreError};
 pub use bowline_system::socket_file::SocketFileError;
-pub use gateway::{Bridge, Gateway, OpenBrowser, ReloadError, StartError};
+pub use gateway::{Bridge, Gateway, OpenBrowser, PeerSecretError, ReloadError, StartError};
 #[cfg(feature = "planted")]
 #[doc(hidden)]
 pub use peers::Forgery;

@@ -132,9 +132,10 @@ impl Owners {
         let Some(present) = &*present else {
             return Vec::new();
         };
-        let others = present.gateways.keys().filter(|id| Some(&***id) != me);
-        let owner = |id: &Box<str>| Owner {
-            id: (**id).into(),
+        let ids = present.gateways.keys().map(|id| &**id);
+        let others = ids.filter(|id| Some(*id) != me);
+        let owner = |id: &str| Owner {
+            id: id.into(),
             read: present.since,
         };
         others.map(owner).collect()

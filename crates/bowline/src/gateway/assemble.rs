@@ -10,9 +10,9 @@ use bowline_store::sealed::{SealKeys, SealKeysError};
 use bowline_store::{Memory, Store};
 use tokio_util::task::TaskTracker;
 
-use super::{StartError, local};
+use super::{PeerSecretError, StartError, local};
 use crate::config::peers::SHORTEST_SECRET;
-use crate::config::{self, Config, ListenAddress, Password, Server, StoreKind, Target};
+use crate::config::{Config, ListenAddress, Password, Server, StoreKind, Target};
 use crate::descriptors;
 use crate::drain::Drain;
 use crate::guard::Guard;
@@ -51,7 +51,11 @@ pub(super) async fn hub(
         .map_err(StartError::Vault)?;
     let peers = match (&config.peers, peers_listen, &session_store) {
         (Some(peers), Some(bound), Some(store)) => {
-            Some(Arc::new(basis.peers(peers, bound, &store.me)?))
+            let (secret, address) = (peer_secret(&peers.secret)?, peers.address(bound));
+            let (tls, metrics) = (&basis.tls, &basis.metrics);
+            Some(Arc::new(Peers::new(
+                &store.me, secret, address, tls, metrics,
+            )))
         }
         _ => None,
     };
@@ -98,31 +102,6 @@ impl Basis {
             tracker: TaskTracker::new(),
             metrics: Arc::new(Metrics::new()),
         }
-    }
-
-    /// The other gateways, for one of this name that they find here.
-    fn peers(
-        &self,
-        peers: &config::Peers,
-        bound: SocketAddr,
-        me: &str,
-    ) -> Result<Peers, StartError> {
-        let secret = match &peers.secret {
-            Password::Written(secret) => secret.clone(),
-            Password::File(path) => {
-                let read = std::fs::read_to_string(path);
-                let read = read.map_err(|source| StartError::PeerSecret {
-                    path: path.clone(),
-                    source,
-                })?;
-                read.trim_end_matches(['\r', '\n']).to_owned()
-            }
-        };
-        let is_long = secret.len() >= SHORTEST_SECRET;
-        let secret = PeerSecret::derive(secret.as_bytes()).filter(|_| is_long);
-        let secret = secret.ok_or(StartError::ShortPeerSecret)?;
-        let address = peers.address(bound);
-        Ok(Peers::new(me, secret, address, &self.tls, &self.metrics))
     }
 
     fn hub(
@@ -196,6 +175,24 @@ impl Basis {
             admin_drain: Drain::new(Duration::ZERO),
         })
     }
+}
+
+/// The key of all gateways on the store.
+fn peer_secret(secret: &Password) -> Result<PeerSecret, PeerSecretError> {
+    let text = match secret {
+        Password::Written(text) => text.clone(),
+        Password::File(path) => {
+            let read = std::fs::read_to_string(path);
+            let read = read.map_err(|source| PeerSecretError::Read {
+                path: path.clone(),
+                source,
+            })?;
+            read.trim_end_matches(['\r', '\n']).to_owned()
+        }
+    };
+    let key = PeerSecret::derive(text.as_bytes());
+    let is_long = text.len() >= SHORTEST_SECRET;
+    key.filter(|_| is_long).ok_or(PeerSecretError::Short)
 }
 
 fn owners(table: &Table) -> Owners {

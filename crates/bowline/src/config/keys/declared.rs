@@ -137,7 +137,7 @@ static PEERS: Shape = Shape::new(&[
         Kind::Text,
         "What all gateways on the store know and nobody else, at least 32 characters: it encrypts and authenticates what they send each other.",
     )
-    .example(r#""${PEERS_SECRET}""#),
+    .example(r#""${BOWLINE_PEERS_SECRET}""#),
     Key::new(
         "secret_file",
         Kind::Text,

@@ -34,7 +34,7 @@ fn gateways_reach_each_other_where_they_say() {
 fn what_cannot_work_is_said() {
     let listen = "listen = \"10.0.0.5:6272\"";
     for (lines, part) in [
-        (format!("{SECRET}"), "needs a `listen`"),
+        (SECRET.to_owned(), "needs a `listen`"),
         (
             format!("listen = \"unix:/s\"\n{SECRET}"),
             "not an IP address",

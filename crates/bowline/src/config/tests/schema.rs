@@ -44,7 +44,7 @@ fn every_example_is_right() {
         let text = text
             .replace("${ALICE_KEY}", "${TOKEN}")
             .replace("${REDIS_PASSWORD}", "${TOKEN}")
-            .replace("${PEERS_SECRET}", &"${TOKEN}".repeat(2))
+            .replace("${BOWLINE_PEERS_SECRET}", &"${TOKEN}".repeat(2))
             .replace("${CLIENT_SECRET}", "${TOKEN}")
             .replace("kind = \"file\"", "kind = \"redis\"")
             // The endpoints of the example are two hosts.

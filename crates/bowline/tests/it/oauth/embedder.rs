@@ -1,13 +1,16 @@
 //! A program that runs its clients' dialogs itself: it learns a session's hash, and answers for it.
 
 use bowline::Gateway;
-use bowline::config::Flow;
+use bowline::config::{Config, Flow, Password, Peers};
+use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
 
 use crate::kit::asking::{API_TOKEN, gateway, initialize, question, stream, text};
 use crate::kit::client::{Client, sent};
 use crate::kit::messages::call;
 use crate::kit::protected::Protected;
+use crate::kit::stores::in_redis;
+use crate::kit::wait::until_so;
 
 /// A session whose client asked for its hash; the client, and the hash.
 async fn known(gateway: &Gateway, elicitation: &Value) -> (Client, String) {
@@ -156,4 +159,45 @@ async fn an_answer_for_one_session_is_none_for_another_caller() {
     let body = json!({"action": "accept", "content": content});
     assert_eq!(answer(&gateway, &hash, Some(API_TOKEN), &body).await.0, 404);
     assert_eq!(server.token_requests().len(), 0);
+}
+
+/// With peers it need not know which gateway has the session.
+#[tokio::test]
+async fn a_question_is_answered_at_any_gateway_that_has_peers() {
+    let Ok(redis) = Redis::start().await else {
+        bowline_testbed::skip("no Redis");
+        return;
+    };
+    let server = Protected::alone().await;
+    let with_peers = |config: &mut Config| {
+        config.store = in_redis(&redis);
+        config.peers = Some(Peers {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            advertise: None,
+            secret: Password::Written("a secret of gateways, and of nobody else".to_owned()),
+        });
+    };
+    let first = gateway(&server, Flow::Drive, with_peers).await;
+    let second = gateway(&server, Flow::Drive, with_peers).await;
+    let (client, hash) = known(&first, &json!({})).await;
+    let mut events = stream(&client, &call(1)).await;
+    let asked = question(&mut events).await;
+    let state = &asked["params"]["_meta"]["bowline/state"];
+    let body = json!({"action": "accept", "content": {"code": "c", "state": state}});
+    let token = Some(API_TOKEN);
+    // It has to have heard of the first one.
+    until_so("the other gateway is known", async || {
+        let forged = json!({"action": "accept", "content": {"code": "c", "state": "forged"}});
+        let (status, told) = answer(&second, &hash, token, &forged).await;
+        assert_eq!(status, 404, "{told}");
+        told["error"]["data"]["reason"] == "no_such_question"
+    })
+    .await;
+    assert_eq!(answer(&second, &hash, Some("wrong"), &body).await.0, 401);
+    let nobody = answer(&second, "0000000000000000", token, &body).await;
+    assert_eq!(nobody.0, 404);
+    assert_eq!(answer(&second, &hash, token, &json!({})).await.0, 400);
+    let told = answer(&second, &hash, token, &body).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})));
+    assert_eq!(text(&events.next_message().await.1), "good-1");
 }

@@ -110,7 +110,7 @@ async fn a_cancelled_call_is_over_and_its_late_answer_no_surprise() {
 async fn an_end_ends_everything_once() {
     let routing = Routing::default();
     let call = routing.call(&request(1, None), true).unwrap();
-    let end = Arc::new(End::new("exit code 1", &bowline_children::Tail::default()));
+    let end = Arc::new(End::new("exit code 1", bowline_children::Tail::default()));
     assert!(routing.end(&end) && !routing.end(&end));
     assert!(matches!(
         call.poll_next(&mut Context::from_waker(Waker::noop())),
