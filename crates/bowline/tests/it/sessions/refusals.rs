@@ -293,7 +293,7 @@ async fn pages_from_elsewhere_are_refused() {
 async fn paths() {
     let (gateway, server, client) = opened().await;
     let at = |path: &str| Client::at(format!("http://{}{path}", gateway.listen()));
-    for path in ["/", "/mcp/other", "/mcp/s/deeper", "/mcpx", "/sse"] {
+    for path in ["/", "/mcp/other", "/mcp/s/deeper", "/mcpx", "/ssex", "/s"] {
         let answer = sent(at(path).post(&initialize_message())).await;
         assert_eq!(answer.status, 404, "{path}");
         assert_ne!(answer.code(), -32001, "no session is meant");
