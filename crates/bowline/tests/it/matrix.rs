@@ -1,9 +1,10 @@
 //! Every scenario on every pair of transports: what a client sees does not depend on how it is connected, nor on
 //! how its server is; with and without a loss of the server's session in the middle.
 //!
-//! A test is named `matrix::FRONT_to_UPSTREAM_in_STORE::SCENARIO::undisturbed` (or `killed`). A bridge keeps its
-//! session in memory, so a front on stdio has no other store. Another transport is a variant of `Front` or
-//! `Upstream`, and a line in `pairs!`.
+//! A test is named `matrix::FRONT_to_UPSTREAM_in_STORE::SCENARIO::undisturbed` (or `killed`); `spread` is three gateways
+//! with peers on one Redis, behind a load balancer that gives each request to the next one. A bridge keeps its session in
+//! memory, so a front on stdio has no other store. Another transport is a variant of `Front` or `Upstream`, and a line
+//! in `pairs!`.
 
 mod scenarios;
 mod stage;
@@ -36,17 +37,27 @@ macro_rules! pair {
 macro_rules! pairs {
     ($($scenario:ident)*) => {
         pair!(http_to_http_in_memory, $($scenario)*);
-        pair!(http_to_http_in_file, $($scenario)*);
+        pair!(http_to_sse_in_memory, $($scenario)*);
         pair!(http_to_stdio_in_memory, $($scenario)*);
-        pair!(http_to_stdio_in_file, $($scenario)*);
         pair!(sse_to_http_in_memory, $($scenario)*);
-        pair!(sse_to_http_in_file, $($scenario)*);
+        pair!(sse_to_sse_in_memory, $($scenario)*);
         pair!(sse_to_stdio_in_memory, $($scenario)*);
         pair!(stdio_to_http_in_memory, $($scenario)*);
-        pair!(stdio_to_stdio_in_memory, $($scenario)*);
-        pair!(http_to_sse_in_memory, $($scenario)*);
-        pair!(http_to_sse_in_file, $($scenario)*);
         pair!(stdio_to_sse_in_memory, $($scenario)*);
+        pair!(stdio_to_stdio_in_memory, $($scenario)*);
+        pair!(http_to_http_in_file, $($scenario)*);
+        pair!(http_to_stdio_in_file, $($scenario)*);
+        pair!(http_to_sse_in_file, $($scenario)*);
+        pair!(sse_to_http_in_file, $($scenario)*);
+        pair!(sse_to_sse_in_file, $($scenario)*);
+        pair!(http_to_http_in_redis, $($scenario)*);
+        pair!(http_to_stdio_in_redis, $($scenario)*);
+        pair!(sse_to_sse_in_redis, $($scenario)*);
+        pair!(http_to_http_spread, $($scenario)*);
+        pair!(http_to_stdio_spread, $($scenario)*);
+        pair!(http_to_sse_spread, $($scenario)*);
+        pair!(sse_to_sse_spread, $($scenario)*);
+        pair!(sse_to_stdio_spread, $($scenario)*);
     };
 }
 

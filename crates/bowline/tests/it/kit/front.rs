@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bowline::Gateway;
 use bowline::config::Config;
+use bowline_testbed::haproxy::Haproxy;
 use bowline_testbed::scripted::PATIENCE;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -23,15 +24,22 @@ pub(crate) enum Front {
     Sse(Box<OverSse>),
 }
 
-/// A client of HTTP+SSE, and its gateway.
+/// Where a client finds its gateway: at the gateway itself, or at a load balancer that gives each request to the next
+/// one of several.
+pub(crate) struct Site {
+    gateways: Vec<Gateway>,
+    balancer: Option<Haproxy>,
+}
+
+/// A client of HTTP+SSE, and its gateways.
 pub(crate) struct OverSse {
-    gateway: Gateway,
+    site: Site,
     client: Sse,
 }
 
 /// A client of streamable HTTP that hears everything in one place.
 pub(crate) struct OverHttp {
-    gateway: Gateway,
+    site: Site,
     client: Client,
     heard: VecDeque<Value>,
     incoming: mpsc::UnboundedReceiver<Value>,
@@ -44,12 +52,11 @@ pub(crate) struct OverHttp {
 
 impl Front {
     /// A client of streamable HTTP.
-    pub(crate) async fn http(config: Config) -> Self {
-        let gateway = Gateway::start(config).await.unwrap();
+    pub(crate) fn http(site: Site) -> Self {
         let (hears, incoming) = mpsc::unbounded_channel();
         Self::Http(Box::new(OverHttp {
-            client: Client::new(&gateway),
-            gateway,
+            client: Client::at(format!("{}/mcp/s", site.url())),
+            site,
             heard: VecDeque::new(),
             incoming,
             hears,
@@ -63,10 +70,9 @@ impl Front {
     }
 
     /// A client of HTTP+SSE.
-    pub(crate) async fn sse(config: Config) -> Self {
-        let gateway = Gateway::start(config).await.unwrap();
-        let client = Sse::open(&gateway).await;
-        Self::Sse(Box::new(OverSse { gateway, client }))
+    pub(crate) async fn sse(site: Site) -> Self {
+        let client = Sse::open_at(&format!("{}/sse/s", site.url()), None).await;
+        Self::Sse(Box::new(OverSse { site, client }))
     }
 
     /// Opens the session, with these capabilities, and listens.
@@ -117,7 +123,7 @@ impl Front {
         match self {
             Self::Http(http) => {
                 assert_eq!(sent(http.client.delete()).await.status, 204);
-                http.gateway.stop().await;
+                http.site.stop().await;
             }
             Self::Stdio(mut wired) => {
                 wired.close();
@@ -125,8 +131,48 @@ impl Front {
             }
             Self::Sse(sse) => {
                 drop(sse.client);
-                sse.gateway.stop().await;
+                sse.site.stop().await;
             }
+        }
+    }
+}
+
+// === impl Site ===
+
+impl Site {
+    /// One gateway.
+    pub(crate) async fn alone(config: Config) -> Self {
+        Self {
+            gateways: vec![Gateway::start(config).await.unwrap()],
+            balancer: None,
+        }
+    }
+
+    /// Three gateways behind a load balancer. Its cookie is not kept, so that it knows nothing of sessions.
+    pub(crate) async fn spread(config: &Config) -> Self {
+        let mut gateways = Vec::new();
+        for _ in 0..3 {
+            gateways.push(Gateway::start(config.clone()).await.unwrap());
+        }
+        let addresses = gateways.iter().map(|one| one.listen().tcp().unwrap());
+        let addresses: Vec<_> = addresses.collect();
+        let balancer = Haproxy::sticky(&addresses).await.unwrap();
+        Self {
+            gateways,
+            balancer: Some(balancer),
+        }
+    }
+
+    fn url(&self) -> String {
+        match &self.balancer {
+            Some(balancer) => format!("http://{}", balancer.address()),
+            None => format!("http://{}", self.gateways[0].listen()),
+        }
+    }
+
+    async fn stop(self) {
+        for gateway in self.gateways {
+            gateway.stop().await;
         }
     }
 }

@@ -39,7 +39,12 @@ impl Sse {
 
     /// Opens a stream at this path, with this key.
     pub(crate) async fn open_as(gateway: &Gateway, path: &str, key: Option<&'static str>) -> Self {
-        let (http, mut events, endpoint) = opened(gateway, path, key).await;
+        Self::open_at(&format!("http://{}{path}", gateway.listen()), key).await
+    }
+
+    /// Opens a stream at this URL, with this key.
+    pub(crate) async fn open_at(url: &str, key: Option<&'static str>) -> Self {
+        let (http, mut events, endpoint) = opened_at(url, key).await;
         let (hears, incoming) = mpsc::unbounded_channel();
         let reading = async move {
             while let Ok(Some(event)) = events.whenever().await {
@@ -163,9 +168,13 @@ pub(crate) async fn opened(
     path: &str,
     key: Option<&'static str>,
 ) -> (reqwest::Client, Events, Url) {
+    opened_at(&format!("http://{}{path}", gateway.listen()), key).await
+}
+
+async fn opened_at(url: &str, key: Option<&'static str>) -> (reqwest::Client, Events, Url) {
     let http = reqwest::Client::builder();
     let http = http.timeout(Duration::from_secs(120)).build().unwrap();
-    let url = Url::parse(&format!("http://{}{path}", gateway.listen())).unwrap();
+    let url = Url::parse(url).unwrap();
     let mut request = http.get(url.clone());
     if let Some(key) = key {
         request = request.bearer_auth(key);

@@ -1,22 +1,23 @@
 //! A client of one transport, a server of another, and a gateway between them.
 
-use bowline::config::{Config, Server};
+use bowline::config::{Config, Password, Peers, Server};
+use bowline_testbed::redis::Redis;
 use bowline_testbed::stdio::over_http::OverHttp;
 use bowline_testbed::stdio::over_sse::OverSse;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::front::Front;
+use crate::kit::front::{Front, Site};
 use crate::kit::gateway::config;
 use crate::kit::programs::{Tally, command, config_of, kill, until_gone};
-use crate::kit::stores::in_file;
+use crate::kit::stores::{in_file, in_redis};
 use crate::kit::wait::until;
 
 /// The transports, and where sessions are kept.
 pub(super) struct Pair {
     front: Transport,
     upstream: Transport,
-    in_file: bool,
+    kept: Kept,
 }
 
 enum Transport {
@@ -26,6 +27,14 @@ enum Transport {
     Stdio,
 }
 
+enum Kept {
+    InMemory,
+    InFile,
+    InRedis,
+    /// In a Redis, by three gateways with peers, behind a load balancer that knows nothing of sessions.
+    Spread,
+}
+
 /// Everything from the client to the server.
 pub(super) struct Stage {
     pub(super) front: Front,
@@ -33,7 +42,7 @@ pub(super) struct Stage {
     upstream: Upstream,
     /// The server's session is lost in the middle.
     pub(super) is_killed: bool,
-    _store: TempDir,
+    _store: (TempDir, Option<Redis>),
 }
 
 /// The server, which is the same over every transport.
@@ -46,60 +55,100 @@ enum Upstream {
 // === impl Pair ===
 
 impl Pair {
-    fn of(front: Transport, upstream: Transport, in_file: bool) -> Self {
-        Self {
-            front,
-            upstream,
-            in_file,
-        }
-    }
-
     pub(super) fn http_to_http_in_memory() -> Self {
-        Self::of(Transport::Http, Transport::Http, false)
-    }
-
-    pub(super) fn http_to_http_in_file() -> Self {
-        Self::of(Transport::Http, Transport::Http, true)
-    }
-
-    pub(super) fn http_to_stdio_in_memory() -> Self {
-        Self::of(Transport::Http, Transport::Stdio, false)
-    }
-
-    pub(super) fn http_to_stdio_in_file() -> Self {
-        Self::of(Transport::Http, Transport::Stdio, true)
-    }
-
-    pub(super) fn sse_to_http_in_memory() -> Self {
-        Self::of(Transport::Sse, Transport::Http, false)
-    }
-
-    pub(super) fn sse_to_http_in_file() -> Self {
-        Self::of(Transport::Sse, Transport::Http, true)
-    }
-
-    pub(super) fn sse_to_stdio_in_memory() -> Self {
-        Self::of(Transport::Sse, Transport::Stdio, false)
-    }
-
-    pub(super) fn stdio_to_http_in_memory() -> Self {
-        Self::of(Transport::Stdio, Transport::Http, false)
-    }
-
-    pub(super) fn stdio_to_stdio_in_memory() -> Self {
-        Self::of(Transport::Stdio, Transport::Stdio, false)
+        Self::of(Transport::Http, Transport::Http, Kept::InMemory)
     }
 
     pub(super) fn http_to_sse_in_memory() -> Self {
-        Self::of(Transport::Http, Transport::Sse, false)
+        Self::of(Transport::Http, Transport::Sse, Kept::InMemory)
     }
 
-    pub(super) fn http_to_sse_in_file() -> Self {
-        Self::of(Transport::Http, Transport::Sse, true)
+    pub(super) fn http_to_stdio_in_memory() -> Self {
+        Self::of(Transport::Http, Transport::Stdio, Kept::InMemory)
+    }
+
+    pub(super) fn sse_to_http_in_memory() -> Self {
+        Self::of(Transport::Sse, Transport::Http, Kept::InMemory)
+    }
+
+    pub(super) fn sse_to_sse_in_memory() -> Self {
+        Self::of(Transport::Sse, Transport::Sse, Kept::InMemory)
+    }
+
+    pub(super) fn sse_to_stdio_in_memory() -> Self {
+        Self::of(Transport::Sse, Transport::Stdio, Kept::InMemory)
+    }
+
+    pub(super) fn stdio_to_http_in_memory() -> Self {
+        Self::of(Transport::Stdio, Transport::Http, Kept::InMemory)
     }
 
     pub(super) fn stdio_to_sse_in_memory() -> Self {
-        Self::of(Transport::Stdio, Transport::Sse, false)
+        Self::of(Transport::Stdio, Transport::Sse, Kept::InMemory)
+    }
+
+    pub(super) fn stdio_to_stdio_in_memory() -> Self {
+        Self::of(Transport::Stdio, Transport::Stdio, Kept::InMemory)
+    }
+
+    pub(super) fn http_to_http_in_file() -> Self {
+        Self::of(Transport::Http, Transport::Http, Kept::InFile)
+    }
+
+    pub(super) fn http_to_stdio_in_file() -> Self {
+        Self::of(Transport::Http, Transport::Stdio, Kept::InFile)
+    }
+
+    pub(super) fn http_to_sse_in_file() -> Self {
+        Self::of(Transport::Http, Transport::Sse, Kept::InFile)
+    }
+
+    pub(super) fn sse_to_http_in_file() -> Self {
+        Self::of(Transport::Sse, Transport::Http, Kept::InFile)
+    }
+
+    pub(super) fn sse_to_sse_in_file() -> Self {
+        Self::of(Transport::Sse, Transport::Sse, Kept::InFile)
+    }
+
+    pub(super) fn http_to_http_in_redis() -> Self {
+        Self::of(Transport::Http, Transport::Http, Kept::InRedis)
+    }
+
+    pub(super) fn http_to_stdio_in_redis() -> Self {
+        Self::of(Transport::Http, Transport::Stdio, Kept::InRedis)
+    }
+
+    pub(super) fn sse_to_sse_in_redis() -> Self {
+        Self::of(Transport::Sse, Transport::Sse, Kept::InRedis)
+    }
+
+    pub(super) fn http_to_http_spread() -> Self {
+        Self::of(Transport::Http, Transport::Http, Kept::Spread)
+    }
+
+    pub(super) fn http_to_stdio_spread() -> Self {
+        Self::of(Transport::Http, Transport::Stdio, Kept::Spread)
+    }
+
+    pub(super) fn http_to_sse_spread() -> Self {
+        Self::of(Transport::Http, Transport::Sse, Kept::Spread)
+    }
+
+    pub(super) fn sse_to_sse_spread() -> Self {
+        Self::of(Transport::Sse, Transport::Sse, Kept::Spread)
+    }
+
+    pub(super) fn sse_to_stdio_spread() -> Self {
+        Self::of(Transport::Sse, Transport::Stdio, Kept::Spread)
+    }
+
+    fn of(front: Transport, upstream: Transport, kept: Kept) -> Self {
+        Self {
+            front,
+            upstream,
+            kept,
+        }
     }
 }
 
@@ -110,13 +159,19 @@ impl Stage {
     pub(super) async fn set(pair: Pair, is_killed: bool) -> Self {
         let (tally, store) = (Tally::default(), tempfile::tempdir().unwrap());
         let (upstream, mut config) = upstream(&pair.upstream, &tally).await;
-        if pair.in_file {
-            config.store = in_file(store.path());
+        let redis = match pair.kept {
+            Kept::InMemory | Kept::InFile => None,
+            Kept::InRedis | Kept::Spread => Some(Redis::start().await.unwrap()),
+        };
+        match (&pair.kept, &redis) {
+            (Kept::InFile, _) => config.store = in_file(store.path()),
+            (_, Some(redis)) => config.store = in_redis(redis),
+            _ => {}
         }
         let mut front = match pair.front {
-            Transport::Http => Front::http(config).await,
+            Transport::Http => Front::http(site(&pair.kept, config).await),
             Transport::Stdio => Front::stdio(config).await,
-            Transport::Sse => Front::sse(config).await,
+            Transport::Sse => Front::sse(site(&pair.kept, config).await).await,
         };
         let opened = front
             .begin(&json!({"sampling": {}, "elicitation": {}}))
@@ -128,7 +183,7 @@ impl Stage {
             tally,
             upstream,
             is_killed,
-            _store: store,
+            _store: (store, redis),
         };
         for page in [json!({}), json!({"cursor": "second"})] {
             stage.ask("tools/list", page).await;
@@ -215,6 +270,18 @@ impl Stage {
         let answer = self.front.answer_to(&json!(id)).await;
         answer["error"]["code"].clone()
     }
+}
+
+async fn site(kept: &Kept, mut config: Config) -> Site {
+    if !matches!(kept, Kept::Spread) {
+        return Site::alone(config).await;
+    }
+    config.peers = Some(Peers {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        advertise: None,
+        secret: Password::Written("a secret of these three gateways".to_owned()),
+    });
+    Site::spread(&config).await
 }
 
 async fn upstream(transport: &Transport, tally: &Tally) -> (Upstream, Config) {
