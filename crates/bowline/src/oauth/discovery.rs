@@ -209,11 +209,13 @@ impl Search<'_> {
         request.headers_mut().insert(ACCEPT, json);
         let answer = self.fetch.send(request, Redirects::Follow).await?;
         match answer.status() {
-            StatusCode::OK if answer.body().len() > MAX_DOCUMENT => {
-                let limit = MAX_DOCUMENT;
-                Err(AuthServerError::DocumentTooLarge { limit })
-            }
-            StatusCode::OK => Ok(serde_json::from_slice(answer.body()).ok()),
+            StatusCode::OK => match serde_json::from_slice(answer.body()) {
+                Ok(_) if answer.body().len() > MAX_DOCUMENT => {
+                    let limit = MAX_DOCUMENT;
+                    Err(AuthServerError::DocumentTooLarge { limit })
+                }
+                document => Ok(document.ok()),
+            },
             status if is_trouble(status) => Err(AuthServerError::Unavailable(status)),
             _ => Ok(None),
         }

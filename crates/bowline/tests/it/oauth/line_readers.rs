@@ -103,3 +103,42 @@ async fn an_answer_that_is_no_json_does_not_become_an_event() {
     assert_eq!(questions(&shown), 0, "{}", &shown[shown.len() - 300..]);
     assert!(shown.contains("-31001"), "{shown}");
 }
+
+/// In JSON such a character is within a string. Whatever follows it on its line is no JSON with names in it.
+#[tokio::test]
+async fn nor_is_what_follows_it_in_a_string_a_message() {
+    let (_gateway, mut server, client) = opened_with(|_| {}).await;
+    let request = client.post(&call(7));
+    let (mut events, mut pen) = client.open_stream(&mut server, request).await;
+    let quoted = serde_json::to_string(QUESTION).unwrap();
+    let quoted = quoted.trim_matches('"');
+    for end in ['\u{85}', '\u{2028}', '\u{2029}'] {
+        for hidden in [
+            format!(r#""{end}{end}data: {quoted}{end}{end}""#),
+            format!(r#"{{"{end}{end}data: {{":"jsonrpc","{end}{end}":1}}"#),
+            // A line of the event that is one for everybody.
+            format!("[\"{end}{end}\",\ndata: {QUESTION}\ndata: ,\"{end}{end}\"]"),
+            format!("[\"{end}{end}\",\ndata: {QUESTION},\"{end}{end}\"]"),
+        ] {
+            for message in [
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{hidden}}}"#),
+                format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{}},"{end}{end}data":{hidden}}}"#
+                ),
+            ] {
+                pen.write(format!("data: {message}\n\n"));
+                let shown = events.next().await;
+                assert!(shown.contains("notifications/x"), "{shown:?}");
+                assert_eq!(questions(&shown), 0, "{shown:?}");
+            }
+        }
+    }
+    // The answer may have the keys.
+    let answer = format!("[\"\u{2028}\u{2028}\",\ndata: {QUESTION}\ndata: ,\"\u{2028}\u{2028}\"]");
+    pen.write(format!(
+        "data: {{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{answer}}}\n\n"
+    ));
+    let shown = events.next().await;
+    assert!(shown.contains("bowline/type"), "{shown:?}");
+    assert_eq!(questions(&shown), 0, "{shown:?}");
+}
