@@ -79,7 +79,7 @@ impl FromStr for RedirectUri {
             return Err(RedirectProblem::NotAbsolute);
         }
         let is_taken = |taken: &&str| scheme.eq_ignore_ascii_case(taken);
-        if TAKEN_SCHEMES.iter().any(|taken| is_taken(taken)) {
+        if TAKEN_SCHEMES.iter().any(is_taken) {
             return Err(RedirectProblem::Scheme);
         }
         if rest.contains('#') {
