@@ -208,8 +208,11 @@ def seen_by_others(authority, server):
         users = [65534] if os.geteuid() == 0 else []
         for user, is_half_closed in [(user, half) for user in users for half in (False, True)]:
             answer = asked_as(user, start, is_half_closed)
-            check(b" 403 " in answer.split(b"\r\n")[0], answer)
-            check(state.encode() not in answer and b"printed" in answer, answer)
+            # Who has closed a half may be gone before it is known whose the connection is.
+            if answer or not is_half_closed:
+                check(b" 403 " in answer.split(b"\r\n")[0], answer)
+                check(b"printed" in answer, answer)
+            check(state.encode() not in answer, answer)
         page = parts.browse(start, account="carol")
         check("You are signed in" in page["text"], page)
         check(process.wait(30) == 0, "not signed in")

@@ -106,6 +106,16 @@ fn check_whole(config: &Config) -> Result<(), Failure> {
             "give `--listen` or `--admin` another port or path, or write `--admin off`",
         ));
     }
+    let token = config.api_token.as_ref();
+    let mut callers = config.callers.iter();
+    if let Some((name, _)) = callers.find(|(_, caller)| token == Some(&caller.key)) {
+        return Err(Failure::usage(
+            format!(
+                "the API token is also the key of the caller `{name}`, who could sign others out with it"
+            ),
+            format!("give the caller another key, or set {API_TOKEN} to another token"),
+        ));
+    }
     let problems = config.sign_in_problems();
     if problems.is_empty() {
         return Ok(());

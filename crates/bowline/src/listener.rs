@@ -24,12 +24,14 @@ mod connections;
 mod doors;
 mod evicting;
 mod head_timeout;
+mod own_peers;
 mod refusal;
 
 pub(crate) use connections::{Connection, ConnectionLimits, ConnectionRefusal};
 pub(crate) use doors::{Door, SocketDoor};
 use evicting::EvictingTasks;
 use head_timeout::{HeadTimeout, IDLE_TIMEOUT};
+pub(crate) use own_peers::{Addresses, OwnPeers};
 use refusal::Refusals;
 
 /// The maximum size of a request's head, and of the part of a body that is read ahead.
@@ -59,7 +61,7 @@ pub(crate) async fn accept<D, F, R, B>(
         .then(|| EvictingTasks::new(limits.limit));
     while let Some((stream, peer)) = next_stream(&door, &drain).await {
         if let Some(operators) = &mut operators {
-            operators.make_room().await;
+            operators.make_room(|| door.own_peers()).await;
         }
         let is_of_reserve = !limits.is_operators && is_of_reserve(&stream);
         let admitted = match is_of_reserve {

@@ -1,17 +1,29 @@
 //! Who connects, and hosts, addresses and origins in text: which of them name this machine.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The other side of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     /// Somebody at this address.
     Address(IpAddr),
-    /// A process of the user with this number, on this machine, by a Unix socket.
+    /// A process of the user with this number, on this machine.
     User(u32),
+    /// A process on this machine whose user is looked up when that matters, see
+    /// [`OwnPeers`](crate::listener::OwnPeers).
+    Local(SocketAddr),
 }
 
 impl Peer {
+    /// The address that it comes from, unless that is a Unix socket.
+    pub(crate) fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(address),
+            Self::Local(address) => Some(address.ip()),
+            Self::User(_) => None,
+        }
+    }
+
     /// What its connections are counted by. One party usually has a whole IPv6 /64 and can use any address in
     /// it, so the prefix counts.
     pub(crate) fn counted_as(self) -> Self {
@@ -20,7 +32,7 @@ impl Peer {
                 IpAddr::V4(address) => address.into(),
                 IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
             }),
-            Self::User(_) => self,
+            Self::User(_) | Self::Local(_) => self,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Every local user can connect to a port of the loopback interface. Linux lists all TCP sockets together with
 //! the user that each belongs to. Other systems have no such list, so there the answer is always "unknown".
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,21 +17,29 @@ const LISTS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// is listed as root's.
 const ESTABLISHED: &str = "01";
 
-/// The user of this process, if the socket that is connected from `peer` to `here` is that user's. `None` if it is
-/// another's, or if that is not known, or if the peer has begun to close the connection.
-pub fn own_user(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
-    let own = rustix::process::geteuid().as_raw();
-    owner(peer, here).filter(|user| *user == own)
+/// The user of this process.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
-fn owner(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
-    let lists = LISTS
-        .iter()
-        .filter_map(|list| fs::read_to_string(list).ok());
-    lists
-        .flat_map(|list| list.lines().filter_map(Socket::parse).collect::<Vec<_>>())
-        .find(|socket| (socket.local, socket.remote) == (peer, here))
-        .map(|socket| socket.user)
+/// The addresses of this user's sockets that are connected to `here`. Others' are not among them, nor those that are not
+/// known, nor those whose side has begun to close the connection. It takes as long as the system's list is.
+pub fn own_peers(here: SocketAddr) -> HashSet<SocketAddr> {
+    let own = user();
+    let sockets = connected_to(here).into_iter();
+    let sockets = sockets.filter(|socket| socket.user == own);
+    sockets.map(|socket| socket.local).collect()
+}
+
+fn connected_to(here: SocketAddr) -> Vec<Socket> {
+    let port = format!(":{:04X}", here.port());
+    let mut found = Vec::new();
+    for list in LISTS {
+        let list = fs::read_to_string(list).unwrap_or_default();
+        let sockets = list.lines().filter_map(|line| Socket::parse(line, &port));
+        found.extend(sockets.filter(|socket| socket.remote == here));
+    }
+    found
 }
 
 /// One line of the list.
@@ -41,14 +50,15 @@ struct Socket {
 }
 
 impl Socket {
-    /// `None`: the heading, or a socket that is not connected.
-    fn parse(line: &str) -> Option<Self> {
+    /// `None`: the heading, or a socket that is not connected to this port.
+    fn parse(line: &str, port: &str) -> Option<Self> {
         let mut columns = line.split_ascii_whitespace().skip(1);
-        let local = address(columns.next()?)?;
-        let remote = address(columns.next()?)?;
-        if columns.next()? != ESTABLISHED {
+        let (local, remote) = (columns.next()?, columns.next()?);
+        // Most lines end here, before anything costs much.
+        if !remote.ends_with(port) || columns.next()? != ESTABLISHED {
             return None;
         }
+        let (local, remote) = (address(local)?, address(remote)?);
         // Between the state and the user: two queues, timers, retries.
         let user = columns.nth(3)?.parse().ok()?;
         Some(Self {
@@ -98,21 +108,20 @@ mod tests {
     #[test]
     fn a_connection_of_this_process_is_its_users() {
         let (_listener, _stream, peer, here) = connected();
-        assert_eq!(
-            own_user(peer, here),
-            Some(rustix::process::geteuid().as_raw())
-        );
-        let other = SocketAddr::new(peer.ip(), 1);
-        assert_eq!(own_user(other, here), None);
+        assert_eq!(own_peers(here), HashSet::from([peer]));
+        let other = SocketAddr::new(here.ip(), 1);
+        assert_eq!(own_peers(other), HashSet::new());
+        let other = SocketAddr::from(([127, 0, 0, 2], here.port()));
+        assert_eq!(own_peers(other), HashSet::new());
     }
 
     #[test]
     fn one_that_is_half_closed_is_nobodys() {
         let (_listener, stream, peer, here) = connected();
         stream.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(own_user(peer, here), None);
+        assert!(!own_peers(here).contains(&peer));
         drop(stream);
-        assert_eq!(own_user(peer, here), None);
+        assert!(!own_peers(here).contains(&peer));
     }
 
     #[test]
@@ -123,8 +132,8 @@ mod tests {
         }
         let (_listener, stream, peer, here) = connected();
         fchown(&stream, Some(65534), None).unwrap();
-        assert_eq!(owner(peer, here), Some(65534));
-        assert_eq!(own_user(peer, here), None);
+        assert_eq!(connected_to(here)[0].user, 65534);
+        assert!(!own_peers(here).contains(&peer));
     }
 
     #[test]

@@ -30,6 +30,15 @@ pub struct Event {
     has_byte_order_mark: bool,
 }
 
+/// The fields of an event besides its data.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// The value of the last valid `id` field.
+    pub id: Option<&'a [u8]>,
+    /// Whether every reader takes these fields for nothing else, see [`Event::rewritten`].
+    pub is_plain: bool,
+}
+
 /// An event did not end within the allowed size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("an event of more than {max_event} bytes")]
@@ -39,6 +48,9 @@ pub struct EventTooLarge {
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// The longest event name that is passed on.
+const MAX_NAME: usize = 64;
 
 // === impl Decoder ===
 
@@ -142,15 +154,28 @@ impl Event {
             .filter(|value| !value.is_empty())
     }
 
+    /// The fields besides the data.
+    pub fn head(&self) -> Head<'_> {
+        let mut head = Head {
+            id: None,
+            is_plain: true,
+        };
+        for line in self.lines() {
+            if line.name == b"id" && !line.value.contains(&0) {
+                head.id = Some(line.value);
+            }
+            head.is_plain &= line.is_plain();
+        }
+        head
+    }
+
     /// The delay before a reconnect, from the last valid `retry` field.
     pub fn retry(&self) -> Option<Duration> {
         let retries = self.lines().filter(|line| line.name == b"retry");
-        let digits = |value: &[u8]| {
-            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-            let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
-            text.parse().ok().map(Duration::from_millis)
-        };
-        retries.filter_map(|line| digits(line.value)).last()
+        retries
+            .filter_map(|line| milliseconds(line.value))
+            .last()
+            .map(Duration::from_millis)
     }
 
     /// The values of all `data` fields, joined by line feeds.
@@ -169,7 +194,11 @@ impl Event {
         joined
     }
 
-    /// The event with another id and, if given, other data; every other line is unchanged.
+    /// The event with another id and, if given, other data; every other plain line is unchanged.
+    ///
+    /// Lines that are not plain are left out. Some readers also end lines at other characters, such as a form feed
+    /// or U+2028, and what follows would be a field for them: a name could contain a whole message. So only
+    /// printable ASCII counts as plain, in a name nothing but a word, and in `retry` nothing but digits.
     ///
     /// The id must not contain a line ending. In data, a line feed starts another line.
     pub fn rewritten(&self, id: Option<&str>, data: Option<&[u8]>) -> Bytes {
@@ -189,6 +218,7 @@ impl Event {
                         push_field(&mut out, b"data", value, line.ending);
                     }
                 }
+                _ if !line.is_plain() => {}
                 _ => {
                     // Two lines may now become adjacent, and a carriage return followed by a line feed
                     // would be one line ending instead of two.
@@ -217,6 +247,7 @@ impl Event {
             0
         };
         let kind = self.lines().filter(|line| line.name == b"event").last();
+        let kind = kind.filter(Line::is_plain);
         let mut out = BytesMut::with_capacity(self.raw.len() + last.len());
         out.extend_from_slice(&last[..mark_len]);
         for part in others {
@@ -279,6 +310,30 @@ struct Line<'a> {
     name: &'a [u8],
     value: &'a [u8],
     ending: &'a [u8],
+}
+
+impl Line<'_> {
+    /// Whether every reader takes this for one line. Data is not looked at: whoever passes it on knows what it is.
+    fn is_plain(&self) -> bool {
+        let is_printable =
+            |text: &[u8]| text.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+        match self.name {
+            b"data" => true,
+            b"event" => self.value.len() <= MAX_NAME && self.value.iter().all(u8::is_ascii_graphic),
+            b"retry" => milliseconds(self.value).is_some(),
+            name => is_printable(name) && is_printable(self.value),
+        }
+    }
+}
+
+/// The value of a `retry` field, if it is valid.
+fn milliseconds(value: &[u8]) -> Option<u64> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value)
+        .ok()
+        .filter(|_| is_number)?
+        .parse()
+        .ok()
 }
 
 struct Lines<'a> {

@@ -213,6 +213,27 @@ fn an_api_token_that_is_set_and_empty_is_a_mistake() {
 }
 
 #[test]
+fn the_api_token_is_no_callers_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bowline.toml");
+    let key = "k3y-of-a-caller-0123";
+    let servers = "[servers.a]\nurl = \"http://127.0.0.1:1/mcp\"\n";
+    fs::write(&file, format!("{servers}[callers.bob]\nkey = \"{key}\"\n")).unwrap();
+    let arguments = ConfigArguments {
+        config: Some(file),
+        ..ConfigArguments::default()
+    };
+    let planned = |token: &'static str| {
+        let environment = move |name: &str| (name == "BOWLINE_API_TOKEN").then(|| token.to_owned());
+        Plan::new(&arguments, &environment)
+    };
+    let said = complaints(planned(key));
+    assert!(said.contains("key of the caller `bob`"), "{said}");
+    assert!(!said.contains(key), "{said}");
+    planned("another-token-01234").unwrap();
+}
+
+#[test]
 fn the_api_token_may_lie_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let (full, empty) = (folder.path().join("token"), folder.path().join("empty"));

@@ -19,6 +19,8 @@ pub struct RedirectUri(Box<str>);
 pub enum RedirectProblem {
     /// It does not start with a scheme, or nothing follows it.
     NotAbsolute,
+    /// Its scheme leads to no page and to no app.
+    Scheme,
     /// It has a fragment.
     Fragment,
     /// It has a user name or password in it.
@@ -30,6 +32,33 @@ pub enum RedirectProblem {
     /// It has a character that URIs cannot have, or is far too long.
     Malformed,
 }
+
+/// Schemes that browsers and systems keep for themselves: they run or show what follows, open files, or start other
+/// programs than the app that waits for the code. Any other may be an app's own; not all have a dot in it, as RFC 8252
+/// wants.
+const TAKEN_SCHEMES: [&str; 21] = [
+    "javascript",
+    "vbscript",
+    "livescript",
+    "data",
+    "blob",
+    "about",
+    "file",
+    "filesystem",
+    "view-source",
+    "jar",
+    "resource",
+    "chrome",
+    "chrome-extension",
+    "moz-extension",
+    "edge",
+    "ftp",
+    "ws",
+    "wss",
+    "mailto",
+    "tel",
+    "sms",
+];
 
 // === impl RedirectUri ===
 
@@ -48,6 +77,10 @@ impl FromStr for RedirectUri {
         let (scheme, rest) = text.split_once(':').ok_or(RedirectProblem::NotAbsolute)?;
         if !is_scheme(scheme) || rest.is_empty() {
             return Err(RedirectProblem::NotAbsolute);
+        }
+        let is_taken = |taken: &&str| scheme.eq_ignore_ascii_case(taken);
+        if TAKEN_SCHEMES.iter().any(is_taken) {
+            return Err(RedirectProblem::Scheme);
         }
         if rest.contains('#') {
             return Err(RedirectProblem::Fragment);
@@ -95,6 +128,7 @@ impl RedirectProblem {
     pub fn what(self) -> &'static str {
         match self {
             Self::NotAbsolute => "the redirect URI is not absolute",
+            Self::Scheme => "the redirect URI leads neither to a page nor to an app",
             Self::Fragment => "the redirect URI has a fragment, which authorization servers refuse",
             Self::Userinfo => "the redirect URI has a user name or password in it",
             Self::Plain => {
@@ -110,7 +144,7 @@ impl RedirectProblem {
     /// What to do about it.
     pub fn help(self) -> &'static str {
         match self {
-            Self::NotAbsolute | Self::Host => {
+            Self::NotAbsolute | Self::Host | Self::Scheme => {
                 "write it in full, such as `https://app.example/cb` or `myapp://cb`"
             }
             Self::Fragment => "remove the `#` and what follows it",

@@ -26,7 +26,7 @@ use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::request;
 use crate::exchange::stream::outlet::Outlet;
 use crate::exchange::stream::relay::Relay;
-use crate::exchange::stream::rescue::whole;
+use crate::exchange::stream::rescue::source_of;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::exchange::{Exchange, stream_key};
 use crate::fault::Fault;
@@ -267,12 +267,10 @@ impl Wait {
                 Some(rescue) => Source::Rescuable(relay, rescue),
                 None => Source::Relay(relay),
             },
-            Ok(Reply::Events(events)) => Source::Last(events),
-            Ok(Reply::Message { body, .. }) => Source::Last(event_of(&body)),
             Ok(Reply::Accepted | Reply::Batch(_)) => Source::Ended,
-            Ok(Reply::Stream(Arriving { relay, .. })) => match whole(relay).await {
-                Ok(body) => Source::Last(event_of(&body)),
-                Err(error) => failed(&session, error.into(), id.as_ref()),
+            Ok(reply) => match source_of(reply).await {
+                Ok(source) => source,
+                Err(error) => failed(&session, error, id.as_ref()),
             },
             Err(error) => failed(&session, error, id.as_ref()),
         }

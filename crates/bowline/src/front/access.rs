@@ -11,9 +11,19 @@ use crate::net::Peer;
 
 /// Counts an anonymous request. A Unix socket is out of reach for strangers, so nothing is counted there.
 pub(crate) fn count_anonymous(hub: &Hub, peer: Peer) -> Result<(), Fault> {
-    match peer {
-        Peer::Address(address) if !hub.sign_in_rate.admit(address) => Err(Fault::TooManyVisits),
-        Peer::Address(_) | Peer::User(_) => Ok(()),
+    match peer.ip() {
+        Some(address) if !hub.sign_in_rate.admit(address) => Err(Fault::TooManyVisits),
+        _ => Ok(()),
+    }
+}
+
+/// The same, unless the request shows a caller's key or the API token.
+pub(crate) fn count_unless_known(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result<(), Fault> {
+    let is_known = shows_api_token(hub, headers)
+        || matches!(hub.callers.identify(headers), Ok(Caller::Named(..)));
+    match is_known {
+        true => Ok(()),
+        false => count_anonymous(hub, peer),
     }
 }
 

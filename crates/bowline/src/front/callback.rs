@@ -7,6 +7,7 @@
 //! the address of this listener, which has no secret, and only processes of the same user are led on from
 //! there. No request is logged or shown.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::front::html::{end_page, no_store, page};
 use crate::front::query::Query;
 use crate::front::response::{ReplyBody, empty, refuse, refuse_connection};
 use crate::guard::Guard;
-use crate::listener::{self, Connection, ConnectionLimits, Door};
+use crate::listener::{self, Addresses, Connection, ConnectionLimits, Door, OwnPeers};
 use crate::net::Peer;
 use crate::oauth::{DeliveryError, DeliveryRoute, Flow, FlowId, Flows, Loopback, LoopbackAddress};
 
@@ -46,8 +47,9 @@ pub(crate) struct Callback {
     drain: Drain,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CallbackHandler {
+    own_peers: Arc<OwnPeers>,
     /// The flow whose answer is expected, once there is one.
     expected: Mutex<Option<(Arc<Flows>, Flow)>>,
 }
@@ -68,11 +70,11 @@ pub(crate) struct Started {
     pub(crate) callback: Callback,
 }
 
-/// The listener's door. It knows the connections of this process's own user, where the system says whose a
+/// The listener's door. It can tell the connections of this process's own user, where the system says whose a
 /// connection is.
 struct KnowingDoor {
     listener: TcpListener,
-    address: SocketAddr,
+    own_peers: Arc<OwnPeers>,
 }
 
 // === impl KnowingDoor ===
@@ -82,8 +84,11 @@ impl Door for KnowingDoor {
 
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = self.listener.accept().await?;
-        let own = socket_owner::own_user(peer, self.address);
-        Ok((stream, own.map_or(Peer::Address(peer.ip()), Peer::User)))
+        Ok((stream, Peer::Local(peer)))
+    }
+
+    async fn own_peers(&self) -> Addresses {
+        self.own_peers.now().await
     }
 
     fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -96,11 +101,22 @@ impl Door for KnowingDoor {
 impl Callback {
     /// Listens on 127.0.0.1, on a free port.
     fn listen() -> io::Result<Self> {
+        Self::listen_with(socket_owner::own_peers)
+    }
+
+    /// `own_peers`: which peers of a listener are the own user's.
+    fn listen_with(
+        own_peers: impl Fn(SocketAddr) -> HashSet<SocketAddr> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
-        let handler = Arc::new(CallbackHandler::default());
+        let own_peers = Arc::new(OwnPeers::new(address, own_peers));
+        let handler = Arc::new(CallbackHandler {
+            own_peers: Arc::clone(&own_peers),
+            expected: Mutex::default(),
+        });
         let drain = Drain::new(FAREWELL);
         let opened = Arc::clone(&handler);
         let serve = move |request, connection: &Arc<Connection>| {
@@ -108,7 +124,10 @@ impl Callback {
             async move { handler.serve(&request, &connection).await }
         };
         let accept = listener::accept(
-            KnowingDoor { listener, address },
+            KnowingDoor {
+                listener,
+                own_peers,
+            },
             drain.clone(),
             ConnectionLimits::of_operators(),
             |why| refuse_connection(&why.fault()),
@@ -214,7 +233,7 @@ impl CallbackHandler {
             return Err(Fault::Origin);
         }
         match (request.uri().path(), request.method()) {
-            (START, &Method::GET) => Ok(self.lead_on(connection)),
+            (START, &Method::GET) => Ok(self.lead_on(connection.peer).await),
             (PATH, &Method::GET) => self.came_back(request).await,
             (START | PATH, _) => Err(Fault::Method { allow: "GET" }),
             _ => Err(Fault::NoSuchPath),
@@ -222,8 +241,12 @@ impl CallbackHandler {
     }
 
     /// Leads a browser of this user to the authorization server.
-    fn lead_on(&self, connection: &Connection) -> Response<ReplyBody> {
-        if !matches!(connection.peer, Peer::User(_)) {
+    async fn lead_on(&self, peer: Peer) -> Response<ReplyBody> {
+        let is_own = match peer {
+            Peer::Local(address) => self.own_peers.now().await.contains(&address),
+            Peer::Address(_) | Peer::User(_) => false,
+        };
+        if !is_own {
             return page(
                 StatusCode::FORBIDDEN,
                 "Use the link in the terminal",
@@ -277,3 +300,6 @@ fn not_a_sign_in() -> Response<ReplyBody> {
         "<p>This is not the answer to the sign-in that was started here.</p>",
     )
 }
+
+#[cfg(test)]
+mod tests;

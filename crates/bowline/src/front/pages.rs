@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
-use crate::front::access::{count_anonymous, identify_caller, is_subresource, require_host};
+use crate::front::access::{count_unless_known, identify_caller, is_subresource, require_host};
 use crate::front::body::whole_body;
 use crate::front::browser::BrowserCookie;
 use crate::front::forms::{return_page, start_page};
@@ -71,7 +71,7 @@ async fn route(
     let caller = match path {
         "/api/mcp-oauth/callback" => require_host(hub, headers, peer).map(|()| None)?,
         "/api/mcp-oauth/pending" => Some(identify_caller(hub, headers, peer)?),
-        _ => count_anonymous(hub, peer).map(|()| None)?,
+        _ => count_unless_known(hub, headers, peer).map(|()| None)?,
     };
     let query = Query::of(&head.uri)?;
     match (path, &head.method, caller) {
@@ -223,18 +223,22 @@ async fn deliver(hub: &Hub, query: Query) -> Result<Response<ReplyBody>, Fault> 
 
 /// The sign-ins that wait for the caller who asks.
 async fn pending(hub: &Hub, caller: &Caller) -> Result<Response<ReplyBody>, Fault> {
-    let mut waiting = Vec::new();
+    let (mut waiting, mut ids) = (Vec::new(), Vec::new());
     for upstream in hub.routes.all().values() {
         let Some(account) = upstream.account(caller) else {
             continue;
         };
-        if let Some(flow) = account.current_flow().await? {
+        // Servers with the same URL have one flow.
+        if let Some(flow) = account.current_flow().await?
+            && !ids.contains(&flow.id)
+        {
             waiting.push(json!({
                 "server": flow.server,
                 "elicitation_id": flow.id.as_str(),
                 "url": flow.link(),
                 "ends": flow.ends,
             }));
+            ids.push(flow.id);
         }
     }
     Ok(no_store(response::json(

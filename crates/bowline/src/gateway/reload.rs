@@ -74,6 +74,7 @@ pub(super) fn reconfigure(hub: &Hub, config: Config) {
     hub.routes.reconfigure(config.servers, |name, server| {
         Arc::new(Upstream::new(name, server, hub.surroundings()))
     });
+    hub.flows.recheck_issuers();
     // What comes on them is for the account of before.
     hub.end_streams_where(|session| session.leg().has_other_token());
     let callers = config.callers.len();

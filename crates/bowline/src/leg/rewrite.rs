@@ -3,7 +3,8 @@
 //! An event's id becomes a mark (an empty one stays empty). So does the id of a server's request,
 //! also where the server cancels it. The answer to a repeated request gets the client's own id
 //! back. A batch is split, so that none of its messages is shown without its mark. Keys that are
-//! reserved for Bowline are removed. Everything else passes unchanged.
+//! reserved for Bowline are removed, and fields that some readers would take for several lines. Everything else
+//! passes unchanged.
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf, Span};
@@ -99,8 +100,8 @@ impl Rewrite {
 
     /// The event as the client may see it; `None` if it cannot be shown.
     pub(crate) fn event(&self, event: &Event, content: &Content) -> Option<Bytes> {
-        let id = event.id().filter(|id| !id.is_empty());
-        let id = match id {
+        let head = event.head();
+        let id = match head.id.filter(|id| !id.is_empty()) {
             Some(id) => Some(self.seal.event(&EventMark {
                 leg: self.leg,
                 origin: self.origin.clone(),
@@ -119,7 +120,7 @@ impl Rewrite {
             }
             Content::Other(_) => None,
         };
-        if id.is_none() && data.is_none() {
+        if id.is_none() && data.is_none() && head.is_plain {
             return Some(event.raw().clone());
         }
         Some(event.rewritten(id.as_deref(), data.as_deref()))

@@ -152,10 +152,7 @@ impl ConnectionLimits {
         self.taken
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more)
             .map_err(|_| ConnectionRefusal::Gateway)?;
-        let address = match peer {
-            Peer::Address(address) => Some(address),
-            Peer::User(_) => None,
-        };
+        let address = peer.ip();
         let is_balancer = |address: IpAddr| self.proxies.iter().any(|it| it.contains(address));
         let is_balancers = address.is_some_and(is_balancer);
         let (is_counted, peer) = (address.is_some() && !is_balancers, peer.counted_as());

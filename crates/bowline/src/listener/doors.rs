@@ -11,6 +11,7 @@ use bowline_system::socket_file::{SocketFile, SocketFileError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use super::own_peers::Addresses;
 use crate::net::Peer;
 
 /// After how long the connection of a client breaks that disappeared without closing it.
@@ -23,6 +24,11 @@ pub(crate) trait Door: Send + Sync + 'static {
 
     /// Waits for the next connection.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+
+    /// Which peers are the gateway's own user's, where that is not known when they connect.
+    fn own_peers(&self) -> impl Future<Output = Addresses> + Send {
+        std::future::ready(Addresses::default())
+    }
 
     /// Sets the options of a connection that is served. It fails where the client has left.
     fn prepare(stream: &Self::Stream) -> io::Result<()>;

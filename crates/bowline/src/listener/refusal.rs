@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::task::TaskTracker;
 
 use super::evicting::EvictingTasks;
+use super::own_peers::Addresses;
 use crate::descriptors::REFUSED_AT_ONCE;
 use crate::net::Peer;
 
@@ -50,7 +51,9 @@ impl Refusals {
         if write(&stream, response).is_err() {
             return;
         }
-        self.0.make_room().await;
+        // The gateway's own user is not refused.
+        let nobody = || std::future::ready(Addresses::default());
+        self.0.make_room(nobody).await;
         let reading_on = async move {
             let (mut rest, mut nowhere) = (stream.take(READ), tokio::io::sink());
             let reading = tokio::io::copy(&mut rest, &mut nowhere);

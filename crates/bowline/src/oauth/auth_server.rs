@@ -43,8 +43,8 @@ use bowline_egress::{Fetch, Redirects};
 /// Bowline's name as a registered client.
 const CLIENT_NAME: &str = "Bowline";
 
-/// The longest `client_id` and `client_secret` that a registration may bring: they are stored for good.
-const MAX_REGISTERED: usize = 4 * 1024;
+/// The longest `client_id` and `client_secret` that a registration, or a caller, may bring: they are stored for good.
+pub(super) const MAX_REGISTERED: usize = 4 * 1024;
 
 /// A request that opens no session at a server without authorization.
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -341,14 +341,15 @@ fn tokens(granted: &OAuthTokenResponse, requested: &[String]) -> Result<Tokens, 
         let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
         split_scopes(&scopes.join(" "))
     });
-    Ok(Tokens {
+    let tokens = Tokens {
         access_token: Secret::new(access_token.as_str()),
         refresh_token: granted
             .refresh_token()
             .map(|it| Secret::new(it.secret().as_str())),
         expires_in: granted.expires_in().filter(|life| *life > Duration::ZERO),
         scopes: said.unwrap_or_else(|| requested.to_vec()),
-    })
+    };
+    Ok(tokens.check()?)
 }
 
 /// What is used of a registration response.

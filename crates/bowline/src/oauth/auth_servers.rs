@@ -110,6 +110,13 @@ impl From<ServerEntry> for AuthServer {
 }
 
 impl TokenRefresher for AuthServers {
+    fn accepts(&self, server_url: &str, issuer: &str) -> bool {
+        let servers = self.servers.read();
+        servers
+            .get(server_url)
+            .is_none_or(|known| known.trust.accepts(issuer))
+    }
+
     fn refresh<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> RefreshFuture<'a> {
         Box::pin(async move {
             let failed = |error: AuthServerError| match error {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bowline_system::clock;
 
 use super::account::Account;
+use super::auth_server::{AuthServerError, MAX_REGISTERED};
 use super::challenge::split_scopes;
 use super::delivery::{DeliveryError, outcome_of};
 use super::flow::{Authorization, AwaitedInput, Flow, FlowId, FlowOutcome};
@@ -46,14 +47,23 @@ impl Flows {
     ) -> Result<FlowOutcome, DeliveryError> {
         let flow = self.take(&flow.id).await?;
         let is_bearer = |kind: &String| kind.eq_ignore_ascii_case("bearer");
+        let client_id = handed.client_id.as_deref().unwrap_or_default();
         let outcome = if handed.access_token.expose().is_empty() {
             FlowOutcome::Failed("the client sent an empty access token".to_owned())
         } else if !handed.token_type.as_ref().is_none_or(is_bearer) {
             FlowOutcome::Failed("the client sent a token that is not a bearer token".to_owned())
+        } else if client_id.len() > MAX_REGISTERED {
+            FlowOutcome::Failed(format!(
+                "the client id has more than {MAX_REGISTERED} bytes"
+            ))
         } else {
             let configured = self.auth_servers.configured_client(&flow.server_url);
             let (client, tokens) = handed.into_parts(&self.callback_url(), configured);
-            outcome_of(&flow, self.keep(&flow, client, tokens).await)
+            let kept = match tokens.check() {
+                Ok(tokens) => self.keep(&flow, client, tokens).await,
+                Err(error) => Err(AuthServerError::from(error).into()),
+            };
+            outcome_of(&flow, kept)
         };
         self.end(&flow, outcome.clone()).await;
         Ok(outcome)
@@ -77,8 +87,13 @@ impl Flows {
         };
         let secret = secret.filter(|secret| !secret.expose().is_empty());
         let client = ClientIdentity::new(id.trim(), secret, redirect_uri);
+        let secret = client.secret.as_ref().map_or("", Secret::expose);
+        let is_too_long = client.id.len().max(secret.len()) > MAX_REGISTERED;
         let next = match client.id.is_empty() {
             true => Err(FlowOutcome::Failed("no client id was given".to_owned())),
+            false if is_too_long => Err(FlowOutcome::Failed(format!(
+                "the client id or its secret has more than {MAX_REGISTERED} bytes"
+            ))),
             false => {
                 let next = self.with_client(&flow, client, scopes).await;
                 next.map_err(|error| outcome_of(&flow, Err(error)))

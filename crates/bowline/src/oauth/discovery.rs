@@ -22,6 +22,9 @@ type Document = Map<String, Value>;
 /// How many of the authorization servers in a server's metadata are tried: the gateway connects to each.
 const MAX_ISSUERS: usize = 4;
 
+/// The largest document that is kept: each sign-in has a copy, and the vault is written as a whole.
+const MAX_DOCUMENT: usize = 64 * 1024;
+
 /// Discovers the authorization server of a server.
 pub(super) async fn discover(
     server: &Url,
@@ -206,7 +209,13 @@ impl Search<'_> {
         request.headers_mut().insert(ACCEPT, json);
         let answer = self.fetch.send(request, Redirects::Follow).await?;
         match answer.status() {
-            StatusCode::OK => Ok(serde_json::from_slice(answer.body()).ok()),
+            StatusCode::OK => match serde_json::from_slice(answer.body()) {
+                Ok(_) if answer.body().len() > MAX_DOCUMENT => {
+                    let limit = MAX_DOCUMENT;
+                    Err(AuthServerError::DocumentTooLarge { limit })
+                }
+                document => Ok(document.ok()),
+            },
             status if is_trouble(status) => Err(AuthServerError::Unavailable(status)),
             _ => Ok(None),
         }

@@ -160,6 +160,11 @@ impl Flows {
         self.grants.notice().await;
     }
 
+    /// Stops using grants of issuers that the configuration does not accept any more.
+    pub(crate) fn recheck_issuers(&self) {
+        self.grants.recheck_issuers();
+    }
+
     /// Waits until this gateway learns that a caller has signed out.
     pub(crate) async fn signed_out(&self) {
         self.grants.signed_out().await;

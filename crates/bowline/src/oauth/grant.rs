@@ -10,6 +10,12 @@ use super::secret::Secret;
 /// can be shown.
 pub(super) const MAX_LIFE: Duration = Duration::from_secs(1_000_000_000);
 
+/// The longest access token and refresh token that are kept. Requests carry the one, and the vault is written as a whole.
+pub(super) const MAX_TOKEN: usize = 16 * 1024;
+
+/// The most bytes of granted scopes that are kept.
+const MAX_SCOPES: usize = 16 * 1024;
+
 /// What discovery found: an authorization server, its metadata, and the resource it protects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Discovery {
@@ -99,6 +105,41 @@ pub(crate) struct Grant {
     pub(crate) sign_in: u64,
     /// How often the tokens were refreshed since that sign-in.
     pub(crate) refreshes: u64,
+}
+
+/// Something that was issued is too long to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the authorization server issued {what} of more than {limit} bytes, which Bowline does not keep; have it put \
+     fewer claims or scopes into its tokens"
+)]
+pub(crate) struct TooLong {
+    what: &'static str,
+    limit: usize,
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    /// Checks that they are not too long to be kept.
+    pub(super) fn check(self) -> Result<Self, TooLong> {
+        let refresh = self.refresh_token.as_ref().map(Secret::expose);
+        let scopes: usize = self.scopes.iter().map(|scope| scope.len() + 1).sum();
+        for (what, length, limit) in [
+            (
+                "an access token",
+                self.access_token.expose().len(),
+                MAX_TOKEN,
+            ),
+            ("a refresh token", refresh.map_or(0, str::len), MAX_TOKEN),
+            ("scopes", scopes, MAX_SCOPES),
+        ] {
+            if length > limit {
+                return Err(TooLong { what, limit });
+            }
+        }
+        Ok(self)
+    }
 }
 
 // === impl ClientIdentity ===

@@ -27,7 +27,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 use tokio_util::task::TaskTracker;
 
-use self::cached::{BearerNeed, CachedGrant};
+use self::cached::{BearerNeed, CachedGrant, HeldGrant};
 use self::refresh::Improvement;
 use super::bearer::{Bearer, InvalidBearer};
 use super::grant::{Grant, Tokens};
@@ -51,6 +51,9 @@ pub(crate) trait TokenRefresher: Send + Sync {
     /// Asks the grant's authorization server for new tokens. It must end by itself in reasonable time: nobody
     /// else may refresh the grant meanwhile.
     fn refresh<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> RefreshFuture<'a>;
+
+    /// Whether tokens of this issuer may be used at this server.
+    fn accepts(&self, server_url: &str, issuer: &str) -> bool;
 }
 
 /// Resolves to new tokens.
@@ -150,6 +153,29 @@ impl Grants {
                 drop(self.improve(cached, BearerNeed::Ahead, flight));
             }
         }
+    }
+
+    /// Stops using the cached grants of issuers that are not accepted any more: the operator changed the
+    /// configuration. They stay in the vault, so that a sign-out revokes them.
+    pub(crate) fn recheck_issuers(&self) {
+        for (server_url, callers) in &*self.cached.read() {
+            for cached in callers.values() {
+                let held = cached.held();
+                let is_accepted =
+                    |held: &HeldGrant| self.accepts(server_url, &held.grant.discovery.issuer);
+                if held.as_deref().is_some_and(|held| !is_accepted(held)) {
+                    cached.mark_signed_out(held.as_ref());
+                }
+            }
+        }
+    }
+
+    fn accepts(&self, server_url: &str, issuer: &str) -> bool {
+        let is_accepted = self.refresher.accepts(server_url, issuer);
+        if !is_accepted {
+            tracing::debug!(issuer, "grant not used: another issuer is configured");
+        }
+        is_accepted
     }
 
     /// Waits until this gateway learns that a caller has signed out.

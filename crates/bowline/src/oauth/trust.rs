@@ -46,12 +46,23 @@ impl Trust {
         self.issuer.as_deref()
     }
 
+    /// Whether an issuer is accepted.
+    pub(super) fn accepts(&self, issuer: &str) -> bool {
+        self.issuer()
+            .is_none_or(|pinned| is_same_issuer(pinned, issuer))
+    }
+
     /// Checks that the issuer is accepted, and that its endpoints are at allowed origins.
     pub(super) fn check(&self, discovery: &Discovery) -> Result<(), AuthServerError> {
-        let pinned = self.issuer();
-        if pinned.is_some_and(|pinned| !is_same_issuer(pinned, &discovery.issuer)) {
+        if !self.accepts(&discovery.issuer) {
             return Err(AuthServerError::AnotherIssuer);
         }
+        self.check_endpoints(discovery)
+    }
+
+    /// Checks that an issuer's endpoints are at allowed origins. Tokens are revoked where they were issued, also if
+    /// that issuer is not accepted any more.
+    pub(super) fn check_endpoints(&self, discovery: &Discovery) -> Result<(), AuthServerError> {
         for (name, origin) in endpoints(discovery) {
             let origin = origin.ok_or(AuthServerError::Malformed(name))?;
             let is_own = origin_of(&discovery.issuer).is_some_and(|issuer| issuer.is_same(&origin));

@@ -192,6 +192,32 @@ fn left_of(query: &str, set: &str) -> String {
     left.join("&")
 }
 
+/// A name in which `%u0074` stands for a character, as some servers read it (classic ASP.NET, old versions of Jetty).
+fn without_unicode_escapes(name: &str) -> Cow<'_, str> {
+    let mut left = name;
+    let mut out = String::new();
+    while let Some((before, after)) = left.split_once('%') {
+        let digits = after.strip_prefix(['u', 'U']).and_then(|it| it.get(..4));
+        let digits = digits.filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let code = digits.and_then(|it| u32::from_str_radix(it, 16).ok());
+        out.push_str(before);
+        left = match code.and_then(char::from_u32) {
+            Some(character) => {
+                out.push(character);
+                &after[5..]
+            }
+            None => {
+                out.push('%');
+                after
+            }
+        };
+    }
+    match out.is_empty() {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(out + left),
+    }
+}
+
 /// A parameter's name as the most lenient servers read it: decoded, in lower case, and with the
 /// characters replaced that PHP replaces in names. Once without the brackets that make it a list,
 /// and once with those replaced, too.
@@ -200,6 +226,7 @@ fn names(part: &str) -> [String; 2] {
     let name = decoded
         .map(|(name, _)| name.into_owned())
         .unwrap_or_default();
+    let name = without_unicode_escapes(&name);
     let name = name.split('\0').next().unwrap_or_default().trim_start();
     let name = name.to_lowercase().replace(['.', ' '], "_");
     let within = name.trim_start_matches(['[', ']']);
@@ -285,7 +312,14 @@ mod tests {
                 "[key]=1&%5Bkey%5D=1&key]=1&[key=1&]key=1&[[key]]=1&read[only=0",
                 "",
             ),
-            ("keys=1&akey=2", "&keys=1&akey=2"),
+            (
+                "%u006bey=1&%U006Bey=1&k%u0065y=1&%6b%u0065%u0079=1&%u005Bkey%u005d=1&read%u005fonly=0&key%u0000x=1",
+                "",
+            ),
+            (
+                "keys=1&akey=2&%u006=1&%uzzzz=1&%ud800=1&%u&%25=1",
+                "&keys=1&akey=2&%u006=1&%uzzzz=1&%ud800=1&%u&%25=1",
+            ),
         ] {
             let carried = Carried::of(Some(query), &HeaderMap::new(), &server);
             let expected = format!("{configured}{left}");

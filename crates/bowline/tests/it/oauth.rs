@@ -14,6 +14,7 @@ mod documents;
 mod embedder;
 mod imitations;
 mod issuers;
+mod line_readers;
 mod operators;
 mod pages;
 mod returns;

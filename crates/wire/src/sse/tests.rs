@@ -104,6 +104,51 @@ fn rewriting_touches_only_what_it_names() {
 }
 
 #[test]
+fn lines_that_some_reader_would_split_are_left_out() {
+    for odd in [
+        "event: x\u{2028}data: y",
+        "event: two words",
+        "event: \u{e9}",
+        "event: x\0",
+        "event:  x",
+        ": \u{85}data: y",
+        ": \u{1c}data: y",
+        "retry: 5\u{c}data: y",
+        "retry: ",
+        "retry",
+        "retry: -1",
+        "id: \0\u{b}data: y",
+        "odd\u{2029}data: y",
+        "odd: \u{1e}",
+    ] {
+        for (before, after) in [("", "data: [1,2]\n"), ("data: [1,2]\n", ": c\n")] {
+            let event = one(&format!("{before}{odd}\n{after}\n"));
+            assert!(!event.head().is_plain, "{odd:?}");
+            let left = format!("{before}{after}\n");
+            assert_eq!(event.rewritten(None, None), left, "{odd:?}");
+            let split = event.split(None, &["1".into(), "2".into()]);
+            let left = left.replace("[1,2]", "2");
+            assert_eq!(split, format!("data: 1\n\n{left}"), "{odd:?}");
+        }
+    }
+    let long = format!("event: {}\ndata: x\n\n", "e".repeat(MAX_NAME + 1));
+    assert_eq!(one(&long).rewritten(None, None), "data: x\n\n");
+    // Between lines that were apart, a line ending must not appear or disappear.
+    let event = one("data: x\revent: \u{2028}\r\n\n");
+    assert_eq!(
+        meanings(&decode(&[&event.rewritten(None, None)]).0),
+        meanings(&[event])
+    );
+    for plain in [
+        "event: message\ndata: x\n\n",
+        "event\nevent:a-b_c/9\n: c\tc\n:\nodd\nretry: 10\nid: 1\nid:\ndata: \u{2028}\n\n",
+    ] {
+        assert!(one(plain).head().is_plain, "{plain:?}");
+        assert_eq!(one(plain).rewritten(None, None), plain);
+    }
+}
+
+#[test]
 fn lines_that_meet_stay_two_lines() {
     let event = one("data\r:\rdata\r\n\n");
     assert_eq!(

@@ -158,6 +158,8 @@ fn redirect_uris_are_absolute() {
         "HTTP://localhost",
         "myapp://cb",
         "com.example.app:/cb",
+        "cursor://anysphere.cursor-mcp/oauth/callback",
+        "vscode://extension/cb",
         "urn:ietf:wg:oauth:2.0:oob",
         "https://app.example/@me",
     ] {
@@ -169,6 +171,7 @@ fn redirect_uris_are_absolute() {
     let userinfo = "the redirect URI has a user name or password in it";
     let plain = "the redirect URI is http and not on this machine, so others could read the code";
     let host = "the redirect URI has no host, or a port that is not from 1 to 65535";
+    let scheme = "the redirect URI leads neither to a page nor to an app";
     let malformed = "the redirect URI has a character that URIs cannot have, or is too long";
     for (bad, said) in [
         ("", not_absolute),
@@ -188,6 +191,10 @@ fn redirect_uris_are_absolute() {
         ("https:///cb", host),
         ("https://app.example:0/cb", host),
         ("https://app.example/a b", malformed),
+        ("javascript:alert(1)", scheme),
+        ("JavaScript://app.example/%0aalert(1)", scheme),
+        ("data:text/html,x", scheme),
+        ("file:///etc/cb", scheme),
         ("myapp://é", malformed),
     ] {
         assert_eq!(message(&format!("redirect_uri = \"{bad}\"")), said, "{bad}");

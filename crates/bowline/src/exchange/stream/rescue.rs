@@ -288,7 +288,7 @@ impl Resumption {
 }
 
 /// The source for a reply on a stream that has begun.
-async fn source_of(reply: Reply<Arriving>) -> Result<Source, UpstreamError> {
+pub(crate) async fn source_of(reply: Reply<Arriving>) -> Result<Source, UpstreamError> {
     let body = match reply {
         Reply::Stream(Arriving {
             relay: relay @ Relay::Events(_),
@@ -307,7 +307,7 @@ async fn source_of(reply: Reply<Arriving>) -> Result<Source, UpstreamError> {
 }
 
 /// Reads a body that arrives in pieces.
-pub(crate) async fn whole(mut relay: Relay) -> Result<Bytes, StreamError> {
+async fn whole(mut relay: Relay) -> Result<Bytes, StreamError> {
     let mut body = BytesMut::new();
     while let Some(piece) = poll_fn(|cx| relay.poll_next(cx)).await {
         body.extend_from_slice(&piece?);

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use thiserror::Error;
 
+use crate::oauth::grant::TooLong;
 use bowline_egress::FetchError;
 
 /// Why a request to an authorization server failed. A variant contains nothing of a response but a standard
@@ -40,6 +41,10 @@ pub(crate) enum AuthServerError {
          was not accepted"
     )]
     RegistrationTooLarge { what: &'static str, limit: usize },
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    #[error("the server's OAuth metadata has more than {limit} bytes, which Bowline does not keep")]
+    DocumentTooLarge { limit: usize },
     /// `invalid_grant`: the code or the refresh token is expired, used or revoked.
     #[error("the authorization server rejected the grant")]
     Rejected,

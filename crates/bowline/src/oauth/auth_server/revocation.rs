@@ -30,7 +30,7 @@ impl AuthServer {
         let Some(endpoint) = discovery.metadata.get("revocation_endpoint") else {
             return Ok(false);
         };
-        self.trust.check(discovery)?;
+        self.trust.check_endpoints(discovery)?;
         let endpoint = endpoint.as_str().and_then(|url| url.parse().ok());
         let endpoint: Uri = endpoint.ok_or(AuthServerError::Malformed("revocation_endpoint"))?;
         // In a block: the serializer must not be held across the await.

@@ -150,6 +150,28 @@ async fn a_challenge_may_say_it_without_a_host() {
 }
 
 #[tokio::test]
+async fn a_document_that_is_too_large_is_not_kept() {
+    let mut sides = Sides::start().await;
+    let issuer = sides.issuer();
+    let mut large = published(&issuer);
+    large["x_unknown"] = "x".repeat(MAX_DOCUMENT).into();
+    // A large page for people is none.
+    let page = json!("x".repeat(MAX_DOCUMENT));
+    let resource = sides.resource(&issuer);
+    let steps = vec![
+        usual(page),
+        Server("/.well-known/oauth-protected-resource", 200, resource),
+        Issuer(OAUTH, 200, large),
+    ];
+    let refused = sides.discover(None, steps).await;
+    assert!(
+        matches!(refused, Err(AuthServerError::DocumentTooLarge { .. })),
+        "{refused:?}"
+    );
+    sides.finish();
+}
+
+#[tokio::test]
 async fn without_a_challenge_the_usual_places_are_tried() {
     let mut sides = Sides::start().await;
     let issuer = sides.issuer();

@@ -148,6 +148,10 @@ impl Grants {
             }
             return Ok(None);
         };
+        if !self.accepts(server_url, &key.issuer) {
+            cached.mark_signed_out(seen.as_ref());
+            return Ok(None);
+        }
         let stored = self.vault.grant(&key).await?;
         if cached.is_worthless(&key, stored.version) {
             return Ok(None);

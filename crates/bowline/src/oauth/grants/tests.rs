@@ -38,6 +38,8 @@ enum Does {
 /// The test is the authorization server.
 struct Scripted {
     does: Mutex<Does>,
+    /// The issuer that the operator does not accept.
+    distrusts: Mutex<String>,
     /// The one refresh token that is worth something.
     valid: Mutex<String>,
     calls: AtomicUsize,
@@ -56,6 +58,7 @@ impl Scripted {
         Arc::new(Self {
             _scan: scan,
             does: Mutex::new(Does::Rotate),
+            distrusts: Mutex::default(),
             valid: Mutex::new("refresh-secret-0".to_owned()),
             calls: AtomicUsize::new(0),
             replays: AtomicUsize::new(0),
@@ -89,6 +92,10 @@ impl Scripted {
 }
 
 impl TokenRefresher for Scripted {
+    fn accepts(&self, _: &str, issuer: &str) -> bool {
+        *self.distrusts.lock() != issuer
+    }
+
     fn refresh<'a>(&'a self, server_url: &'a str, grant: &'a Grant) -> RefreshFuture<'a> {
         Box::pin(async move {
             assert_eq!(server_url, URL);

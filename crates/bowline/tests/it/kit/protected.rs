@@ -65,6 +65,8 @@ pub(crate) struct Words {
     /// Whether tokens are `good-1`, `good-2` and so on, and nothing else is taken than what begins like
     /// them; else they are named after the code, and any is taken.
     pub(crate) numbers_tokens: bool,
+    /// The text of every answer to a call of a tool, with the call's id for `ID`.
+    pub(crate) answer: Option<String>,
     /// Whether calls and GET are answered with streams that nobody ends.
     pub(crate) is_streaming: bool,
 }
@@ -213,9 +215,12 @@ fn server_says(words: &Words, given: &mut Given, seen: &Seen) -> Said {
             given.streams.push(pen);
             said
         }
-        ("POST", "tools/call") => match &words.never_enough {
-            Some(challenge) => Said::status(403).with("www-authenticate", challenge),
-            None => {
+        ("POST", "tools/call") => match (&words.never_enough, &words.answer) {
+            (Some(challenge), _) => Said::status(403).with("www-authenticate", challenge),
+            (None, Some(answer)) => {
+                Said::json_text(&answer.replacen("ID", &seen.json()["id"].to_string(), 1))
+            }
+            (None, None) => {
                 given.results += 1;
                 seen.result(&json!({"content": [{"type": "text", "text": token}]}))
             }

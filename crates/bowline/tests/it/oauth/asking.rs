@@ -80,6 +80,7 @@ async fn a_client_that_drives_itself_has_to_hand_over_tokens() {
     let server = Protected::alone().await;
     let gateway = gateway(&server, Flow::ClientDriven, |_| {}).await;
     let client = session(&gateway, &json!({})).await;
+    let long = "x".repeat(16 * 1024 + 1);
     for (id, content, why) in [
         (1, json!({"code": "c", "state": "s"}), "client-driven"),
         (2, json!({}), "no access token"),
@@ -93,6 +94,21 @@ async fn a_client_that_drives_itself_has_to_hand_over_tokens() {
         (6, json!({"access_token": "a\r\nX-Evil: 1"}), "HTTP header"),
         (7, json!({"access_token": "good-\0"}), "HTTP header"),
         (8, json!({"access_token": "good-\u{7f}"}), "HTTP header"),
+        (
+            9,
+            json!({"access_token": long}),
+            "access token of more than 16384 bytes",
+        ),
+        (
+            10,
+            json!({"access_token": "good-x", "client_id": "c", "refresh_token": long}),
+            "refresh token of more than 16384 bytes",
+        ),
+        (
+            11,
+            json!({"access_token": "good-x", "client_id": long}),
+            "client id has more than 4096 bytes",
+        ),
     ] {
         let mut events = stream(&client, &call(id)).await;
         let asked = question(&mut events).await;

@@ -4,12 +4,13 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use bowline::config::{Config, ServerOAuth};
+use bowline::config::{Config, KeyHash, ServerOAuth};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::kit::browser::Browser;
+use crate::kit::client::sent;
 use crate::kit::messages::call;
 use crate::kit::protected::Words;
 use crate::kit::signing::{OAuthStage, token_of};
@@ -176,6 +177,51 @@ async fn a_pinned_issuer_is_the_only_one_that_is_asked() {
         assert_eq!(token_of(&client).await, "token-code");
         assert!(stage.stranger.seen().is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_grant_of_another_issuer_is_not_used_once_one_is_pinned() {
+    let stage = OAuthStage::set_with(
+        |_| {},
+        |config| config.api_token = Some(KeyHash::of(b"the-api-token")),
+    )
+    .await;
+    let client = stage.client(None).await;
+    stage.sign_in(&client, "one").await;
+    assert_eq!(token_of(&client).await, "token-one");
+    let mut config = crate::kit::gateway::config(&[("s", &stage.url())]);
+    config.api_token = Some(KeyHash::of(b"the-api-token"));
+    let mut pin = |issuer: String| {
+        config.servers.values_mut().next().unwrap().oauth = Some(ServerOAuth {
+            issuer: Some(issuer),
+            ..ServerOAuth::default()
+        });
+        stage.gateway.reload(config.clone()).unwrap();
+    };
+    // The one that it is from.
+    pin(stage.issuer());
+    assert_eq!(token_of(&client).await, "token-one");
+    pin("https://login.example".to_owned());
+    let before = stage.server.seen().len();
+    let (asked, renewed) = (stage.refusal(&client).await, stage.token_requests().len());
+    assert!(asked.contains("than the configured `issuer`"), "{asked}");
+    let new = stage.client(None).await;
+    stage.refusal(&new).await;
+    for seen in &stage.server.seen()[before..] {
+        assert_eq!(seen.header("authorization"), "", "{seen}");
+    }
+    // A sign-out revokes it where it was issued.
+    let url = format!(
+        "http://{}/api/mcp-oauth/sign-out?server=s",
+        stage.gateway.listen()
+    );
+    let request = reqwest::Client::new()
+        .post(url)
+        .bearer_auth("the-api-token");
+    assert_eq!(sent(request).await.json()["revoked"], true);
+    let revoked = stage.authority().seen_at("/revoke");
+    assert!(revoked.iter().any(|seen| seen.body.contains("token-one")));
+    assert_eq!(stage.token_requests().len(), renewed);
 }
 
 #[tokio::test]

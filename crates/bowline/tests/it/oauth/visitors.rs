@@ -48,6 +48,11 @@ async fn strangers_use_up_the_visits_of_nobody_who_is_known() {
         let key = [("authorization", "Bearer the-key-of-ann")];
         let pending = visit(&gateway, "/api/mcp-oauth/pending", &key).await;
         assert_eq!(pending.status, 200);
+        for known in [key[0].1, &token] {
+            let known = [("authorization", known)];
+            let page = visit(&gateway, "/oauth/start?flow=a", &known).await;
+            assert_ne!(page.status, 429);
+        }
         let question = format!("http://{}/api/sessions/x/elicitation", gateway.listen());
         let request = reqwest::Client::new()
             .post(question)

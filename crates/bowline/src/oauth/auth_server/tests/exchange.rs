@@ -276,3 +276,31 @@ async fn no_endpoint_is_where_only_the_gateway_can_go() {
     }
     stage.script.finish();
 }
+
+#[tokio::test]
+async fn tokens_that_are_too_long_are_not_taken() {
+    let mut stage = Stage::start().await;
+    let client = public();
+    let begun = stage.begin(&client, &[]).await;
+    for (name, length, is_good) in [
+        ("access_token", 16 * 1024, true),
+        ("access_token", 16 * 1024 + 1, false),
+        ("refresh_token", 16 * 1024, true),
+        ("refresh_token", 900_000, false),
+        ("scope", 900_000, false),
+    ] {
+        let mut answer = json!({"access_token": "x", "token_type": "Bearer"});
+        answer[name] = "x".repeat(length).into();
+        let exchanged = stage.exchange(&client, &begun, |asked| grant(asked, &answer));
+        match exchanged.await {
+            Ok(_) => assert!(is_good, "{name} {length}"),
+            Err(error @ AuthServerError::TooLong(_)) => {
+                assert!(!is_good, "{name} {length}");
+                let said = error.to_string();
+                assert!(said.contains("more than 16384 bytes"), "{said}");
+            }
+            Err(error) => panic!("{name} {length}: {error}"),
+        }
+    }
+    stage.script.finish();
+}

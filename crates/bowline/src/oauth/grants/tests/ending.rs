@@ -300,3 +300,31 @@ async fn a_token_that_the_server_never_takes_is_not_renewed_for_each_request() {
     refused(&grants, &third).await;
     assert_eq!(issuer.calls(), 3);
 }
+
+#[tokio::test]
+async fn a_grant_of_another_issuer_than_the_accepted_one_is_not_used() {
+    let (vault, issuer) = (memory(), Scripted::new());
+    let grants = gateway(&vault, &issuer);
+    let sent = sign_in(&grants).await;
+    *issuer.distrusts.lock() = key().issuer;
+    // A gateway that starts, or uses it for the first time.
+    let other = gateway(&vault, &issuer);
+    assert!(other.bearer("alice", URL).await.unwrap().is_none());
+    // One that is told of it while it uses it.
+    assert!(cached_bearer(&grants).is(&sent));
+    grants.recheck_issuers();
+    for grants in [&grants, &other] {
+        assert!(grants.is_signed_out("alice", URL));
+        assert!(grants.bearer("alice", URL).await.unwrap().is_none());
+        let instead = grants.refused("alice", URL, Some(&sent)).await;
+        assert!(instead.unwrap().is_none());
+    }
+    assert_eq!(issuer.calls(), 0);
+    // It is still there: to be used again if the operator changes that, and to be revoked.
+    issuer.distrusts.lock().clear();
+    let again = other.refused("alice", URL, None).await.unwrap();
+    assert!(again.unwrap().is(&sent));
+    *issuer.distrusts.lock() = key().issuer;
+    let taken_out = grants.sign_out("alice", URL).await.unwrap();
+    assert_eq!(taken_out.unwrap().key(), key());
+}
