@@ -15,22 +15,30 @@ use super::{Declination, Initialized, Upstream, UpstreamError};
 use crate::caller::Caller;
 use crate::config::Transport;
 
-/// How long a server is taken for one of HTTP+SSE. It may be upgraded.
+/// How long a server is taken for one of the transport that it was last opened over. It may be upgraded.
 const HOLDS: Duration = Duration::from_secs(10 * 60);
 
-/// Until when a server is taken for one that speaks HTTP+SSE.
+/// Over which transport a server was last opened, if that was not long ago.
 #[derive(Debug, Default)]
-pub(super) struct Verdict(Mutex<Option<Instant>>);
+pub(super) struct Verdict(Mutex<Option<(Spoken, Instant)>>);
+
+/// The transport of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Streamable,
+    Sse,
+}
 
 // === impl Verdict ===
 
 impl Verdict {
-    fn is_sse(&self) -> bool {
-        self.0.lock().is_some_and(|until| Instant::now() < until)
+    fn is(&self, spoken: Spoken) -> bool {
+        let verdict = *self.0.lock();
+        verdict.is_some_and(|(known, until)| known == spoken && Instant::now() < until)
     }
 
-    fn note_sse(&self) {
-        *self.0.lock() = Some(Instant::now() + HOLDS);
+    fn note(&self, spoken: Spoken) {
+        *self.0.lock() = Some((spoken, Instant::now() + HOLDS));
     }
 
     pub(super) fn forget(&self) {
@@ -58,7 +66,7 @@ impl Upstream {
 
     /// It was found out that the server speaks HTTP+SSE.
     pub(crate) fn note_sse(&self) {
-        self.verdict.note_sse();
+        self.verdict.note(Spoken::Sse);
     }
 
     async fn find_out(
@@ -68,7 +76,7 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
-        if self.verdict.is_sse() {
+        if self.verdict.is(Spoken::Sse) {
             let opened = self
                 .sse_initialize(link, caller, message.clone(), sent.clone())
                 .await;
@@ -84,10 +92,18 @@ impl Upstream {
             .http_initialize(link, message.clone(), sent.clone())
             .await?;
         let declined = match opened {
-            Initialized::Declined(declined) if is_wrong_transport(declined.status()) => {
+            // A server that was just opened over it knows it: this is about something else.
+            Initialized::Declined(declined)
+                if is_wrong_transport(declined.status())
+                    && !self.verdict.is(Spoken::Streamable) =>
+            {
                 declined.held().await
             }
-            other => return Ok(other),
+            Initialized::Answered { .. } => {
+                self.verdict.note(Spoken::Streamable);
+                return Ok(opened);
+            }
+            Initialized::Declined(_) => return Ok(opened),
         };
         if answers(&declined, &message) {
             return Ok(Initialized::Declined(declined));
@@ -95,7 +111,7 @@ impl Upstream {
         let failure = match self.sse_initialize(link, caller, message, sent).await {
             Ok(opened @ Initialized::Answered { .. }) => {
                 tracing::info!(server = %self.name, "it speaks HTTP+SSE (2024-11-05)");
-                self.verdict.note_sse();
+                self.verdict.note(Spoken::Sse);
                 return Ok(opened);
             }
             Ok(Initialized::Declined(other)) => other.error(),

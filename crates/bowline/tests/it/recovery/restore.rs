@@ -23,7 +23,7 @@ pub(super) async fn lose(server: &mut Scripted, client: &Client, id: &str) {
         server.next().await.initialized(Some(id));
         server.next().await.result(&json!({}));
     });
-    assert_eq!(answer.status, 200);
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 fn notification(method: &str, params: &Value) -> Value {
