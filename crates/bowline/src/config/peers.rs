@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Config, Password, StoreKind, Target};
+use super::{Config, Password, Server, StoreKind, Target, Transport};
 
 /// The fewest characters of the secret: with fewer, it can be found by trying.
 pub(crate) const SHORTEST_SECRET: usize = 32;
@@ -39,12 +39,18 @@ impl Config {
     /// What gateways on a shared store cannot do without `[peers]`, if this configuration makes it possible.
     pub fn lacks_peers(&self) -> Option<&'static str> {
         let is_shared = matches!(self.store.kind, StoreKind::Redis(_));
-        let has_commands = self
-            .servers
-            .values()
-            .any(|server| matches!(server.target, Target::Command(_)));
-        (is_shared && has_commands && self.peers.is_none()).then_some(
-            "a session of a server with a `command` lives in the gateway that opened it: without [peers], the other gateways on the store answer 503 for it",
-        )
+        if !is_shared || self.peers.is_some() {
+            return None;
+        }
+        let lives = |server: &Server| match server.target {
+            Target::Command(_) => true,
+            Target::Url(_) | Target::Endpoints(_) => server.transport == Transport::Sse,
+        };
+        match self.servers.values().any(lives) {
+            true => Some(
+                "a session of a server with a `command`, or of HTTP+SSE, lives in the gateway that opened it: without [peers], the other gateways on the store answer 503 for it",
+            ),
+            false => None,
+        }
     }
 }

@@ -76,7 +76,10 @@ fn what_is_missing_without_them_is_said() {
     let command = "[servers.a]\ncommand = [\"x\"]\n";
     let url = "[servers.a]\nurl = \"http://h\"\n";
     let peers = format!("[peers]\nlisten = \"10.0.0.5:6272\"\n{SECRET}\n");
-    assert!(good(&format!("{redis}{command}")).lacks_peers().is_some());
+    let sse = format!("{url}transport = \"sse\"\n");
+    for lacking in [command, &sse] {
+        assert!(good(&format!("{redis}{lacking}")).lacks_peers().is_some());
+    }
     for fine in [
         format!("{redis}{url}"),
         format!("store.kind = \"memory\"\n{command}"),

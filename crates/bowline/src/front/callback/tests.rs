@@ -32,7 +32,7 @@ async fn idle_connections_of_others_neither_block_the_own_user_nor_cost_a_look_e
     });
     let callback = callback.unwrap();
     let here = callback.address;
-    #[expect(clippy::disallowed_methods, reason = "this is a client")]
+    #[expect(clippy::disallowed_methods, reason = "the test is the clients")]
     let connect = async || TcpStream::connect(here).await.unwrap();
     // Somebody of the own user's is there before the crowd, and does not say anything yet.
     let mut early = connect().await;
