@@ -107,7 +107,7 @@ pub(crate) enum Fault {
         "the stream of this client is at another gateway: have the load balancer send all requests of a client to the same gateway (by its address, or by the last part of this path)"
     )]
     StreamElsewhere,
-    #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::SUPPORTED.join(", "))]
+    #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::STREAMABLE.join(", "))]
     ProtocolVersion,
     #[error("this response matches no request sent to this client")]
     StrayAnswer,
