@@ -117,7 +117,7 @@ pub(crate) enum Fault {
         "whether the message was delivered is not known: the gateway that has this client's stream did not say so. If it was, its answer comes on the stream"
     )]
     DeliveryUnknown,
-    #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::SUPPORTED.join(", "))]
+    #[error("MCP-Protocol-Version is not supported by this gateway (it supports {})", version::STREAMABLE.join(", "))]
     ProtocolVersion,
     #[error("this response matches no request sent to this client")]
     StrayAnswer,

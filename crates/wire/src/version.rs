@@ -7,6 +7,9 @@ use http::HeaderValue;
 /// The session-based revisions that Bowline supports, oldest first.
 pub const SUPPORTED: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
+/// Those of streamable HTTP. The one before them has HTTP+SSE, and no `MCP-Protocol-Version`.
+pub const STREAMABLE: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
+
 static KNOWN: LazyLock<[Agreed; SUPPORTED.len()]> =
     LazyLock::new(|| SUPPORTED.map(|known| Agreed(Arc::new(HeaderValue::from_static(known)))));
 
@@ -14,9 +17,9 @@ static KNOWN: LazyLock<[Agreed; SUPPORTED.len()]> =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed(Arc<HeaderValue>);
 
-/// Whether clients may name this revision in `MCP-Protocol-Version`.
+/// Whether clients of any session may name this revision in `MCP-Protocol-Version`.
 pub fn is_supported(version: &str) -> bool {
-    SUPPORTED.contains(&version)
+    STREAMABLE.contains(&version)
 }
 
 /// Whether this revision allows batches. Only one does.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::client::{Client, sent};
 use crate::kit::gateway::{config, gateway};
 use crate::kit::messages::{VERSION, call, list, note, ready};
+use crate::kit::opened::opened_speaking;
 use crate::kit::replicas::replicas;
 use crate::kit::sse::{REVISION, Sse, opened};
 use crate::kit::wired::{call_of, initialize};
@@ -355,4 +356,18 @@ async fn the_query_and_listed_headers_go_along_and_the_token_does_not() {
     let token = endpoint.path().rsplit('/').next().unwrap();
     let told = format!("{:?} {}", asked.headers, asked.target);
     assert!(!told.contains(token) && !asked.headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn a_client_of_streamable_http_may_ask_for_the_old_revision() {
+    let (_gateway, mut server, client) = opened_speaking(REVISION, |_| {}).await;
+    let post = client
+        .post(&call(1))
+        .header("mcp-protocol-version", REVISION);
+    let (answer, ()) = tokio::join!(sent(post), async {
+        let asked = server.next().await;
+        assert!(!asked.headers.contains_key("mcp-protocol-version"));
+        asked.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200, "{}", answer.text);
 }
