@@ -1,5 +1,6 @@
 //! Which transport a server at a URL speaks. `transport = "auto"` tries streamable HTTP, and HTTP+SSE if the server says
-//! that it does not know that: then it is remembered for a while, so that other sessions do not ask again.
+//! that it does not know that. What it spoke is remembered for a while, so that other sessions, and recoveries, do not
+//! ask again.
 
 use std::time::Duration;
 
@@ -15,22 +16,31 @@ use super::{Declination, Initialized, Upstream, UpstreamError};
 use crate::caller::Caller;
 use crate::config::Transport;
 
-/// How long a server is taken for one of HTTP+SSE. It may be upgraded.
+/// How long a server is taken for one of the transport that it spoke. It may be upgraded.
 const HOLDS: Duration = Duration::from_secs(10 * 60);
 
-/// Until when a server is taken for one that speaks HTTP+SSE.
+/// Which transport a server spoke, and until when that holds.
 #[derive(Debug, Default)]
-pub(super) struct Verdict(Mutex<Option<Instant>>);
+pub(super) struct Verdict(Mutex<Option<(Spoken, Instant)>>);
+
+/// A transport that a server spoke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    StreamableHttp,
+    Sse,
+}
 
 // === impl Verdict ===
 
 impl Verdict {
-    fn is_sse(&self) -> bool {
-        self.0.lock().is_some_and(|until| Instant::now() < until)
+    fn spoken(&self) -> Option<Spoken> {
+        let verdict = *self.0.lock();
+        let (spoken, _) = verdict.filter(|(_, until)| Instant::now() < *until)?;
+        Some(spoken)
     }
 
-    fn note_sse(&self) {
-        *self.0.lock() = Some(Instant::now() + HOLDS);
+    fn note(&self, spoken: Spoken) {
+        *self.0.lock() = Some((spoken, Instant::now() + HOLDS));
     }
 
     pub(super) fn forget(&self) {
@@ -58,7 +68,7 @@ impl Upstream {
 
     /// It was found out that the server speaks HTTP+SSE.
     pub(crate) fn note_sse(&self) {
-        self.verdict.note_sse();
+        self.verdict.note(Spoken::Sse);
     }
 
     async fn find_out(
@@ -68,7 +78,8 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
-        if self.verdict.is_sse() {
+        let spoken = self.verdict.spoken();
+        if spoken == Some(Spoken::Sse) {
             let opened = self
                 .sse_initialize(link, caller, message.clone(), sent.clone())
                 .await;
@@ -84,10 +95,17 @@ impl Upstream {
             .http_initialize(link, message.clone(), sent.clone())
             .await?;
         let declined = match opened {
-            Initialized::Declined(declined) if is_wrong_transport(declined.status()) => {
+            Initialized::Answered { .. } => {
+                self.verdict.note(Spoken::StreamableHttp);
+                return Ok(opened);
+            }
+            Initialized::Declined(declined)
+                if spoken != Some(Spoken::StreamableHttp)
+                    && is_wrong_transport(declined.status()) =>
+            {
                 declined.held().await
             }
-            other => return Ok(other),
+            other @ Initialized::Declined(_) => return Ok(other),
         };
         if answers(&declined, &message) {
             return Ok(Initialized::Declined(declined));
@@ -95,7 +113,7 @@ impl Upstream {
         let failure = match self.sse_initialize(link, caller, message, sent).await {
             Ok(opened @ Initialized::Answered { .. }) => {
                 tracing::info!(server = %self.name, "it speaks HTTP+SSE (2024-11-05)");
-                self.verdict.note_sse();
+                self.verdict.note(Spoken::Sse);
                 return Ok(opened);
             }
             Ok(Initialized::Declined(other)) => other.error(),
@@ -149,4 +167,24 @@ fn answers(declined: &Declination, request: &Bytes) -> bool {
 
 fn is_json_rpc(body: &Bytes) -> bool {
     Message::parse(body.clone()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_holds_for_a_while() {
+        let verdict = Verdict::default();
+        assert_eq!(verdict.spoken(), None);
+        verdict.note(Spoken::Sse);
+        tokio::time::advance(HOLDS - Duration::from_secs(1)).await;
+        assert_eq!(verdict.spoken(), Some(Spoken::Sse));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(verdict.spoken(), None);
+        verdict.note(Spoken::StreamableHttp);
+        assert_eq!(verdict.spoken(), Some(Spoken::StreamableHttp));
+        verdict.forget();
+        assert_eq!(verdict.spoken(), None);
+    }
 }
