@@ -1,5 +1,6 @@
 //! Which transport a server at a URL speaks. `transport = "auto"` tries streamable HTTP, and HTTP+SSE if the server says
-//! that it does not know that: then it is remembered for a while, so that other sessions do not ask again.
+//! that it does not know that. What it spoke is remembered for a while, so that other sessions, and recoveries, do not
+//! ask again.
 
 use std::time::Duration;
 
@@ -15,26 +16,27 @@ use super::{Declination, Initialized, Upstream, UpstreamError};
 use crate::caller::Caller;
 use crate::config::Transport;
 
-/// How long a server is taken for one of the transport that it was last opened over. It may be upgraded.
+/// How long a server is taken for one of the transport that it spoke. It may be upgraded.
 const HOLDS: Duration = Duration::from_secs(10 * 60);
 
-/// Over which transport a server was last opened, if that was not long ago.
+/// Which transport a server spoke, and until when that holds.
 #[derive(Debug, Default)]
 pub(super) struct Verdict(Mutex<Option<(Spoken, Instant)>>);
 
-/// The transport of a server.
+/// A transport that a server spoke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spoken {
-    Streamable,
+    StreamableHttp,
     Sse,
 }
 
 // === impl Verdict ===
 
 impl Verdict {
-    fn is(&self, spoken: Spoken) -> bool {
+    fn spoken(&self) -> Option<Spoken> {
         let verdict = *self.0.lock();
-        verdict.is_some_and(|(known, until)| known == spoken && Instant::now() < until)
+        let (spoken, _) = verdict.filter(|(_, until)| Instant::now() < *until)?;
+        Some(spoken)
     }
 
     fn note(&self, spoken: Spoken) {
@@ -76,7 +78,8 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
-        if self.verdict.is(Spoken::Sse) {
+        let spoken = self.verdict.spoken();
+        if spoken == Some(Spoken::Sse) {
             let opened = self
                 .sse_initialize(link, caller, message.clone(), sent.clone())
                 .await;
@@ -92,18 +95,17 @@ impl Upstream {
             .http_initialize(link, message.clone(), sent.clone())
             .await?;
         let declined = match opened {
-            // A server that was just opened over it knows it: this is about something else.
+            Initialized::Answered { .. } => {
+                self.verdict.note(Spoken::StreamableHttp);
+                return Ok(opened);
+            }
             Initialized::Declined(declined)
-                if is_wrong_transport(declined.status())
-                    && !self.verdict.is(Spoken::Streamable) =>
+                if spoken != Some(Spoken::StreamableHttp)
+                    && is_wrong_transport(declined.status()) =>
             {
                 declined.held().await
             }
-            Initialized::Answered { .. } => {
-                self.verdict.note(Spoken::Streamable);
-                return Ok(opened);
-            }
-            Initialized::Declined(_) => return Ok(opened),
+            other @ Initialized::Declined(_) => return Ok(other),
         };
         if answers(&declined, &message) {
             return Ok(Initialized::Declined(declined));
@@ -165,4 +167,24 @@ fn answers(declined: &Declination, request: &Bytes) -> bool {
 
 fn is_json_rpc(body: &Bytes) -> bool {
     Message::parse(body.clone()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_holds_for_a_while() {
+        let verdict = Verdict::default();
+        assert_eq!(verdict.spoken(), None);
+        verdict.note(Spoken::Sse);
+        tokio::time::advance(HOLDS - Duration::from_secs(1)).await;
+        assert_eq!(verdict.spoken(), Some(Spoken::Sse));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(verdict.spoken(), None);
+        verdict.note(Spoken::StreamableHttp);
+        assert_eq!(verdict.spoken(), Some(Spoken::StreamableHttp));
+        verdict.forget();
+        assert_eq!(verdict.spoken(), None);
+    }
 }

@@ -2,6 +2,7 @@
 //! URL for messages. It is strict about what a client sends, and can be told to misbehave.
 
 mod manners;
+mod streams;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -26,13 +27,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 pub use self::manners::Manners;
+use self::streams::Parts;
+pub use self::streams::Streams;
 use super::Server;
 use crate::scripted::Scroll;
 
 const MAX_BODY: usize = 16 << 20;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Parts = mpsc::UnboundedSender<io::Result<Bytes>>;
 
 /// The server, on a port of its own.
 #[derive(Debug)]
@@ -181,9 +183,14 @@ impl OverSse {
 
     /// Writes bytes to all streams.
     pub fn inject(&self, bytes: &[u8]) {
-        for session in self.sessions.open.lock().values() {
-            drop(session.outlet.parts.send(Ok(Bytes::copy_from_slice(bytes))));
-        }
+        self.streams().write(bytes);
+    }
+
+    /// The streams that are open now.
+    #[must_use]
+    pub fn streams(&self) -> Streams {
+        let open = self.sessions.open.lock();
+        Streams::new(open.values().map(|session| session.outlet.parts.clone()))
     }
 }
 

@@ -7,7 +7,7 @@ use bowline_testbed::scripted::Scripted;
 use serde_json::json;
 
 use crate::kit::client::Client;
-use crate::kit::gateway::{gateway, only};
+use crate::kit::gateway::{config, gateway, only};
 use crate::kit::messages::JSON;
 use crate::kit::programs::text_of;
 use crate::kit::sse_server::{SsePlay, reason};
@@ -58,6 +58,34 @@ async fn an_answer_to_the_request_is_an_answer() {
         });
         assert_eq!(refused.json(), error, "{status}");
     }
+}
+
+/// A load balancer without a server answers 404 for a moment, also while a session is recovered.
+#[tokio::test]
+async fn a_server_that_has_spoken_streamable_http_is_not_taken_for_another() {
+    for status in [400, 404, 405] {
+        let mut server = Scripted::start().await;
+        let gateway = gateway(server.url()).await;
+        Client::open(&gateway, &mut server, "u").await;
+        let mut client = Client::new(&gateway);
+        let (_refused, ()) = tokio::join!(client.initialize(), async {
+            server.next().await.reply(status, &[], "");
+        });
+        assert!(client.session.is_none(), "{status}");
+        server.finish();
+    }
+}
+
+/// What was found out is about a URL.
+#[tokio::test]
+async fn another_url_is_found_out_anew() {
+    let mut play = SsePlay::start(|_| {}).await;
+    assert_eq!(play.client.begin().await.status, 200);
+    assert_eq!(play.server.wrong_posts(), 1);
+    let url = format!("{}?tenant=b", play.server.url());
+    play.gateway.reload(config(&[("s", &url)])).unwrap();
+    assert_eq!(play.client.begin().await.status, 200);
+    assert_eq!(play.server.wrong_posts(), 2);
 }
 
 #[tokio::test]
