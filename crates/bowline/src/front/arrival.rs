@@ -65,6 +65,21 @@ impl Arrival {
         })
     }
 
+    /// Refuses what would begin a session where none can begin.
+    pub(crate) fn refuse_new(&self) -> Result<(), Fault> {
+        if self.hub.drain.has_begun() {
+            return Err(Fault::Stopping);
+        }
+        if self.upstream.is_retired() {
+            return Err(Fault::NoSuchServer);
+        }
+        if self.hub.pseudonym.is_in(&self.headers) {
+            let server = self.upstream.name.clone();
+            return Err(Fault::Loop { server });
+        }
+        Ok(())
+    }
+
     /// The session that was found, and what its messages are sent with. The rest is let go: headers are
     /// parts of the connection's read buffer, and would keep it as long as the answer takes.
     pub(crate) fn into_exchange(self, found: FoundSession) -> Exchange {

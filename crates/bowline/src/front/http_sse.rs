@@ -68,7 +68,7 @@ fn open(arrival: Arrival, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
     if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
         return Err(Fault::AcceptForGet);
     }
-    refuse_new(&arrival)?;
+    arrival.refuse_new()?;
     let hub = Arc::clone(&arrival.hub);
     let prefix = endpoint::prefix(&arrival, &head.uri);
     let Arrival {
@@ -96,22 +96,6 @@ fn open(arrival: Arrival, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
     let client = Client::new(hub, upstream, caller, AfterEnd::Over, outgoing, left);
     tracker.spawn(run(client, mailbox, letters));
     Ok(response::messages(body))
-}
-
-/// Refuses what would begin a session where none can begin.
-fn refuse_new(arrival: &Arrival) -> Result<(), Fault> {
-    let hub = &arrival.hub;
-    if hub.drain.has_begun() {
-        return Err(Fault::Stopping);
-    }
-    if arrival.upstream.is_retired() {
-        return Err(Fault::NoSuchServer);
-    }
-    if hub.pseudonym.is_in(&arrival.headers) {
-        let server = arrival.upstream.name.clone();
-        return Err(Fault::Loop { server });
-    }
-    Ok(())
 }
 
 /// Serves a stream until its client leaves or has to.
@@ -210,7 +194,7 @@ async fn post(
     let request = message.filter(|message| message.kind() == Kind::Request);
     let accepted = async {
         if request.as_ref().is_some_and(is_initialize) {
-            refuse_new(&arrival)?;
+            arrival.refuse_new()?;
         }
         let carried = carried(&arrival);
         match at {

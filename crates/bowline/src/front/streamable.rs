@@ -172,16 +172,7 @@ async fn batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fa
 /// `initialize`: opens a session, whose id the response carries.
 async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
     let hub = Arc::clone(&arrival.hub);
-    if hub.drain.has_begun() {
-        return Err(Fault::Stopping);
-    }
-    if arrival.upstream.is_retired() {
-        return Err(Fault::NoSuchServer);
-    }
-    if hub.pseudonym.is_in(&arrival.headers) {
-        let server = arrival.upstream.name.clone();
-        return Err(Fault::Loop { server });
-    }
+    arrival.refuse_new()?;
     arrival.carried.via = hub.pseudonym.after(&arrival.headers);
     let wants_hash = embedder::wants_hash(&arrival.headers);
     let opening = Opening {
