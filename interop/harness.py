@@ -137,7 +137,7 @@ def binary(name):
 
 
 def url_of(process, path):
-    return process.wait_for_line(rf"http://127\.0\.0\.1:\d+{re.escape(path)}(?![\w/])").group()
+    return process.wait_for_line(rf"https?://127\.0\.0\.1:\d+{re.escape(path)}(?![\w/])").group()
 
 
 def fixture_server(name):

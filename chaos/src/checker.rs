@@ -1,6 +1,7 @@
 //! What the gateway promises, looked for in a history.
 
 mod excuses;
+mod legs;
 #[cfg(test)]
 mod tests;
 
@@ -47,17 +48,19 @@ pub(crate) enum Promise {
     AliveIsKept,
     /// Once all is well, a listening session hears from its server.
     Heard,
+    /// No process or stream of a session is used after another one was.
+    OneLeg,
 }
 
 /// A broken promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) promise: Promise,
     pub(crate) shown_by: Evidence,
 }
 
 /// What shows that a promise was broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Evidence {
     /// A call, by its place in the history.
     Call(usize),
@@ -65,6 +68,8 @@ pub(crate) enum Evidence {
     Session(usize),
     /// An upstream session that was opened.
     Birth,
+    /// An execution, by its key.
+    Ran(String),
 }
 
 impl fmt::Display for Promise {
@@ -84,6 +89,7 @@ impl fmt::Display for Promise {
             Self::NoStorm => "a hopeless call was tried again",
             Self::AliveIsKept => "a live session was opened anew",
             Self::Heard => "the notification stream was not restored",
+            Self::OneLeg => "two legs of a session were in use",
         })
     }
 }
@@ -102,6 +108,11 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     violations.extend(opened.map(|_| Violation {
         promise: Promise::AliveIsKept,
         shown_by: Evidence::Birth,
+    }));
+    let late = legs::used_after_another(history).into_iter();
+    violations.extend(late.map(|key| Violation {
+        promise: Promise::OneLeg,
+        shown_by: Evidence::Ran(key),
     }));
     violations.extend(history.deaf.iter().map(|session| Violation {
         promise: Promise::Heard,
@@ -123,7 +134,8 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
     if call.kind == Kind::LargeEvent && ran.len() > enough {
         broken.push(Promise::NoStorm);
     }
-    if call.took() > history.limit || call.outcome == Outcome::Never {
+    let limit = history.limit + excuses::stood_still(history, call);
+    if call.took() > limit || call.outcome == Outcome::Never {
         broken.push(Promise::InTime);
     }
     let ended = of_outcome(history, call, ran);
@@ -190,6 +202,7 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
             broken
         }
         (Outcome::Lost, _) => vec![Promise::SessionKept],
+        (Outcome::Wrong(what), _) if excuses::told_twice(call, what, ran) => vec![],
         (Outcome::Wrong(_), _) => vec![Promise::RightAnswer],
         (Outcome::Silent(_), _) => vec![Promise::NeverSilent],
     }

@@ -1,5 +1,6 @@
 //! What is planned is carried out.
 
+mod gateways;
 mod plan;
 
 use std::time::Duration;
@@ -8,11 +9,12 @@ use bowline_testbed::faulty::{Fault, When};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::plan::{Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, Strike, What};
+use self::plan::{Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, SIEGE, Strike, What};
 use crate::Arguments;
 use crate::gateway::Gateways;
-use crate::history::{PROCESSES, Recorder};
+use crate::history::Recorder;
 use crate::load::listen::{self, Heard};
+use crate::server::PROCESSES;
 use crate::trouble::Trouble;
 use crate::world::{Replica, World};
 
@@ -41,6 +43,7 @@ impl Storm<'_> {
             self.round(&round, begin).await?;
             begin += ROUND;
             sleep_until(begin).await;
+            self.lift(&planner).await?;
             hung = round.hung.map(|(replica, _)| replica);
             for (number, replica) in self.world.replicas.iter().enumerate() {
                 if hung != Some(number) {
@@ -52,6 +55,7 @@ impl Storm<'_> {
             }
             listen::speak(self.world);
         }
+        self.lift_all().await?;
         sleep_until(until).await;
         for (number, replica) in self.world.replicas.iter().enumerate() {
             replica.heal()?;
@@ -102,12 +106,18 @@ impl Storm<'_> {
                 self.flip(flip).await;
             }
         };
+        if let Some((siege, true)) = round.siege {
+            self.besiege(&siege, SIEGE).await?;
+        }
+        let gateways = round.gateways.iter();
+        let gateways = gateways.map(|strike| self.strike_gateway(strike, begin));
         let processes = round.processes.iter();
         let processes = processes.map(|strike| self.strike_processes(strike, begin));
-        let (struck, died, hit, paused, filled, drained, ()) = tokio::join!(
+        let (struck, died, hit, tried, paused, filled, drained, ()) = tokio::join!(
             join_all(strikes.collect()),
             join_all(deaths.collect()),
             join_all(processes.collect()),
+            join_all(gateways.collect()),
             pause,
             full,
             drain,
@@ -116,6 +126,7 @@ impl Storm<'_> {
         struck.into_iter().collect::<Result<(), _>>()?;
         died.into_iter().collect::<Result<(), _>>()?;
         hit.into_iter().collect::<Result<(), _>>()?;
+        tried.into_iter().collect::<Result<(), _>>()?;
         paused.and(filled).and(drained)
     }
 
@@ -142,6 +153,10 @@ impl Storm<'_> {
             What::Break => {
                 record("break", "resets all connections".to_owned(), Duration::ZERO);
                 replica.proxy.break_connections();
+            }
+            What::CutStream => {
+                record("cut stream", "ends its streams".to_owned(), Duration::ZERO);
+                replica.server.cut_streams();
             }
             What::Requests(requests) => {
                 let (count, fault) = (requests.count, requests.fault.clone());
@@ -225,7 +240,7 @@ impl Storm<'_> {
             None => "configured with all".to_owned(),
         };
         self.recorder.fault("all", "reload", text, ROUND);
-        self.gateways.reload(&self.world.urls(without)).await
+        self.gateways.reload(self.world, without).await
     }
 
     /// Makes the tool `flip` what it was not. It is destructive only when the gateway must know: after all

@@ -1,14 +1,16 @@
 //! The gateways under test: the real command, once with a file store on a small disk, or several times with
-//! a Redis between them.
+//! a Redis between them, and cables from one to the other.
 
 mod disk;
 mod launch;
+mod links;
 mod process;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bowline_testbed::cable::Way;
 use bowline_testbed::redis::Redis;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -16,9 +18,11 @@ use tokio::time::sleep;
 
 use self::disk::Disk;
 use self::launch::Launch;
+use self::links::Links;
 pub(crate) use self::process::{Gateway, Life};
 use crate::Arguments;
 use crate::history::Recorder;
+use crate::server::Server;
 use crate::trouble::Trouble;
 use crate::world::World;
 
@@ -32,9 +36,9 @@ pub(crate) struct Gateways {
     /// Holds the configuration.
     directory: TempDir,
     store: Store,
+    /// The cables of each, if they are several.
+    links: Vec<Links>,
     budget: u64,
-    /// The configuration of the server that is a command, if there is one.
-    command: String,
 }
 
 /// Where sessions are.
@@ -58,14 +62,16 @@ impl Gateways {
             all: Vec::new(),
             directory: tempfile::tempdir()?,
             store: Store::start(arguments, &command).await?,
+            links: Vec::new(),
             budget: arguments.budget,
-            command: match &world.processes {
-                Some(processes) => processes.config(arguments.budget),
-                None => String::new(),
-            },
         };
-        gateways.configure(&world.urls(None))?;
-        let mut launch = Launch::new(command, gateways.config());
+        if let Store::Redis(redis, _) = &gateways.store {
+            for _ in 0..arguments.gateways {
+                gateways.links.push(Links::start(&redis.url()).await?);
+            }
+        }
+        gateways.configure(world, None)?;
+        let mut launch = Launch::new(command);
         if let Store::Redis(_, seal_key) = &gateways.store {
             launch.set("BOWLINE_SEAL_KEYS", seal_key.clone());
         }
@@ -82,7 +88,9 @@ impl Gateways {
                 _ => format!("chaos-{}-g{number}.log", arguments.seed),
             };
             let log = std::env::temp_dir().join(name);
-            let gateway = Gateway::start(launch.clone(), log).await?;
+            let mut launch = launch.clone();
+            launch.configured(gateways.config(number.into()));
+            let gateway = Gateway::start(launch, log).await?;
             gateways.all.push(gateway);
         }
         Ok(gateways)
@@ -96,9 +104,9 @@ impl Gateways {
         self.all.iter().map(Gateway::log)
     }
 
-    /// Has them read a configuration with these endpoints.
-    pub(crate) async fn reload(&self, endpoints: &[String]) -> anyhow::Result<()> {
-        self.configure(endpoints)?;
+    /// Has them read a configuration without this replica, or with all.
+    pub(crate) async fn reload(&self, world: &World, without: Option<usize>) -> anyhow::Result<()> {
+        self.configure(world, without)?;
         for gateway in &self.all {
             gateway.reload().await?;
         }
@@ -135,6 +143,25 @@ impl Gateways {
         disk.free()
     }
 
+    /// A number that changes whenever a gateway is killed, started, stopped or cut off.
+    pub(crate) fn unrest(&self) -> u64 {
+        self.all.iter().map(Gateway::unrest).sum()
+    }
+
+    /// How the other gateways reach this one.
+    pub(crate) fn set_peers(&self, gateway: usize, way: Way) {
+        if let Some(links) = self.links.get(gateway) {
+            links.peers(way);
+        }
+    }
+
+    /// How a gateway reaches the shared Redis.
+    pub(crate) fn set_redis(&self, gateway: usize, way: Way) {
+        if let Some(links) = self.links.get(gateway) {
+            links.redis(way);
+        }
+    }
+
     /// Ends them. One that has ended by itself is an error.
     pub(crate) async fn stop(&self) -> anyhow::Result<()> {
         for gateway in &self.all {
@@ -144,21 +171,41 @@ impl Gateways {
     }
 
     /// Writes the configuration, in one step for whoever reads it meanwhile.
-    fn configure(&self, endpoints: &[String]) -> anyhow::Result<()> {
-        let written = self.directory.path().join("new.toml");
-        let text = format!(
-            "[store]\n{}\n[servers.s]\nendpoints = {endpoints:?}\n\
-             recovery_budget = \"{}s\"\ndrain_timeout = \"{DRAIN}\"\n{}",
-            self.store.config(),
-            self.budget,
-            self.command,
-        );
-        std::fs::write(&written, text)?;
-        Ok(std::fs::rename(written, self.config())?)
+    fn configure(&self, world: &World, without: Option<usize>) -> anyhow::Result<()> {
+        let servers = self.servers(world, without);
+        for number in 0..self.links.len().max(1) {
+            let written = self.directory.path().join("new.toml");
+            let own = match self.links.get(number) {
+                Some(links) => links.config(),
+                None => format!("[store]\n{}\n", self.store.config()),
+            };
+            std::fs::write(&written, format!("{own}{servers}"))?;
+            std::fs::rename(written, self.config(number))?;
+        }
+        Ok(())
     }
 
-    fn config(&self) -> PathBuf {
-        self.directory.path().join("bowline.toml")
+    fn servers(&self, world: &World, without: Option<usize>) -> String {
+        let budget = self.budget;
+        let server = |name: &str, endpoints: Vec<String>| {
+            format!(
+                "[servers.{name}]\nendpoints = {endpoints:?}\n\
+                 recovery_budget = \"{budget}s\"\ndrain_timeout = \"{DRAIN}\"\n"
+            )
+        };
+        let mut servers = server(Server::Replicas.name(), world.urls(without));
+        if world.has_streams {
+            servers += &server(Server::Streams.name(), world.sse_urls(without));
+            servers += "transport = \"sse\"\n";
+        }
+        if let Some(processes) = &world.processes {
+            servers += &processes.config(budget);
+        }
+        servers
+    }
+
+    fn config(&self, number: usize) -> PathBuf {
+        self.directory.path().join(format!("bowline-{number}.toml"))
     }
 }
 

@@ -4,16 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use bowline_testbed::counting::Counting;
 use bowline_testbed::stdio::counted::Noted;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::server::{PROCESSES, Server};
 use crate::world::{World, since};
-
-/// Sessions from this number on are with the server that is a command.
-pub(crate) const OF_PROCESSES: usize = 10_000;
-/// Whose the faults of its processes are, and where its calls run.
-pub(crate) const PROCESSES: &str = "p";
 
 /// All calls, what they ran, and what was broken meanwhile. Times are from the beginning.
 #[derive(Debug)]
@@ -30,6 +27,8 @@ pub(crate) struct History {
     pub(crate) births: Vec<Duration>,
     /// When processes were started for sessions, in this order.
     pub(crate) process_births: Vec<Duration>,
+    /// When sessions over HTTP+SSE were opened, in this order.
+    pub(crate) stream_births: Vec<Duration>,
 }
 
 /// One call of a client.
@@ -132,6 +131,19 @@ pub(crate) struct Recorder {
     faults: Mutex<Vec<Fault>>,
 }
 
+// === impl History ===
+
+impl History {
+    /// When sessions of a server were opened.
+    pub(crate) fn births_of(&self, server: Server) -> &[Duration] {
+        match server {
+            Server::Replicas => &self.births,
+            Server::Processes => &self.process_births,
+            Server::Streams => &self.stream_births,
+        }
+    }
+}
+
 // === impl Kind ===
 
 impl Kind {
@@ -215,9 +227,9 @@ impl Call {
         self.ended.saturating_sub(self.began)
     }
 
-    /// Whether its server is a command.
-    pub(crate) fn is_of_process(&self) -> bool {
-        self.session >= OF_PROCESSES
+    /// The server of its session.
+    pub(crate) fn server(&self) -> Server {
+        Server::of(self.session)
     }
 }
 
@@ -291,12 +303,13 @@ impl Recorder {
             });
             (key, ran.collect())
         });
-        let replicas = world.replicas.iter();
-        let births = replicas.flat_map(|one| one.server.births());
-        let mut births: Vec<_> = births
-            .map(|at| at.saturating_duration_since(self.origin))
-            .collect();
-        births.sort_unstable();
+        let births = |of: fn(&Counting) -> Vec<Instant>| {
+            let all = world.replicas.iter().flat_map(|one| of(&one.server));
+            let times = all.map(|at| at.saturating_duration_since(self.origin));
+            let mut births: Vec<_> = times.collect();
+            births.sort_unstable();
+            births
+        };
         let mut ran: HashMap<String, Vec<Ran>> = ran.collect();
         let mut process_births = Vec::new();
         let processes = world.processes.as_ref();
@@ -320,7 +333,8 @@ impl Recorder {
             faults: self.faults.lock().clone(),
             limit,
             deaf,
-            births,
+            births: births(Counting::births),
+            stream_births: births(Counting::stream_births),
         }
     }
 }

@@ -4,14 +4,16 @@ mod calls;
 mod judge;
 mod large;
 pub(crate) mod listen;
+mod over_sse;
 mod rover;
 mod visitor;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
-use bowline_testbed::client::VERSION;
+use bowline_testbed::client::{Answer, VERSION};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -19,19 +21,22 @@ use tokio::time::{Instant, sleep, timeout};
 use self::calls::Calls;
 use self::judge::Expected;
 use self::listen::Heard;
+use self::over_sse::OverSse;
+use self::rover::Failure;
 pub(crate) use self::rover::Rover;
-use self::rover::{Failure, Server};
 use crate::Arguments;
 use crate::gateway::Gateways;
-use crate::history::{Call, Kind, OF_PROCESSES, Outcome, Recorder};
+use crate::history::{Call, Kind, Outcome, Recorder};
+use crate::server::Server;
 use crate::trouble::Trouble;
 
 /// How many calls of a session may be under way at the same time.
 const LANES: usize = 2;
 /// How long it waits after a gateway that is not there before it asks the next.
 const BEFORE_THE_NEXT: Duration = Duration::from_millis(10);
-/// How long the client waits after a call's limit, to tell late from never.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long the client waits after a call's limit, to tell late from never. Gateways that are several may be
+/// stopped meanwhile, or die one after the other.
+const GRACE: Duration = Duration::from_secs(30);
 /// The revision that has batches, which one session in so many speaks.
 const WITH_BATCHES: &str = "2025-03-26";
 const ONE_WITH_BATCHES_IN: usize = 5;
@@ -43,14 +48,33 @@ const AFTER_A_CANCEL: Duration = Duration::from_secs(2);
 
 /// A session's share of the calls: one after the other, on a connection of its own.
 #[derive(Debug)]
-struct Lane {
+struct Lane<C> {
     session: usize,
     calls: Calls,
-    client: Rover,
+    client: C,
     recorder: Arc<Recorder>,
     heard: Arc<Heard>,
     limit: Duration,
     has_batches: bool,
+}
+
+/// The client of a session, in its transport.
+trait Speaks: Sized + Send + 'static {
+    /// Opens a session; how that was answered.
+    fn open(&mut self) -> impl Future<Output = Result<Answer, Failure>> + Send;
+    /// Sends a message to the next gateway and reads all that answers it.
+    fn send(&mut self, message: &Value) -> impl Future<Output = Result<Answer, Failure>> + Send;
+    /// A client in the same session with connections of its own.
+    fn twin(&self) -> Self;
+    /// Which gateway was asked last.
+    fn latest(&self) -> usize;
+}
+
+/// Sessions that do not listen, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Others {
+    streamable: Vec<(usize, Rover)>,
+    over_sse: Vec<(usize, OverSse)>,
 }
 
 /// What the sessions are made of.
@@ -73,32 +97,50 @@ impl Load<'_> {
                 true => WITH_BATCHES,
                 false => VERSION,
             };
-            clients.push(self.open_one(Server::Replicas, session, version).await?);
+            let client = self.rover(Server::Replicas, session, version)?;
+            clients.push(self.open_one(session, client).await?);
         }
         Ok(clients)
     }
 
-    /// The same for sessions with processes.
-    pub(crate) async fn open_processes(&self) -> anyhow::Result<Vec<Rover>> {
-        let mut clients = Vec::new();
-        for number in 0..self.arguments.process_sessions() {
-            let session = OF_PROCESSES + number;
-            clients.push(self.open_one(Server::Processes, session, VERSION).await?);
+    /// The same for sessions with processes and over HTTP+SSE, on either side.
+    pub(crate) async fn open_others(&self) -> anyhow::Result<Others> {
+        let (mut streamable, mut over_sse) = (Vec::new(), Vec::new());
+        for server in Server::ALL {
+            let sessions = match server {
+                Server::Replicas => 0,
+                _ => self.arguments.sessions_with(server),
+            };
+            for session in (server.first()..).take(sessions) {
+                let client = self.rover(server, session, VERSION)?;
+                streamable.push((session, self.open_one(session, client).await?));
+            }
+            let sessions = self.arguments.over_sse_with(server);
+            for session in (server.first_over_sse()..).take(sessions) {
+                let client = OverSse::new(self.gateways, self.recorder, session);
+                over_sse.push((session, self.open_one(session, client).await?));
+            }
         }
-        Ok(clients)
+        Ok(Others {
+            streamable,
+            over_sse,
+        })
     }
 
-    async fn open_one(
+    fn rover(
         &self,
         server: Server,
         session: usize,
         version: &'static str,
     ) -> anyhow::Result<Rover> {
         let name = listen::name(session);
-        let mut client = Rover::new(self.gateways, server, session, &name, version)?;
+        Rover::new(self.gateways, server, session, &name, version)
+    }
+
+    async fn open_one<C: Speaks>(&self, session: usize, mut client: C) -> anyhow::Result<C> {
         let opened = client.open().await;
-        let is_open = opened.is_ok_and(|answer| answer.status == 200);
-        ensure!(is_open, "a session was not opened");
+        let is_open = opened.as_ref().is_ok_and(|answer| answer.status == 200);
+        ensure!(is_open, "session {session} was not opened: {opened:?}");
         let mut lane = self.lane(session, LANES, client);
         let outcome = lane.record(Kind::List).await;
         ensure!(outcome == Outcome::Answered, "tools/list: {outcome:?}");
@@ -106,22 +148,38 @@ impl Load<'_> {
     }
 
     /// Calls in all sessions until then, and waits for the last answers.
-    pub(crate) async fn call(&self, sessions: &[Rover], processes: &[Rover], until: Instant) {
+    pub(crate) async fn call(&self, sessions: &[Rover], others: Others, until: Instant) {
         let mut tasks = JoinSet::new();
-        let processes = processes.iter().enumerate();
-        let processes = processes.map(|(number, client)| (OF_PROCESSES + number, client));
-        for (session, client) in sessions.iter().enumerate().chain(processes) {
-            for number in 0..LANES {
-                let lane = self.lane(session, number, client.twin());
-                tasks.spawn(lane.run(self.arguments.pause, until));
-            }
+        for (session, client) in sessions.iter().enumerate() {
+            self.call_in(&mut tasks, session, client, until);
         }
+        for (session, client) in &others.streamable {
+            self.call_in(&mut tasks, *session, client, until);
+        }
+        for (session, client) in &others.over_sse {
+            self.call_in(&mut tasks, *session, client, until);
+        }
+        // The last of them ends its stream.
+        drop(others);
         self.visit(&mut tasks, until);
         self.call_large(&mut tasks, until);
         tasks.join_all().await;
     }
 
-    fn lane(&self, session: usize, lane: usize, client: Rover) -> Lane {
+    fn call_in<C: Speaks>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        session: usize,
+        client: &C,
+        until: Instant,
+    ) {
+        for number in 0..LANES {
+            let lane = self.lane(session, number, client.twin());
+            tasks.spawn(lane.run(self.arguments.pause, until));
+        }
+    }
+
+    fn lane<C: Speaks>(&self, session: usize, lane: usize, client: C) -> Lane<C> {
         Lane {
             session,
             calls: Calls::new(self.arguments, session, lane),
@@ -135,11 +193,11 @@ impl Load<'_> {
 
     fn has_batches(&self, session: usize) -> bool {
         let is_one = session % ONE_WITH_BATCHES_IN == ONE_WITH_BATCHES_IN - 1;
-        is_one && session < OF_PROCESSES && self.arguments.tries(Trouble::Batch)
+        is_one && session < self.arguments.sessions && self.arguments.tries(Trouble::Batch)
     }
 }
 
-impl Lane {
+impl<C: Speaks> Lane<C> {
     async fn run(mut self, pause: u64, until: Instant) {
         loop {
             sleep(Duration::from_millis(self.calls.random().u64(..=pause))).await;
@@ -207,7 +265,9 @@ impl Lane {
         let mut attempts = 0;
         loop {
             if attempts > 0 {
-                expected.id = json!(format!("{}, again {attempts}", expected.key));
+                // The first attempt may still run, and tell its progress.
+                expected.token = format!("{}, again {attempts}", expected.key);
+                expected.id = json!(expected.token);
             }
             let message = self.calls.message(&expected);
             match self.client.send(&message).await {
@@ -231,22 +291,34 @@ impl Lane {
         let after = Duration::from_millis(self.calls.random().u64(50..800));
         let mut canceller = self.client.twin();
         let recorder = Arc::clone(&self.recorder);
+        let is_cancelled = AtomicBool::new(false);
         let cancel = async {
             sleep(after).await;
+            is_cancelled.store(true, Ordering::SeqCst);
             let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": expected.id}});
             let accepted = canceller.send(&cancelled).await;
             let is_accepted = accepted.is_ok_and(|answer| answer.status == 202);
             is_accepted.then(|| recorder.now())
         };
+        let mut cancel = std::pin::pin!(cancel);
         let mut answering = std::pin::pin!(self.client.send(&message));
         let accepted = tokio::select! {
-            answer = &mut answering => return match answer {
-                Ok(answer) => judge::outcome(expected, &answer),
-                Err(Failure::Broken(error)) => Outcome::Silent(error),
-                // Nothing was sent, or nobody is left who could tell.
-                Err(Failure::Orphaned | Failure::NotThere) => Outcome::Orphaned,
-            },
-            accepted = cancel => accepted,
+            answer = &mut answering => {
+                let outcome = match answer {
+                    Ok(answer) => judge::outcome(expected, &answer),
+                    Err(Failure::Broken(error)) => Outcome::Silent(error),
+                    // Nothing was sent, or nobody is left who could tell.
+                    Err(Failure::Orphaned | Failure::NotThere) => Outcome::Orphaned,
+                };
+                // What is cancelled may end without an answer, before the client hears of the cancel.
+                return match outcome {
+                    Outcome::Silent(_) if is_cancelled.load(Ordering::SeqCst) => {
+                        Outcome::Cancelled(cancel.await)
+                    }
+                    outcome => outcome,
+                };
+            }
+            accepted = &mut cancel => accepted,
         };
         // What comes now is of no interest, unless it belongs to another call.
         if let Ok(Ok(answer)) = timeout(AFTER_A_CANCEL, answering).await

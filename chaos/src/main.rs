@@ -11,6 +11,7 @@ mod gateway;
 mod history;
 mod load;
 mod report;
+mod server;
 mod trouble;
 mod world;
 
@@ -27,6 +28,7 @@ use self::gateway::Gateways;
 use self::history::{History, Recorder};
 use self::load::Load;
 use self::load::listen::{Heard, Listeners};
+use self::server::Server;
 use self::trouble::Trouble;
 use self::world::World;
 
@@ -65,9 +67,15 @@ struct Arguments {
     /// Let the Redis that several gateways share hang at times, for up to a second
     #[arg(long)]
     pause_redis: bool,
-    /// How many sessions call a server that is a command, if there is one gateway
+    /// How many sessions call a server that is a command
     #[arg(long, default_value_t = 10)]
     processes: usize,
+    /// How many sessions call a server that speaks HTTP+SSE
+    #[arg(long, default_value_t = 10)]
+    streams: usize,
+    /// How many further sessions with each server have clients that speak HTTP+SSE
+    #[arg(long, default_value_t = 3)]
+    sse_clients: usize,
     /// The longest pause between two calls of a session, in milliseconds
     #[arg(long, default_value_t = 400)]
     pause: u64,
@@ -85,11 +93,25 @@ impl Arguments {
         self.only.is_empty() || self.only.contains(&trouble)
     }
 
-    /// How many sessions call a server that is a command. What lives in one gateway cannot be shared.
-    fn process_sessions(&self) -> usize {
-        let is_tried = Trouble::OF_PROCESSES.iter().any(|it| self.tries(*it));
-        match is_tried && self.gateways == 1 {
-            true => self.processes,
+    /// How many sessions have clients of streamable HTTP and call this server.
+    fn sessions_with(&self, server: Server) -> usize {
+        let any = |troubles: &[Trouble]| troubles.iter().any(|it| self.tries(*it));
+        let of_gateways = any(&Trouble::OF_GATEWAYS) || self.tries(Trouble::KillGateway);
+        let of_gateways = self.gateways > 1 && of_gateways;
+        match server {
+            Server::Replicas => self.sessions,
+            Server::Processes if of_gateways || any(&Trouble::OF_PROCESSES) => self.processes,
+            Server::Streams if of_gateways || any(&[Trouble::HttpSse, Trouble::CutStream]) => {
+                self.streams
+            }
+            _ => 0,
+        }
+    }
+
+    /// How many sessions have clients of HTTP+SSE and call this server.
+    fn over_sse_with(&self, server: Server) -> usize {
+        match self.tries(Trouble::SseClients) && self.sessions_with(server) > 0 {
+            true => self.sse_clients,
             false => 0,
         }
     }
@@ -148,7 +170,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
         limit,
     };
     let sessions = load.open().await?;
-    let processes = load.open_processes().await?;
+    let others = load.open_others().await?;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let listeners = Listeners::start(&sessions, &recorder, &heard);
     let storm = Storm {
@@ -159,7 +181,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     };
     let both = async {
         tokio::join!(
-            load.call(&sessions, &processes, until),
+            load.call(&sessions, others, until),
             storm.rage(arguments, until)
         )
     };

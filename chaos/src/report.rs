@@ -73,6 +73,7 @@ pub(crate) fn table(history: &History) {
         .collect();
     println!("faults: {}", faults.join(", "));
     println!("upstream sessions opened: {}", history.births.len());
+    println!("HTTP+SSE streams opened: {}", history.stream_births.len());
     println!("processes started: {}", history.process_births.len());
     println!();
 }
@@ -113,11 +114,12 @@ fn row(history: &History, kind: Kind) {
 pub(crate) fn violations(history: &History, violations: &[Violation]) {
     let mut by_promise = BTreeMap::<Promise, Vec<&Call>>::new();
     for violation in violations {
-        if let Evidence::Call(place) = violation.shown_by {
-            let call = &history.calls[place];
+        if let Evidence::Call(place) = &violation.shown_by {
+            let call = &history.calls[*place];
             by_promise.entry(violation.promise).or_default().push(call);
         }
     }
+    legs(history, violations);
     let births = violations.iter();
     let births = births.filter(|violation| violation.shown_by == Evidence::Birth);
     let births = births.count();
@@ -142,6 +144,38 @@ pub(crate) fn violations(history: &History, violations: &[Violation]) {
             }
             println!();
         }
+    }
+}
+
+/// What ran on a process or stream that had been left for another: the first in full.
+fn legs(history: &History, violations: &[Violation]) {
+    let keys = violations.iter().filter_map(|it| match &it.shown_by {
+        Evidence::Ran(key) => Some(key),
+        _ => None,
+    });
+    let keys: Vec<_> = keys.collect();
+    let Some(first) = keys.first() else {
+        return;
+    };
+    println!("VIOLATED {} times: {}", keys.len(), Promise::OneLeg);
+    let call = history.calls.iter().find(|call| call.key == **first);
+    for line in call.map_or_else(Vec::new, |call| minimal(history, call)) {
+        println!("    {line}");
+    }
+    let session = first.split('/').next().unwrap_or_default();
+    let own = history.ran.iter().filter(|(key, _)| {
+        let rest = key.strip_prefix(session);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    });
+    let mut own: Vec<_> = own.flat_map(|(_, ran)| ran).collect();
+    own.sort_by_key(|ran| ran.at);
+    own.dedup_by(|a, b| a.session == b.session);
+    for ran in own {
+        let at = ran.at.as_secs_f64();
+        println!(
+            "    {at:>9.3} s  {} is used, on {}",
+            ran.session, ran.replica
+        );
     }
 }
 

@@ -68,10 +68,26 @@ pub(crate) enum Trouble {
     StopProcess,
     /// The same are killed, and for a while the next ones exit at once
     FailStart,
+    /// A server that speaks HTTP+SSE
+    HttpSse,
+    /// The streams of such a server's sessions end
+    CutStream,
+    /// Clients that speak HTTP+SSE
+    SseClients,
+    /// One of several gateways is killed
+    KillGateway,
+    /// One of several gateways is stopped, for a moment or for longer than its presence lasts
+    StopGateway,
+    /// The way between gateways is cut, or silent
+    CutPeers,
+    /// The way of a gateway to the Redis is cut, or silent
+    CutRedis,
 }
 
 impl Trouble {
     /// What happens to processes.
     pub(crate) const OF_PROCESSES: [Self; 3] =
         [Self::KillProcess, Self::StopProcess, Self::FailStart];
+    /// What happens to gateways that are several, besides kills.
+    pub(crate) const OF_GATEWAYS: [Self; 3] = [Self::StopGateway, Self::CutPeers, Self::CutRedis];
 }

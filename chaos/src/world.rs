@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::processes::{Processes, since};
 use crate::Arguments;
+use crate::server::Server;
 use crate::trouble::Trouble;
 
 /// The name of the certificate that replicas with TLS share.
@@ -26,6 +27,8 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     /// A server that is a command, if there is one.
     pub(crate) processes: Option<Processes>,
+    /// Whether the replicas are also a server over HTTP+SSE.
+    pub(crate) has_streams: bool,
     /// Holds the certificates.
     directory: TempDir,
 }
@@ -65,7 +68,7 @@ impl World {
             };
             replicas.push(Replica { server, proxy, tls });
         }
-        let processes = match arguments.process_sessions() {
+        let processes = match arguments.sessions_with(Server::Processes) {
             0 => None,
             _ => Some(Processes::new()?),
         };
@@ -73,6 +76,7 @@ impl World {
             replicas,
             tally,
             processes,
+            has_streams: arguments.sessions_with(Server::Streams) > 0,
             directory,
         })
     }
@@ -82,6 +86,12 @@ impl World {
         let all = self.replicas.iter().enumerate();
         let left = all.filter(|(number, _)| Some(*number) != without);
         left.map(|(_, replica)| replica.url()).collect()
+    }
+
+    /// The same over HTTP+SSE.
+    pub(crate) fn sse_urls(&self, without: Option<usize>) -> Vec<String> {
+        let urls = self.urls(without).into_iter();
+        urls.map(|url| url.replace("/mcp", "/sse")).collect()
     }
 
     /// The certificate that vouches for the replicas with TLS.

@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::client::{Connection, Session, Target};
+use crate::client::{Connection, Line, Session, Target};
 use crate::echo::{Kind, Tool};
 use crate::open;
 use crate::pace::{self, Moments};
@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// On how many connections; each goes round its share of the sessions
     #[arg(long, default_value_t = 64)]
     connections: usize,
+    /// Speak HTTP+SSE, with a stream for each session
+    #[arg(long, conflicts_with = "sessions_from")]
+    over_sse: bool,
     /// How the server answers
     #[arg(long, value_enum, default_value_t = Kind::Json)]
     answers: Kind,
@@ -65,40 +68,58 @@ struct Tally {
     over: Cell<bool>,
 }
 
-/// One connection and its share of the sessions.
+/// Who makes one call after the other.
 struct Caller {
-    connection: Connection,
-    sessions: Vec<Session>,
+    way: Way,
     tool: Tool,
     calls: u64,
+}
+
+/// What calls are made on.
+enum Way {
+    /// One connection and its share of the sessions.
+    Streamable(Connection, Vec<Session>),
+    OverSse(Box<Line>),
 }
 
 /// Runs the load and reports.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<serde_json::Value> {
     let tasks = TaskTracker::new();
     let targets = &arguments.targets;
+    let tool = Tool {
+        kind: arguments.answers,
+        filling: arguments.filling,
+    };
+    if arguments.over_sse {
+        let mut callers = Vec::new();
+        for number in 0..arguments.sessions {
+            let target = &targets[number % targets.len()];
+            let line = Line::open(target, number, &tasks).await?;
+            callers.push(Caller::new(Way::OverSse(Box::new(line)), tool));
+        }
+        return measure(&arguments, callers).await;
+    }
     let connections = open::connect(targets, arguments.connections, &tasks).await?;
     let (connections, sessions) = match &arguments.sessions_from {
         Some(path) => (connections, open::saved(path, targets)?),
         None => open::open(connections, targets, arguments.sessions).await?,
     };
-    let tool = Tool {
-        kind: arguments.answers,
-        filling: arguments.filling,
-    };
     let callers = deal(connections, &sessions, tool);
-
-    let tally = Rc::new(Tally::default());
-    let local = LocalSet::new();
-    let measured = local.run_until(load(&arguments, callers, &tally)).await?;
-    let errors = tally.errors.get();
-    if arguments.sessions_from.is_none() && errors == 0 {
+    let report = measure(&arguments, callers).await?;
+    if arguments.sessions_from.is_none() && report["errors"] == 0 {
         let mut connection = Connection::open(targets[0].address, &tasks).await?;
         for session in &sessions {
             connection.end_session(session).await?;
         }
     }
+    Ok(report)
+}
 
+/// Has them call, and reports.
+async fn measure(arguments: &Arguments, callers: Vec<Caller>) -> anyhow::Result<serde_json::Value> {
+    let tally = Rc::new(Tally::default());
+    let local = LocalSet::new();
+    let measured = local.run_until(load(arguments, callers, &tally)).await?;
     let mut latencies = tally.latencies.take();
     latencies.sort_unstable();
     Ok(json!({
@@ -108,7 +129,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<serde_json::Valu
         "p50_us": percentile(&latencies, 0.50),
         "p99_us": percentile(&latencies, 0.99),
         "rss_kib": arguments.processes.rss()?,
-        "errors": errors,
+        "errors": tally.errors.get(),
         "first_error": tally.first_error.take(),
     }))
 }
@@ -203,17 +224,13 @@ fn deal(connections: Vec<Connection>, sessions: &[Session], tool: Tool) -> Vec<C
             .skip(first)
             .step_by(count)
             .cloned()
-            .collect()
+            .collect::<Vec<_>>()
     };
     let each = connections.into_iter().enumerate();
-    each.map(|(first, connection)| Caller {
-        connection,
-        sessions: share(first),
-        tool,
-        calls: 0,
-    })
-    .filter(|caller| !caller.sessions.is_empty())
-    .collect()
+    each.map(|(first, connection)| (connection, share(first)))
+        .filter(|(_, sessions)| !sessions.is_empty())
+        .map(|(connection, sessions)| Caller::new(Way::Streamable(connection, sessions), tool))
+        .collect()
 }
 
 /// The smallest value that at least this share of the values does not exceed.
@@ -225,6 +242,14 @@ fn percentile(sorted: &[u32], share: f64) -> Option<u32> {
 // === impl Caller ===
 
 impl Caller {
+    const fn new(way: Way, tool: Tool) -> Self {
+        Self {
+            way,
+            tool,
+            calls: 0,
+        }
+    }
+
     async fn call_until(mut self, tally: &Tally, over: impl Fn(&Tally) -> bool) {
         while !over(tally) && self.call(tally).await {}
     }
@@ -246,9 +271,16 @@ impl Caller {
     /// One call on the next session; `false` once the connection is of no use.
     async fn call(&mut self, tally: &Tally) -> bool {
         self.calls += 1;
-        let turn = self.calls as usize % self.sessions.len();
-        let session = &self.sessions[turn];
-        match self.connection.call(session, self.tool, self.calls).await {
+        let called = match &mut self.way {
+            Way::Streamable(connection, sessions) => {
+                let turn = self.calls as usize % sessions.len();
+                connection
+                    .call(&sessions[turn], self.tool, self.calls)
+                    .await
+            }
+            Way::OverSse(line) => line.call(self.tool, self.calls).await,
+        };
+        match called {
             Ok(()) => {
                 tally.calls.set(tally.calls.get() + 1);
                 true

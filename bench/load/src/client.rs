@@ -1,5 +1,7 @@
 //! An MCP client of one connection, as cheap as hyper allows.
 
+mod line;
+
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, bail, ensure};
@@ -13,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::line::Line;
 use crate::echo::{self, Tool};
 
 /// The header that names a session.
@@ -21,6 +24,7 @@ pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 pub(crate) const VERSION: &str = "2025-11-25";
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
 /// Where a server is: the address to dial and the path to ask for.
@@ -121,10 +125,7 @@ impl Connection {
         target: &Target,
         number: usize,
     ) -> anyhow::Result<Session> {
-        let initialize = format!(
-            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{VERSION}","capabilities":{{}},"clientInfo":{{"name":"bench","version":"1"}}}}}}"#
-        );
-        let request = request(Method::POST, &target.path, target.headers(), initialize);
+        let request = request(Method::POST, &target.path, target.headers(), initialize());
         let response = self.send(request).await?;
         ensure_status(&response, StatusCode::OK)?;
         let id = response.headers().get(SESSION_ID).cloned();
@@ -132,9 +133,8 @@ impl Connection {
         let answer = echo::message(&body, 0).context("initialize got no answer")?;
         ensure!(answer["result"].is_object(), "initialize got no result");
         let session = target.session(&id.context("no session id")?, number);
-        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let headers = session.headers.clone();
-        let request = request_of(Method::POST, &session, headers, initialized.to_owned());
+        let request = request_of(Method::POST, &session, headers, INITIALIZED.to_owned());
         let response = self.send(request).await?;
         ensure_status(&response, StatusCode::ACCEPTED)?;
         read(response.into_body(), MAX_ANSWER).await?;
@@ -210,6 +210,12 @@ impl Connection {
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
+}
+
+fn initialize() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{VERSION}","capabilities":{{}},"clientInfo":{{"name":"bench","version":"1"}}}}}}"#
+    )
 }
 
 fn request_of(

@@ -1,5 +1,7 @@
 //! A small stateful MCP server that costs as little as it can, so that the proxies' cost shows.
 
+mod streams;
+
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -20,8 +22,10 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
+use self::streams::Streams;
 use crate::client::{self, SESSION_ID};
 use crate::echo::{self, Kind};
 
@@ -41,6 +45,7 @@ struct Sessions {
     open: HashSet<Box<[u8]>>,
     /// How many were ever opened.
     opened: u64,
+    streams: RefCell<Streams>,
 }
 
 /// What the server looks at in a message.
@@ -68,11 +73,12 @@ pub(crate) struct Echo<'a> {
     filling: usize,
 }
 
-/// A body that is there at once, or one that says one thing and then stays open.
+/// A body that is there at once, or one that says one thing and then stays open, or goes on.
 #[derive(Debug)]
 struct Reply {
     first: Option<Bytes>,
     stays_open: bool,
+    more: Option<mpsc::UnboundedReceiver<Bytes>>,
     /// Whether the length is told, as JSON's is and an event stream's is not.
     sized: bool,
 }
@@ -94,6 +100,7 @@ async fn accept(listener: TcpListener, at: SocketAddr) -> anyhow::Result<serde_j
         at,
         open: HashSet::new(),
         opened: 0,
+        streams: RefCell::default(),
     }));
     loop {
         let (stream, _) = listener.accept().await?;
@@ -121,6 +128,14 @@ async fn answer(
         let opened = sessions.borrow().opened;
         return Ok(reply(StatusCode::OK, Reply::whole(opened.to_string())));
     }
+    match (&head.method, head.uri.path()) {
+        (&Method::GET, streams::PATH) => return Ok(streams::open(&sessions.borrow().streams)),
+        (&Method::POST, streams::MESSAGES) => {
+            let body = client::read(body, MAX_BODY).await?;
+            return Ok(streams::post(&sessions.borrow().streams, &head.uri, &body));
+        }
+        _ => {}
+    }
     let known = knows(&sessions.borrow(), &head.headers);
     match (head.method, known) {
         (Method::POST, known) => {
@@ -128,9 +143,9 @@ async fn answer(
             Ok(post(sessions, known, &body))
         }
         (Method::GET, true) => Ok(events(Reply {
-            first: Some(Bytes::from_static(b": held\n\n")),
             stays_open: true,
             sized: false,
+            ..Reply::whole(": held\n\n".to_owned())
         })),
         (Method::DELETE, true) => {
             if let Some(id) = head.headers.get(SESSION_ID) {
@@ -233,6 +248,7 @@ impl Reply {
         Self {
             first: Some(text.into()),
             stays_open: false,
+            more: None,
             sized: true,
         }
     }
@@ -241,6 +257,7 @@ impl Reply {
         Self {
             first: None,
             stays_open: false,
+            more: None,
             sized: true,
         }
     }
@@ -252,8 +269,14 @@ impl Body for Reply {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.first.is_none()
+            && let Some(more) = &mut self.more
+        {
+            let next = more.poll_recv(cx);
+            return next.map(|part| part.map(|part| Ok(Frame::data(part))));
+        }
         match self.first.take() {
             Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
             // Nobody is woken: only the client ends it.
@@ -263,7 +286,7 @@ impl Body for Reply {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_none() && !self.stays_open
+        self.first.is_none() && self.more.is_none() && !self.stays_open
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use crate::history::{Call, Fault, History, Kind, Outcome, PROCESSES, Ran};
+use crate::history::{Call, Fault, History, Kind, Outcome, Ran};
+use crate::server::{PROCESSES, Server};
 
 /// How long after a fault its consequences are felt.
 const AFTER: Duration = Duration::from_secs(3);
+/// How long a gateway that died is taken for alive.
+const PRESENCE: Duration = Duration::from_secs(12);
 /// How long a cancel may take to arrive.
 const CANCEL_TAKES: Duration = Duration::from_secs(1);
 /// How long a new upstream session may take until it is the session's own. What was known of the tools is
@@ -22,14 +25,14 @@ fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item =
 
 /// Faults that a call can have felt: those of its own server, of gateways, and of what all share.
 fn felt_by<'a>(history: &'a History, call: &Call) -> impl Iterator<Item = &'a Fault> {
-    let is_process = call.is_of_process();
-    felt(history, call.began, call.ended).filter(move |fault| concerns(fault, is_process))
+    let server = call.server();
+    felt(history, call.began, call.ended).filter(move |fault| concerns(fault, server))
 }
 
-fn concerns(fault: &Fault, is_process: bool) -> bool {
+fn concerns(fault: &Fault, server: Server) -> bool {
     match fault.whose.as_str() {
-        PROCESSES => is_process,
-        whose if is_replica(whose) => !is_process,
+        PROCESSES => server == Server::Processes,
+        whose if is_replica(whose) => server != Server::Processes,
         _ => true,
     }
 }
@@ -51,23 +54,33 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
         _ => return false,
     };
     let mut felt = felt_by(history, call);
-    felt.any(|fault| causes.contains(&fault.kind)) || lost_again(history, call)
+    felt.any(|fault| causes.contains(&fault.kind))
+        || (status == 503 && has_no_store(history, call))
+        || lost_again(history, call)
+}
+
+/// Whether the gateway that was asked could not reach the Redis.
+fn has_no_store(history: &History, call: &Call) -> bool {
+    let gateway = format!("g{}", call.gateway);
+    let mut felt = felt_by(history, call);
+    felt.any(|fault| fault.kind == "cut redis" && fault.whose == gateway)
 }
 
 /// Whether the session of a safe call may have been lost for a second time: a call goes again for one loss.
 fn lost_again(history: &History, call: &Call) -> bool {
+    let server = call.server();
     let costs = |fault: &Fault| {
-        matches!(
-            fault.kind,
-            "forget"
-                | "kill"
-                | "flip"
-                | "404"
-                | "html 404"
-                | "400 to all"
-                | "kill process"
-                | "fail start"
-        ) && concerns(fault, call.is_of_process())
+        let costs = match fault.kind {
+            "forget" | "kill" | "flip" | "404" | "html 404" | "400 to all" | "kill process"
+            | "fail start" => true,
+            // With its connection, a stream is lost.
+            "break" | "cut" | "cut stream" | "reset after" | "reset before" | "end, then reset" => {
+                server == Server::Streams
+            }
+            "kill gateway" | "stop gateway" | "cut redis" => server.lives_in_one_gateway(),
+            _ => false,
+        };
+        costs && concerns(fault, server)
     };
     let during = |fault: &Fault| fault.at <= call.ended && call.began <= fault.at + fault.lasts;
     let mut faults = history.faults.iter();
@@ -79,7 +92,7 @@ fn lost_again(history: &History, call: &Call) -> bool {
 /// Whether the store could not be written or asked.
 pub(super) fn store_is_away(history: &History, call: &Call) -> bool {
     let mut felt = felt_by(history, call);
-    felt.any(|fault| matches!(fault.kind, "disk full" | "pause redis"))
+    felt.any(|fault| matches!(fault.kind, "disk full" | "pause redis" | "cut redis"))
 }
 
 /// Whether anything at all was broken.
@@ -103,15 +116,14 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
     if !matches!(call.kind, Kind::Read | Kind::StreamRead) {
         return false;
     }
-    let is_process = call.is_of_process();
-    let births = match is_process {
-        true => &history.process_births,
-        false => &history.births,
-    };
-    let births = births.iter().map(|born| (*born, OPENING_TAKES));
+    let server = call.server();
+    let births = history
+        .births_of(server)
+        .iter()
+        .map(|born| (*born, OPENING_TAKES));
     let faults = history.faults.iter();
     let changes = faults
-        .filter(|fault| !is_process && matches!(fault.kind, "flip" | "reload"))
+        .filter(|fault| server != Server::Processes && matches!(fault.kind, "flip" | "reload"))
         .map(|fault| (fault.at, fault.lasts));
     let changed = births
         .chain(changes)
@@ -120,7 +132,7 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
         .max();
     let shown = |list: &&Call| {
         list.kind == Kind::List
-            && list.is_of_process() == is_process
+            && list.server() == server
             && list.outcome == Outcome::Answered
             && list.ended <= call.began
             && changed.is_none_or(|changed| list.began > changed)
@@ -142,22 +154,56 @@ pub(super) fn ran_on(history: &History, accepted: Duration, ran: &[Ran]) -> bool
     !felt(history, from, at).any(|fault| is_near(fault, ran))
 }
 
+/// How long a call may have waited for gateways that were stopped, and for the presence of two owners that died one
+/// after the other.
+pub(super) fn stood_still(history: &History, call: &Call) -> Duration {
+    let during = |kind: &'static str| {
+        history.faults.iter().filter(move |fault| {
+            let (from, to) = (fault.at, fault.at + fault.lasts);
+            fault.kind == kind && from <= call.ended && call.began <= to
+        })
+    };
+    let stopped: Duration = during("stop gateway").map(|fault| fault.lasts).sum();
+    let is_owned = call.server().lives_in_one_gateway();
+    let owners = during("kill gateway").filter(|_| is_owned).take(2);
+    stopped + owners.map(|_| PRESENCE).sum::<Duration>()
+}
+
+/// Whether a safe call was repeated where its first attempt still told its progress: one channel carries both, under
+/// one token.
+pub(super) fn told_twice(call: &Call, what: &str, ran: &[Ran]) -> bool {
+    let is_progress = what.starts_with("progress [") && call.kind.is_safe();
+    is_progress && ran.len() > 1 && call.server().lives_in_one_gateway()
+}
+
+/// Whether a message may have been on its way to this replica for longer than its stream was in use.
+pub(super) fn may_be_delayed(history: &History, ran: &Ran) -> bool {
+    let mut felt = felt(history, ran.at, ran.at);
+    felt.any(|fault| {
+        fault.whose == ran.replica && matches!(fault.kind, "delay" | "hang" | "hang a call")
+    })
+}
+
 /// Sessions that were opened anew although nothing had been done to any of their server's.
 pub(super) fn opened_without_need(history: &History) -> impl Iterator<Item = Duration> {
     // Clients that open theirs themselves say nothing.
     let visits = history.calls.iter().any(|call| call.kind == Kind::Open);
     let births = history.births.iter().filter(move |_| !visits);
-    let births = births.map(|born| (*born, false));
-    let of_processes = history.process_births.iter().map(|born| (*born, true));
-    let unneeded = births.chain(of_processes);
-    let unneeded = unneeded.filter(|(born, is_process)| has_no_cause(history, *born, *is_process));
+    let births = births.map(|born| (*born, Server::Replicas));
+    let others = [Server::Processes, Server::Streams].into_iter();
+    let others = others.flat_map(|server| {
+        let births = history.births_of(server).iter();
+        births.map(move |born| (*born, server))
+    });
+    let unneeded = births.chain(others);
+    let unneeded = unneeded.filter(|(born, server)| has_no_cause(history, *born, *server));
     unneeded.map(|(born, _)| born)
 }
 
-fn has_no_cause(history: &History, born: Duration, is_process: bool) -> bool {
+fn has_no_cause(history: &History, born: Duration, server: Server) -> bool {
     // Faults that cost no session say nothing.
     let costs = |fault: &&Fault| {
-        !matches!(fault.kind, "400" | "delay" | "hang a call") && concerns(fault, is_process)
+        !matches!(fault.kind, "400" | "delay" | "hang a call") && concerns(fault, server)
     };
     let first = history.faults.iter().map(|fault| fault.at).min();
     let is_later = first.is_some_and(|first| born > first);

@@ -60,6 +60,7 @@ fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
         limit: LIMIT,
         deaf: Vec::new(),
         births: Vec::new(),
+        stream_births: Vec::new(),
         process_births: Vec::new(),
     };
     let violations = check(&history);
@@ -176,6 +177,7 @@ fn a_session_that_hears_nothing_fails() {
         limit: LIMIT,
         deaf: vec![4],
         births: Vec::new(),
+        stream_births: Vec::new(),
         process_births: Vec::new(),
     };
     let violation = Violation {

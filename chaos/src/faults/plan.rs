@@ -5,6 +5,7 @@
 //! is not the one to rely on. So at any moment there is a healthy endpoint, and it stays so for the rest
 //! of the round. The same holds for gateways, if they are several.
 
+mod gateways;
 mod processes;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use bowline_testbed::faulty::{Canned, Fault, When};
 use fastrand::Rng;
 
+pub(super) use self::gateways::{GatewayStrike, SIEGE, Siege};
 pub(super) use self::processes::ProcessStrike;
 use crate::Arguments;
 use crate::trouble::Trouble;
@@ -71,6 +73,10 @@ pub(super) struct Round {
     pub(super) flip: Option<Flip>,
     /// What happens to processes, and when.
     pub(super) processes: Vec<ProcessStrike>,
+    /// What happens to gateways besides deaths, and when.
+    pub(super) gateways: Vec<GatewayStrike>,
+    /// What a gateway bears for several rounds, and whether that begins.
+    pub(super) siege: Option<(Siege, bool)>,
 }
 
 /// A time in a round.
@@ -110,6 +116,8 @@ pub(super) enum What {
     Forget,
     /// Every open connection is reset.
     Break,
+    /// The streams of sessions over HTTP+SSE end.
+    CutStream,
     /// Requests meet a fault.
     Requests(Requests),
 }
@@ -130,6 +138,13 @@ pub(super) struct Planner {
     arguments: Arguments,
     /// For the processes, so that the rest of a plan is the same without them.
     of_processes: Rng,
+    /// The same for what happens to gateways besides deaths, and for streams.
+    of_gateways: Rng,
+    of_streams: Rng,
+    /// What a gateway bears, and for how many rounds still.
+    siege: Option<(Siege, usize)>,
+    /// For how many rounds nobody bears anything.
+    rest: usize,
     /// The replica that hangs, and for how many rounds still.
     hung: Option<(usize, usize)>,
     rounds: usize,
@@ -141,9 +156,18 @@ impl Planner {
             random: Rng::with_seed(arguments.seed),
             arguments: arguments.clone(),
             of_processes: Rng::with_seed(!arguments.seed),
+            of_gateways: Rng::with_seed(arguments.seed ^ 0x9a7e),
+            of_streams: Rng::with_seed(arguments.seed ^ 0x57ea),
+            siege: None,
+            rest: 0,
             hung: None,
             rounds: 0,
         }
+    }
+
+    /// What a gateway still bears when the next round begins.
+    pub(super) fn siege(&self) -> Option<&Siege> {
+        self.siege.as_ref().map(|(siege, _)| siege)
     }
 
     pub(super) fn next(&mut self) -> Round {
@@ -185,6 +209,7 @@ impl Planner {
             full.lasts += FULL_AT_LEAST;
             round.full = Some(full);
         }
+        self.plan_streams(&mut round, &struck);
         self.plan_gateways(&mut round);
         self.plan_processes(&mut round);
         round
@@ -202,22 +227,20 @@ impl Planner {
         }
     }
 
-    /// What becomes of the gateways.
-    fn plan_gateways(&mut self, round: &mut Round) {
-        let gateways = usize::from(self.arguments.gateways);
-        if gateways == 1 {
+    /// The streams of sessions over HTTP+SSE end at some replicas that are struck.
+    fn plan_streams(&mut self, round: &mut Round, struck: &[usize]) {
+        if !self.arguments.tries(Trouble::CutStream) {
             return;
         }
-        round.spared_gateway = self.random.usize(..gateways);
-        let dies = self.arguments.only.is_empty();
-        for gateway in (0..gateways).filter(|gateway| *gateway != round.spared_gateway) {
-            if dies && self.random.u8(..3) == 0 {
-                let spell = self.spell();
-                round.deaths.push(Death { gateway, spell });
+        for replica in struck {
+            let random = &mut self.of_streams;
+            if random.u8(..3) == 0 {
+                round.strikes.push(Strike {
+                    replica: *replica,
+                    after: Duration::from_millis(random.u64(..LAST_STRIKE_MS)),
+                    what: What::CutStream,
+                });
             }
-        }
-        if self.arguments.pause_redis && self.random.u8(..3) == 0 {
-            round.pause = Some(self.spell());
         }
     }
 

@@ -18,13 +18,17 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Of a gateway with this configuration.
-    pub(super) fn new(program: PathBuf, config: PathBuf) -> Self {
+    pub(super) fn new(program: PathBuf) -> Self {
         Self {
             program,
-            arguments: vec!["--config".into(), config.into()],
+            arguments: Vec::new(),
             environment: Vec::new(),
         }
+    }
+
+    /// With this configuration.
+    pub(super) fn configured(&mut self, config: PathBuf) {
+        self.arguments.extend(["--config".into(), config.into()]);
     }
 
     /// With one more variable in its environment.

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::LANES;
 use super::judge::{self, Expected};
 use crate::Arguments;
-use crate::history::{Kind, OF_PROCESSES};
+use crate::history::Kind;
+use crate::server::{Server, is_over_sse};
 use crate::trouble::Trouble;
 
 /// What every session calls, and how often.
@@ -56,9 +57,14 @@ impl Calls {
             .u64(..)
             .wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let at_times = AT_TIMES.iter();
-        // The processes have only what every session calls.
-        let has_all = session < OF_PROCESSES;
-        let at_times = at_times.filter(|(trouble, ..)| has_all && arguments.tries(*trouble));
+        let can = |trouble| match Server::of(session) {
+            _ if is_over_sse(session) => false,
+            Server::Replicas => true,
+            Server::Streams => trouble == Trouble::Cancel,
+            // The processes have only what every session calls.
+            Server::Processes => false,
+        };
+        let at_times = at_times.filter(|(trouble, ..)| can(*trouble) && arguments.tries(*trouble));
         let at_times = at_times.map(|(_, kind, weight)| (*kind, *weight));
         let weighted = ALWAYS.into_iter().chain(at_times);
         Self {
@@ -104,8 +110,10 @@ impl Calls {
         };
         let steps = self.random.u64(1..6);
         Expected {
+            session: self.session,
             kind,
             id,
+            token: key.clone(),
             key,
             steps: if kind == Kind::Long {
                 LONG_STEPS
@@ -157,7 +165,7 @@ impl Calls {
             Kind::StreamRead | Kind::Slow | Kind::Long => {
                 let arguments = json!({"key": key, "steps": expected.steps, "ms": step});
                 let (method, mut parameters) = call(arguments);
-                parameters["_meta"] = json!({"progressToken": key});
+                parameters["_meta"] = json!({"progressToken": expected.token});
                 (method, parameters)
             }
             // The others have no message, or any will do.

@@ -3,6 +3,7 @@
 use bowline_testbed::client::Answer;
 use serde_json::{Value, json};
 
+use super::listen;
 use crate::history::{Kind, Outcome};
 
 /// The resource that stands for a key.
@@ -13,9 +14,12 @@ pub(super) fn uri(key: &str) -> String {
 /// What is known of a call before its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
+    pub(super) session: usize,
     pub(super) kind: Kind,
     pub(super) id: Value,
     pub(super) key: String,
+    /// Under which its progress comes.
+    pub(super) token: String,
     /// How often progress is told.
     pub(super) steps: u64,
     /// How much padding there is.
@@ -31,10 +35,12 @@ pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
     if answer.status == 404 {
         return Outcome::Lost;
     }
-    let (told, answers): (Vec<_>, Vec<_>) = answer
+    let (mut told, answers): (Vec<_>, Vec<_>) = answer
         .messages
         .iter()
         .partition(|message| message.get("method").is_some());
+    // What its server says unasked may come on the stream of any call.
+    told.retain(|message| !listen::is_own(expected.session, message));
     if let Some(stray) = answers
         .iter()
         .find(|message| !is_id(&message["id"], id, answer.status.as_u16()))
@@ -70,7 +76,7 @@ pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
         return Outcome::Wrong(format!("{} bytes of padding", padding.len()));
     }
     if matches!(kind, Kind::StreamRead | Kind::Slow | Kind::Long) {
-        return progress(key, expected.steps, &told);
+        return progress(&expected.token, expected.steps, &told);
     }
     Outcome::Answered
 }
@@ -139,8 +145,8 @@ fn is_result(kind: Kind, key: &str, result: &Value) -> bool {
 }
 
 /// All progress must be the call's own, once each and in order.
-fn progress(key: &str, steps: u64, told: &[&Value]) -> Outcome {
-    let own = |message: &&Value| message["params"]["progressToken"] == key;
+fn progress(token: &str, steps: u64, told: &[&Value]) -> Outcome {
+    let own = |message: &&Value| message["params"]["progressToken"] == token;
     if !told.iter().all(own) {
         return Outcome::Wrong("the progress of another call".to_owned());
     }
@@ -192,9 +198,11 @@ mod tests {
 
     fn expected(kind: Kind, id: u64) -> Expected {
         Expected {
+            session: 1,
             kind,
             id: json!(id),
             key: "k".to_owned(),
+            token: "k".to_owned(),
             steps: 2,
             bytes: 0,
             refusal: None,

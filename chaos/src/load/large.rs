@@ -6,9 +6,9 @@ use bowline_testbed::client::VERSION;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::rover::Server;
 use super::{GRACE, LANES, Lane, Load, Rover, listen};
 use crate::history::{Kind, Outcome};
+use crate::server::Server;
 use crate::trouble::Trouble;
 
 /// More than an event may have, which is 16 MiB.
@@ -37,7 +37,7 @@ impl Load<'_> {
     }
 }
 
-impl Lane {
+impl Lane<Rover> {
     async fn run_large(mut self, until: Instant) {
         if !self.reopen(until).await {
             return;

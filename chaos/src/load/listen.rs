@@ -166,7 +166,7 @@ async fn listen(
 }
 
 /// Whether a session may be told this: nothing at all, its own name, or that a list has changed.
-fn is_own(session: usize, message: &Value) -> bool {
+pub(super) fn is_own(session: usize, message: &Value) -> bool {
     let method = message["method"].as_str().unwrap_or_default();
     message.is_null() || is_spoken_to(session, message) || method.ends_with("/list_changed")
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bowline_testbed::client::{Answer, Client};
 use serde_json::Value;
 
-use crate::gateway::{Gateway, Gateways, Life};
+use super::Speaks;
+use crate::gateway::{Gateways, Life};
+use crate::server::Server;
 
 /// A client of one session with a connection to every gateway, which it uses in turn.
 #[derive(Debug)]
@@ -18,15 +20,6 @@ pub(crate) struct Rover {
     turn: usize,
     /// The gateway that was asked last.
     asked: usize,
-}
-
-/// The server that a session is with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Server {
-    /// The replicas.
-    Replicas,
-    /// The command.
-    Processes,
 }
 
 /// Why nothing was answered.
@@ -50,7 +43,7 @@ impl Rover {
         version: &'static str,
     ) -> anyhow::Result<Self> {
         let clients = gateways.all().iter().map(|gateway| {
-            let client = Client::new(&server.url(gateway))?;
+            let client = Client::new(&gateway.url(server))?;
             let client = client.named(name).speaking(version);
             Ok((client, gateway.life()))
         });
@@ -97,7 +90,7 @@ impl Rover {
         let answer = opened.map_err(|error| Failure::new(&error, orphaned))?;
         for (gateway, (client, _)) in self.gateways.all().iter().zip(&mut self.clients) {
             // Its URL was good before.
-            if let Ok(moved) = session.moved_to(&self.server.url(gateway)) {
+            if let Ok(moved) = session.moved_to(&gateway.url(self.server)) {
                 *client = moved;
             }
         }
@@ -128,11 +121,6 @@ impl Rover {
         self.clients.len() > 1
     }
 
-    /// Which gateway was asked last.
-    pub(super) fn latest(&self) -> usize {
-        self.asked
-    }
-
     /// Which gateway is asked next.
     pub(super) fn upcoming(&self) -> usize {
         self.turn % self.clients.len()
@@ -158,10 +146,8 @@ impl Rover {
     /// Whose turn it is, and in which life. Connections from an earlier one are dropped: whether a
     /// request was sent on one of them could not be told.
     fn next(&mut self) -> (usize, Life) {
-        let gateways = self.gateways.all();
-        let place = self.turn % gateways.len();
-        self.turn += 1;
-        let life = gateways[place].life();
+        let place = awake(&self.gateways, &mut self.turn);
+        let life = self.gateways.all()[place].life();
         self.asked = place;
         let (client, last) = &mut self.clients[place];
         if *last != life {
@@ -171,18 +157,39 @@ impl Rover {
     }
 }
 
-impl Server {
-    fn url(self, gateway: &Gateway) -> String {
-        let url = gateway.url();
-        match self {
-            Self::Replicas => url.to_owned(),
-            Self::Processes => format!("{}p", url.strip_suffix('s').unwrap_or(url)),
-        }
+impl Speaks for Rover {
+    async fn open(&mut self) -> Result<Answer, Failure> {
+        Self::open(self).await
+    }
+
+    async fn send(&mut self, message: &Value) -> Result<Answer, Failure> {
+        Self::send(self, message).await
+    }
+
+    fn twin(&self) -> Self {
+        Self::twin(self)
+    }
+
+    fn latest(&self) -> usize {
+        self.asked
     }
 }
 
+/// The gateway whose turn it is, but for one that has been stopped for a while.
+pub(super) fn awake(gateways: &Gateways, turn: &mut usize) -> usize {
+    let all = gateways.all();
+    for _ in 0..all.len() {
+        let place = *turn % all.len();
+        *turn += 1;
+        if !all[place].is_left_out() {
+            return place;
+        }
+    }
+    *turn % all.len()
+}
+
 impl Failure {
-    fn new(error: &anyhow::Error, orphaned: bool) -> Self {
+    pub(super) fn new(error: &anyhow::Error, orphaned: bool) -> Self {
         let cause = error.downcast_ref::<io::Error>();
         let refused = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused);
         match (refused, orphaned) {

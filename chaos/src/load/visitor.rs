@@ -6,9 +6,10 @@ use bowline_testbed::client::VERSION;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::rover::{Failure, Server};
+use super::rover::Failure;
 use super::{BEFORE_THE_NEXT, GRACE, LANES, Lane, Load, Rover, listen};
 use crate::history::{Kind, Outcome};
+use crate::server::Server;
 use crate::trouble::Trouble;
 
 /// How many there are.
@@ -52,7 +53,7 @@ impl Load<'_> {
     }
 }
 
-impl Lane {
+impl Lane<Rover> {
     async fn visit(&mut self) {
         self.rest().await;
         if self.step(Kind::Open).await != Outcome::Answered {

@@ -49,6 +49,13 @@ pub(crate) enum Command {
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArguments),
 
+    /// Ask a running gateway whether it is well
+    ///
+    /// For the health checks of containers and service managers. Prints the gateway's answer. The exit code is
+    /// 0 if the gateway is well, and 1 if it is not or does not answer.
+    #[command(after_help = HEALTH_EXAMPLES)]
+    Health(HealthArguments),
+
     /// Print the JSON Schema of the configuration file
     ///
     /// For editors: with the line `#:schema bowline.schema.json` in a TOML file, many of them complete
@@ -162,6 +169,26 @@ pub(crate) struct ProbeArguments {
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The options of `bowline health`.
+#[derive(Debug, Args)]
+pub(crate) struct HealthArguments {
+    /// The admin listener of the gateway [default: `admin` of the file, or 127.0.0.1:6271]
+    #[arg(value_name = "ADDR", value_parser = admin_address, conflicts_with = "config")]
+    pub(crate) admin: Option<ListenAddress>,
+
+    /// Read the address from this configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Ask whether clients should be sent to it, not only whether it runs
+    #[arg(long)]
+    pub(crate) ready: bool,
+
+    /// How long the answer may take
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) timeout: Duration,
 }
 
 /// The options of `bowline logout`.
@@ -306,6 +333,12 @@ Examples:
   bowline probe -- npx -y @modelcontextprotocol/server-everything
   bowline probe https://mcp.example.com/mcp --json | jq -r .verdict";
 
+const HEALTH_EXAMPLES: &str = "\
+Examples:
+  bowline health
+  bowline health --ready --config bowline.toml
+  bowline health unix:/run/bowline/admin.sock";
+
 const LOGIN_EXAMPLES: &str = "\
 Examples:
   bowline login files --config bowline.toml
@@ -341,6 +374,13 @@ fn admin(text: &str) -> Result<Admin, String> {
     admin.map_err(|problem: ListenProblem| {
         let what = problem.what();
         format!("{what}; write one such as `127.0.0.1:6271`, or `off`")
+    })
+}
+
+fn admin_address(text: &str) -> Result<ListenAddress, String> {
+    text.parse().map_err(|problem: ListenProblem| {
+        let what = problem.what();
+        format!("{what}; write one such as `127.0.0.1:6271` or `unix:/run/bowline/admin.sock`")
     })
 }
 

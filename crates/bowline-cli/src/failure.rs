@@ -154,7 +154,10 @@ fn start_help(error: &StartError) -> Option<String> {
                 .to_owned(),
         }),
         // Its own words say what to do.
-        StartError::Listen { .. } | StartError::SignIn { .. } | StartError::Peers(_) => None,
+        StartError::Listen { .. }
+        | StartError::SignIn { .. }
+        | StartError::Peers(_)
+        | StartError::Tls(_) => None,
         StartError::Vault(_) => Some(
             "the file was not changed: restore a backup; or move `grants.sealed` away, and everybody has to \
              sign in again"

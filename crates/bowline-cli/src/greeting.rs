@@ -18,6 +18,8 @@ const SESSIONS: &str = "sessions";
 #[derive(Debug)]
 pub(crate) struct Greeting<'a> {
     pub(crate) listen: &'a ListenAddress,
+    /// How URLs of the listener begin: `http` or `https`.
+    pub(crate) scheme: &'static str,
     pub(crate) admin: Option<&'a ListenAddress>,
     pub(crate) servers: &'a [ServerName],
     pub(crate) store: &'a StoreKind,
@@ -26,7 +28,7 @@ pub(crate) struct Greeting<'a> {
 
 impl fmt::Display for Greeting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let base = base_url(self.listen);
+        let base = base_url(self.scheme, self.listen);
         let version = env!("CARGO_PKG_VERSION");
         match self.listen {
             ListenAddress::Tcp(_) => writeln!(f, "Bowline {version} is listening on {base}")?,
@@ -44,7 +46,11 @@ impl fmt::Display for Greeting<'_> {
                 ListenAddress::Tcp(_) => String::new(),
                 socket @ ListenAddress::Unix(_) => format!(" on {socket}"),
             };
-            writeln!(f, "{HEALTH:>width$}  {}/health{place}", base_url(admin))?;
+            writeln!(
+                f,
+                "{HEALTH:>width$}  {}/health{place}",
+                base_url("http", admin)
+            )?;
         }
         let fate = match self.store {
             StoreKind::Memory => ": they are lost when this process ends",
@@ -60,13 +66,13 @@ impl fmt::Display for Greeting<'_> {
 
 /// The start of an URL as a client on this machine writes it: nobody can connect to a wildcard, and a client that
 /// connects to a socket needs a name all the same.
-fn base_url(address: &ListenAddress) -> String {
+fn base_url(scheme: &str, address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
             let reachable = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()));
-            format!("http://{reachable}")
+            format!("{scheme}://{reachable}")
         }
-        ListenAddress::Tcp(address) => format!("http://{address}"),
+        ListenAddress::Tcp(address) => format!("{scheme}://{address}"),
         ListenAddress::Unix(_) => "http://localhost".to_owned(),
     }
 }
@@ -131,11 +137,22 @@ mod tests {
     use super::*;
 
     fn greeting(listen: &str, admin: Option<&str>, servers: &[&str], store: &StoreKind) -> String {
+        greeting_by("http", listen, admin, servers, store)
+    }
+
+    fn greeting_by(
+        scheme: &'static str,
+        listen: &str,
+        admin: Option<&str>,
+        servers: &[&str],
+        store: &StoreKind,
+    ) -> String {
         let servers: Vec<ServerName> = servers.iter().map(|name| name.parse().unwrap()).collect();
         let listen = listen.parse().unwrap();
         let admin: Option<ListenAddress> = admin.map(|admin| admin.parse().unwrap());
         let greeting = Greeting {
             listen: &listen,
+            scheme,
             admin: admin.as_ref(),
             servers: &servers,
             store,
@@ -179,6 +196,18 @@ sessions  in memory: they are lost when this process ends
 
 "#]]
         );
+    }
+
+    #[test]
+    fn with_tls_clients_are_told_https_and_the_operator_is_not() {
+        let admin = Some("127.0.0.1:6271");
+        let text = greeting_by("https", "0.0.0.0:6270", admin, &["a"], &StoreKind::Memory);
+        assert!(
+            text.contains("listening on https://127.0.0.1:6270\n"),
+            "{text}"
+        );
+        assert!(text.contains("https://127.0.0.1:6270/mcp/a\n"), "{text}");
+        assert!(text.contains("http://127.0.0.1:6271/health\n"), "{text}");
     }
 
     #[test]

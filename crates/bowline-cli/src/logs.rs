@@ -7,7 +7,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::line::Line;
 use crate::args::LogFormat;
@@ -16,17 +19,21 @@ use crate::{colour, environment};
 
 /// Sends logs to stderr from now on; those of these levels, unless the environment says otherwise.
 pub(crate) fn to_stderr(format: LogFormat, levels: &str) -> Result<(), Failure> {
+    let filter = filter(levels)?;
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter(levels)?)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(io::stderr)
         // Complaints about stderr would go to stderr, and panic when it is closed.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => {
             let line = Line { colour: colour() };
-            subscriber.event_format(line).init();
+            subscriber.event_format(line).finish().with(filter).init();
         }
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Json => {
+            let subscriber = subscriber.json().flatten_event(true);
+            subscriber.finish().with(filter).init();
+        }
     }
     Ok(())
 }
@@ -42,20 +49,23 @@ pub(crate) fn to_file(path: &Path, levels: &str) -> Result<(), Failure> {
         Failure::usage(message, "name a file in a directory that exists")
     })?;
     tracing_subscriber::fmt()
-        .with_env_filter(filter(levels)?)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(Arc::new(file))
         .log_internal_errors(false)
         .event_format(Line { colour: false })
+        .finish()
+        .with(filter(levels)?)
         .init();
     Ok(())
 }
 
-fn filter(levels: &str) -> Result<EnvFilter, Failure> {
+/// Which logs are written: by level, and by module. Fields and spans cannot be chosen by, which would take a
+/// regular expression engine.
+fn filter(levels: &str) -> Result<Targets, Failure> {
     let chosen = environment::variable("RUST_LOG").filter(|chosen| !chosen.is_empty());
-    EnvFilter::builder()
-        .parse(chosen.as_deref().unwrap_or(levels))
-        .map_err(|error| {
-            let message = format!("the environment variable RUST_LOG cannot be used: {error}");
-            Failure::usage(message, "write it like `RUST_LOG=info,bowline=debug`")
-        })
+    let chosen = chosen.as_deref().unwrap_or(levels);
+    chosen.parse().map_err(|error| {
+        let message = format!("the environment variable RUST_LOG cannot be used: {error}");
+        Failure::usage(message, "write it like `RUST_LOG=info,bowline=debug`")
+    })
 }

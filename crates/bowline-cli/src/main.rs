@@ -3,7 +3,7 @@
 //! The gateway itself is the library `bowline`. Here are only the command line ([`args`], made
 //! into a configuration by [`plan`]), what people read ([`greeting`], [`summary`], [`failure`]),
 //! what asks a running gateway to change ([`signals`], [`watch`]), the bridge for editors ([`connect`]),
-//! the examination of a server ([`probe`]),
+//! the examination of a server ([`probe`]) and of a running gateway ([`health`]),
 //! signing in and out ([`sign_in`],
 //! [`browser`], [`auth_status`]), and the [`demo`] server that runs when no other server was given.
 
@@ -15,6 +15,7 @@ mod demo;
 mod environment;
 mod failure;
 mod greeting;
+mod health;
 mod logs;
 mod named_server;
 mod plan;
@@ -69,6 +70,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Connect(arguments) => connect(&arguments),
         Command::Probe(arguments) => run_async("error", probe::probe(&arguments)),
+        Command::Health(arguments) => run_async("error", health::health(&arguments)),
         Command::Login(arguments) => run_async("warn", sign_in::login(&arguments)),
         Command::Logout(arguments) => run_async("warn", sign_in::logout(&arguments)),
         Command::Auth(arguments) => run_async("warn", sign_in::auth(&arguments)),
@@ -88,7 +90,8 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     logs::to_stderr(arguments.log_format, "info")?;
     // Before the file is read, so that no change after that goes unnoticed.
-    let watch = arguments.config.config.as_deref().map(Watch::new);
+    let watch = arguments.config.config.as_deref();
+    let watch = watch.map(|file| Watch::new(&[file]));
     let plan = Plan::new(&arguments.config, &environment::variable)?;
     let runtime = runtime()?;
     let served = runtime.block_on(serve::serve(plan, &arguments.config, watch));

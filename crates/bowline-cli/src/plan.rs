@@ -108,7 +108,9 @@ fn check_whole(config: &Config) -> Result<(), Failure> {
     }
     let token = config.api_token.as_ref();
     let mut callers = config.callers.iter();
-    if let Some((name, _)) = callers.find(|(_, caller)| token == Some(&caller.key)) {
+    if let Some((name, _)) =
+        callers.find(|(_, caller)| token.is_some() && token == caller.key.as_ref())
+    {
         return Err(Failure::usage(
             format!(
                 "the API token is also the key of the caller `{name}`, who could sign others out with it"

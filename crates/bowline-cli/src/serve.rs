@@ -1,11 +1,12 @@
 //! `bowline serve`: starts the gateway, prints the greeting, and waits for signals and changes of the file.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use bowline::Gateway;
-use bowline::config::{Config, ServerName};
+use bowline::config::{Config, ServerCertificate, ServerName};
 
 use crate::args::ConfigArguments;
 use crate::demo::Demo;
@@ -41,14 +42,19 @@ pub(crate) async fn serve(
              `[store]` to store them, or `kind = \"memory\"` to confirm it"
         );
     }
+    let mut certificate = CertificateWatch::new(config.tls.as_ref());
+    let scheme = config.scheme();
     let gateway = start(config).await?;
     greet(&Greeting {
         listen: gateway.listen(),
+        scheme,
         admin: gateway.admin(),
         servers: &names,
         store: &store,
         demo: demo.is_some(),
     });
+    // It may have changed after it was read and before it was watched.
+    reload_certificate(&gateway);
 
     loop {
         tokio::select! {
@@ -57,7 +63,9 @@ pub(crate) async fn serve(
                 SignalRequest::Reload => reload(&gateway, arguments, demo.as_ref()),
             },
             () = changed(watch.as_mut()) => reload(&gateway, arguments, demo.as_ref()),
+            () = certificate.changed() => reload_certificate(&gateway),
         }
+        certificate.follow(&gateway);
     }
     tracing::info!("stopping; a second signal stops at once");
     Ok(tokio::select! {
@@ -90,6 +98,14 @@ fn reload(gateway: &Gateway, arguments: &ConfigArguments, demo: Option<&Demo>) {
     }
 }
 
+/// Takes over the certificate of the listener as its files are now, if they can be used.
+fn reload_certificate(gateway: &Gateway) {
+    if let Err(error) = gateway.reload_certificate() {
+        let help = error.help();
+        tracing::error!(%error, help, "the new certificate was rejected; the old one stays in use");
+    }
+}
+
 fn log(failure: &Failure) {
     let problems = failure.render(false);
     let problems = problems.trim_end();
@@ -107,9 +123,45 @@ fn with_demo(mut config: Config, demo: Option<&Demo>) -> anyhow::Result<Config> 
 /// The watch, or a warning why there is none; SIGHUP works without one.
 fn working(watch: notify::Result<Watch>) -> Option<Watch> {
     let report = |error: &notify::Error| {
-        tracing::warn!(%error, "cannot watch the configuration file; send SIGHUP after a change");
+        tracing::warn!(%error, "cannot watch files for changes; send SIGHUP after a change");
     };
     watch.inspect_err(report).ok()
+}
+
+/// The watch of the listener's certificate and its key, if there is one.
+#[derive(Debug, Default)]
+struct CertificateWatch {
+    files: Option<[PathBuf; 2]>,
+    watch: Option<Watch>,
+}
+
+impl CertificateWatch {
+    fn new(certificate: Option<&ServerCertificate>) -> Self {
+        let Some(certificate) = certificate else {
+            return Self::default();
+        };
+        let files = [certificate.cert(), certificate.key()];
+        Self {
+            watch: working(Watch::new(&files)),
+            files: Some(files.map(Path::to_owned)),
+        }
+    }
+
+    /// Watches other files, if a reload has named others.
+    fn follow(&mut self, gateway: &Gateway) {
+        let certificate = gateway.certificate();
+        let files = certificate.as_ref().map(|it| [it.cert(), it.key()]);
+        let files = files.map(|files| files.map(Path::to_owned));
+        if files != self.files {
+            *self = Self::new(certificate.as_ref());
+            // What changed before the watch began is not noticed by it.
+            reload_certificate(gateway);
+        }
+    }
+
+    async fn changed(&mut self) {
+        changed(self.watch.as_mut()).await;
+    }
 }
 
 async fn changed(watch: Option<&mut Watch>) {

@@ -44,8 +44,19 @@ impl fmt::Display for Summary<'_> {
                 "\n# no servers: `bowline serve` runs its built-in demo server"
             )?;
         }
-        for name in config.callers.keys() {
-            writeln!(f, "\n[callers.{}]\nkey = \"{MASKED}\"", key(name.as_ref()))?;
+        for (name, caller) in &config.callers {
+            writeln!(f, "\n[callers.{}]", key(name.as_ref()))?;
+            if caller.key.is_some() {
+                writeln!(f, "key = \"{MASKED}\"")?;
+            }
+            let hashes: Vec<_> = caller
+                .certificates
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            if !hashes.is_empty() {
+                writeln!(f, "certificate_sha256 = [{}]", strings(&hashes))?;
+            }
         }
         if config.callers.is_empty() {
             writeln!(f, "\n# no callers: no key is required")?;
@@ -66,6 +77,12 @@ fn gateway(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     }
     if !config.origins.is_empty() {
         writeln!(f, "origins = [{}]", strings(&config.origins))?;
+    }
+    if let Some(tls) = &config.tls {
+        writeln!(f, "\n[tls]")?;
+        writeln!(f, "cert = {}", string(&tls.cert().to_string_lossy()))?;
+        writeln!(f, "key = {}", string(&tls.key().to_string_lossy()))?;
+        writeln!(f, "# {}", tls.dates())?;
     }
     store(f, &config.store)?;
     peers(f, config)?;
@@ -101,7 +118,12 @@ fn oauth(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     match &oauth.public_url {
         Some(url) => writeln!(f, "public_url = \"{url}\"")?,
         None if config.listen.is_local() && config.listen.tcp().is_some() => {
-            writeln!(f, "# no public_url: it is http://{}", config.listen)?;
+            writeln!(
+                f,
+                "# no public_url: it is {}://{}",
+                config.scheme(),
+                config.listen
+            )?;
         }
         None => writeln!(f, "# no public_url: no sign-in pages are served")?,
     }

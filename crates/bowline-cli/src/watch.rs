@@ -1,8 +1,9 @@
-//! Noticing that the configuration file changed.
+//! Noticing that a file changed: the configuration, the certificate of the listener, its key.
 //!
 //! The folder is watched, not the file: editors replace the file, and Kubernetes swaps a symbolic
 //! link beside it. So any event in the folder is a reason to look, and only other contents than
-//! last time are a change.
+//! last time are a change. There is no event when a link above the folder is swapped, when the folder itself is
+//! replaced, or on a network's disk. So the files are looked at now and then as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +20,15 @@ const QUIET: Duration = Duration::from_millis(200);
 /// How long to wait for quiet in a folder that never is.
 const AT_MOST: Duration = Duration::from_secs(2);
 
-/// A watched file.
+/// How often files are looked at without an event.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Files that are watched together.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    path: PathBuf,
-    /// What the file held when it was last looked at; nothing when it could not be read.
-    seen: Option<Vec<u8>>,
+    paths: Vec<PathBuf>,
+    /// What the files held when they were last looked at; nothing for one that could not be read.
+    seen: Vec<Option<Vec<u8>>>,
     events: mpsc::Receiver<()>,
     /// It watches until it is dropped.
     _watcher: RecommendedWatcher,
@@ -34,7 +38,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches from now on.
-    pub(crate) fn new(path: &Path) -> notify::Result<Self> {
+    pub(crate) fn new(paths: &[&Path]) -> notify::Result<Self> {
         // One event that waits is enough: it makes us look.
         let (happened, events) = mpsc::channel(1);
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<_>| {
@@ -43,24 +47,28 @@ impl Watch {
                 happened.try_send(()).ok();
             }
         })?;
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        watcher.watch(
-            folder.unwrap_or(Path::new(".")),
-            RecursiveMode::NonRecursive,
-        )?;
+        for path in paths {
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            watcher.watch(
+                folder.unwrap_or(Path::new(".")),
+                RecursiveMode::NonRecursive,
+            )?;
+        }
+        let paths: Vec<_> = paths.iter().map(|path| path.to_path_buf()).collect();
         Ok(Self {
-            path: path.to_owned(),
-            seen: contents(path),
+            seen: contents(&paths),
+            paths,
             events,
             _watcher: watcher,
         })
     }
 
-    /// Waits until the file holds something else than before, or is gone or back.
+    /// Waits until the files hold something else than before, or one is gone or back.
     pub(crate) async fn changed(&mut self) {
         loop {
-            if self.events.recv().await.is_none() {
-                return std::future::pending().await;
+            match timeout(EVERY, self.events.recv()).await {
+                Ok(Some(())) | Err(_) => {}
+                Ok(None) => return std::future::pending().await,
             }
             let since = Instant::now();
             while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {
@@ -68,7 +76,7 @@ impl Watch {
                     break;
                 }
             }
-            let now = contents(&self.path);
+            let now = contents(&self.paths);
             if now != self.seen {
                 self.seen = now;
                 return;
@@ -77,10 +85,13 @@ impl Watch {
     }
 }
 
-/// A hash, because the file may hold secrets.
-fn contents(path: &Path) -> Option<Vec<u8>> {
-    let contents = fs::read(path).ok()?;
-    Some(digest(&SHA256, &contents).as_ref().to_vec())
+/// Hashes, because the files may hold secrets.
+fn contents(paths: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
+    let read = paths.iter().map(|path| {
+        let contents = fs::read(path).ok()?;
+        Some(digest(&SHA256, &contents).as_ref().to_vec())
+    });
+    read.collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who speaks: a name of the configuration and the key that it has, or whoever is there.
+//! Who speaks: a name of the configuration and the key or certificate that it has, or whoever is there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,9 @@ use std::str::FromStr;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bowline_wire::certificate::Validity;
 
-use crate::config::{CallerName, KeyHash};
+use crate::config::{self, CallerName, CertificateHash};
 
 /// Who speaks. Sessions, grants and flows belong to one: whoever is given the name later, with another
 /// key, is somebody else.
@@ -20,7 +21,14 @@ pub(crate) enum Caller {
     Named(CallerName, Option<KeyPrint>),
 }
 
-/// A fingerprint of a caller's key. It tells the keys of one name apart, and nothing of them.
+/// A certificate that a client showed, with the proof that it has the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientCertificate {
+    pub(crate) hash: CertificateHash,
+    pub(crate) validity: Validity,
+}
+
+/// A fingerprint of a caller's key, or of its first certificate. It tells the keys of one name apart, and nothing of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeyPrint([u8; Self::BYTES]);
 
@@ -48,15 +56,32 @@ impl Caller {
     }
 }
 
+// === impl ClientCertificate ===
+
+impl ClientCertificate {
+    /// The certificate in this DER; `None` if it is none.
+    pub(crate) fn of(der: &[u8]) -> Option<Self> {
+        Some(Self {
+            hash: CertificateHash::of(der),
+            validity: Validity::of(der)?,
+        })
+    }
+}
+
 // === impl KeyPrint ===
 
 impl KeyPrint {
     /// So much of a hash tells the keys of one name apart.
     const BYTES: usize = 12;
 
-    /// A hash of the key's hash.
-    pub(crate) fn of(key: &KeyHash) -> Self {
-        let hash = digest::digest(&digest::SHA256, &key.0);
+    /// A hash of what a caller is known by, if it is known by anything.
+    pub(crate) fn of_caller(caller: &config::Caller) -> Option<Self> {
+        caller.lasting().map(Self::of)
+    }
+
+    /// A hash of the hash of a key, or of a certificate.
+    fn of(hash: &[u8; 32]) -> Self {
+        let hash = digest::digest(&digest::SHA256, hash);
         let mut print = [0; Self::BYTES];
         print.copy_from_slice(&hash.as_ref()[..Self::BYTES]);
         Self(print)
@@ -82,10 +107,11 @@ impl FromStr for KeyPrint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::KeyHash;
 
     #[test]
     fn a_fingerprint_is_read_as_it_was_written() {
-        let print = KeyPrint::of(&KeyHash::of(b"a key"));
+        let print = KeyPrint::of(&KeyHash::of(b"a key").0);
         let written = print.to_string();
         assert_eq!(written.parse::<KeyPrint>().unwrap(), print);
         for other in ["", "a", &written[1..], &format!("{written}AAAA"), "ä"] {

@@ -10,6 +10,7 @@
 //! [`Server::from_urls`], so both ways in obey the same rules). Nothing here opens a socket or
 //! reads the environment: the caller of these functions provides the variables.
 
+mod caller;
 mod check;
 mod command;
 mod editor;
@@ -33,6 +34,7 @@ mod store;
 mod suggest;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 mod tree;
 mod url;
 
@@ -43,10 +45,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 pub use bowline_egress::{Certificates, CertificatesError};
 pub use bowline_store::Password;
 
+pub use self::caller::{Caller, CallerName, CertificateHash, KeyHash};
 pub use self::command::Command;
 pub use self::header::{Header, HeaderProblem};
 pub use self::listen::{ListenAddress, ListenProblem};
@@ -59,6 +61,7 @@ pub use self::report::{ConfigErrors, Problem};
 pub use self::schema::schema;
 pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Target, Transport};
 pub use self::store::{OnUnreachable, RedisStore, Store, StoreKind};
+pub use self::tls::{ServerCertificate, ServerCertificateError};
 pub use self::url::{UrlProblem, shown_url};
 
 /// The whole configuration of a gateway.
@@ -68,6 +71,8 @@ pub struct Config {
     pub listen: ListenAddress,
     /// Where health and metrics are served; `None` when switched off.
     pub admin: Option<ListenAddress>,
+    /// The certificate with which clients are served by TLS; without it they are served by plain HTTP.
+    pub tls: Option<ServerCertificate>,
     /// Host names of the gateway, besides its addresses and that of [`OAuth::public_url`].
     pub hosts: Vec<String>,
     /// Origins of web pages that may use the gateway, besides its own.
@@ -82,7 +87,7 @@ pub struct Config {
     pub oauth: OAuth,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
     pub servers: BTreeMap<ServerName, Server>,
-    /// Who may use the gateway; no key is required when this is empty.
+    /// Who may use the gateway; nothing is required when this is empty.
     pub callers: BTreeMap<CallerName, Caller>,
     /// What the operator's API asks for, if it asks for anything.
     pub api_token: Option<KeyHash>,
@@ -115,20 +120,6 @@ pub struct Limits {
     /// How long a session may last, used or not; `None` for no limit.
     pub session_max_age: Option<Duration>,
 }
-
-/// Somebody who may use the gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// What the caller's key hashes to; the key itself is not kept.
-    pub key: KeyHash,
-}
-
-/// The SHA-256 hash of a bearer key.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct KeyHash(pub [u8; 32]);
-
-/// A caller's name, under the same rules as a server's.
-pub type CallerName = ServerName;
 
 /// What variables hold, for `${NAME}` in a file; `None` when there is no such variable.
 pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -165,6 +156,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6270)).into(),
             admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 6271)).into()),
+            tls: None,
             hosts: Vec::new(),
             origins: Vec::new(),
             store: Store::default(),
@@ -215,6 +207,14 @@ impl Config {
             .map(|()| config.unwrap_or_default())
     }
 
+    /// How URLs of the gateway begin: `https` with [`Config::tls`].
+    pub fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+
     /// Reads a configuration from a file.
     pub fn load(path: &Path, environment: &Environment<'_>) -> Result<Self, LoadError> {
         Self::load_with(path, environment, &Flags::default())
@@ -250,28 +250,5 @@ impl Default for Limits {
             session_idle: Duration::from_secs(30 * 60),
             session_max_age: None,
         }
-    }
-}
-
-// === impl KeyHash ===
-
-impl KeyHash {
-    /// Whether this is the hash of that key, in a time that tells nothing of either.
-    pub fn is_of(&self, key: &[u8]) -> bool {
-        verify_slices_are_equal(&self.0, &Self::of(key).0).is_ok()
-    }
-
-    /// The hash of this key.
-    pub fn of(key: &[u8]) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key);
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest.as_ref());
-        Self(hash)
-    }
-}
-
-impl std::fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KeyHash(…)")
     }
 }

@@ -17,7 +17,7 @@ use tracing::Level;
 
 pub(crate) use self::table::{Reason, Retry, Row};
 use self::texts::{of_share, store_rejection};
-use crate::config::ServerName;
+use crate::config::{CertificateHash, ServerName};
 use crate::leg::Leg;
 use crate::oauth::FlowStoreError;
 use crate::session::client_state::TooMuchSaid;
@@ -41,6 +41,24 @@ pub(crate) enum Fault {
         "this gateway requires a key: send `Authorization: Bearer KEY`, with the key of one of its [callers]"
     )]
     Unauthorized,
+    #[error(
+        "this gateway requires a key or a client certificate: send `Authorization: Bearer KEY`, or configure the client with the certificate of one of its [callers]"
+    )]
+    KeyOrCertificate,
+    #[error(
+        "this gateway does not know the client certificate that was sent (SHA-256 {0}): add this hash to one of its [callers] as `certificate_sha256`, or send a key"
+    )]
+    UnknownCertificate(CertificateHash),
+    #[error(
+        "the client certificate has expired: renew it, and add the new one to its caller as `certificate_sha256`"
+    )]
+    CertificateExpired,
+    #[error(
+        "the client certificate is not valid yet: use it later, or set the clock of this gateway right"
+    )]
+    CertificateNotYetValid,
+    #[error("the key and the client certificate belong to different callers: send one of the two")]
+    TwoCallers,
     #[error(
         "the API requires its token: send `Authorization: Bearer TOKEN`, with BOWLINE_API_TOKEN"
     )]
@@ -235,7 +253,11 @@ impl Fault {
         match self {
             Self::Host => Reason::HostNotAllowed,
             Self::Origin => Reason::OriginNotAllowed,
-            Self::Unauthorized => Reason::Unauthorized,
+            Self::Unauthorized | Self::KeyOrCertificate => Reason::Unauthorized,
+            Self::UnknownCertificate(_) => Reason::UnknownCertificate,
+            Self::CertificateExpired => Reason::CertificateExpired,
+            Self::CertificateNotYetValid => Reason::CertificateNotYetValid,
+            Self::TwoCallers => Reason::TwoCallers,
             Self::ApiToken => Reason::ApiToken,
             Self::NoApiToken => Reason::NoApiToken,
             Self::QueryTooLong { .. } => Reason::QueryTooLong,

@@ -3,6 +3,7 @@
 mod assemble;
 mod bind;
 mod bridge;
+mod certificate;
 pub(crate) mod local;
 mod presence;
 mod reload;
@@ -17,13 +18,16 @@ use std::sync::Arc;
 
 use bowline_store::{OpenStoreError, private};
 use bowline_system::socket_file::SocketFileError;
+use parking_lot::Mutex;
 use thiserror::Error;
 
 use self::bind::Bound;
 pub use self::bridge::{Bridge, OpenBrowser};
 pub use self::reload::ReloadError;
 use self::reload::StartupSettings;
-use crate::config::{Config, ListenAddress, ServerName, SignInProblem, StoreKind};
+use crate::config::{
+    Config, ListenAddress, ServerCertificate, ServerName, SignInProblem, StoreKind,
+};
 use crate::guard::Guard;
 use crate::guard::callers::Callers;
 use crate::hub::Hub;
@@ -36,6 +40,8 @@ pub struct Gateway {
     admin: Option<ListenAddress>,
     peers: Option<ListenAddress>,
     startup: StartupSettings,
+    /// The certificate of the clients' listener.
+    certificate: Mutex<Option<ServerCertificate>>,
     hub: Arc<Hub>,
 }
 
@@ -73,6 +79,9 @@ pub enum StartError {
         /// What is in the way.
         problem: SignInProblem,
     },
+    /// Clients cannot be served by TLS.
+    #[error("cannot serve TLS")]
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The vault of tokens cannot be used.
     #[error("cannot store the tokens of sign-ins")]
     Vault(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -130,6 +139,7 @@ impl Gateway {
             return Err(StartError::SignIn { server, problem });
         }
         let startup = StartupSettings::of(&config);
+        let certificate = Mutex::new(config.tls.clone());
         let clients = Bound::bind(&config.listen, "listen").await?;
         let operators = match &config.admin {
             Some(address) => Some(Bound::bind(address, "admin").await?),
@@ -144,7 +154,7 @@ impl Gateway {
         let admin = operators.as_ref().map(|it| it.address.clone());
         warn_of_open_listeners(&config, &listen, admin.as_ref());
         warn_of_shared_directories([Some(&listen), admin.as_ref()]);
-        let admin_guard = admin.as_ref().map(|it| Guard::new(it, &config));
+        let admin_guard = admin.as_ref().map(|it| Guard::new(it, false, &config));
         let hub = assemble::hub(
             config,
             &listen,
@@ -167,6 +177,7 @@ impl Gateway {
             admin,
             peers,
             startup,
+            certificate,
             hub,
         })
     }
@@ -177,7 +188,10 @@ impl Gateway {
         if !keys.is_empty() {
             return Err(ReloadError { keys });
         }
+        let asked = self.hub.callers.have_certificates();
+        let certificate = config.tls.clone();
         reload::reconfigure(&self.hub, config);
+        self.reconfigure_certificate(certificate, asked);
         Ok(())
     }
 

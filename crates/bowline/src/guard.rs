@@ -26,6 +26,8 @@ use crate::net::{host_of, is_loopback, is_loopback_address, origin};
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     reach: Reach,
+    /// Whether it speaks TLS, and so its own pages come by https.
+    is_tls: bool,
     /// Whether pages of this machine are let in: not where people come from elsewhere, by a proxy, whose
     /// own machines' pages would look the same.
     lets_local_pages_in: bool,
@@ -49,8 +51,8 @@ enum Reach {
 }
 
 impl Guard {
-    /// That of a gateway's listener at this address.
-    pub(crate) fn new(address: &ListenAddress, config: &Config) -> Self {
+    /// That of a gateway's listener at this address, with TLS or without.
+    pub(crate) fn new(address: &ListenAddress, is_tls: bool, config: &Config) -> Self {
         let reach = match address {
             ListenAddress::Unix(_) => Reach::Socket,
             ListenAddress::Tcp(address) if is_loopback_address(address.ip()) => Reach::Loopback,
@@ -63,6 +65,7 @@ impl Guard {
         let names = config.hosts.iter().map(String::as_str).chain(public_host);
         Self {
             reach,
+            is_tls,
             lets_local_pages_in: reach == Reach::Loopback && public_host.is_none_or(is_local),
             names: names.map(Into::into).collect(),
             public_origin: public.map(|(scheme, authority)| origin(scheme, authority.as_str())),
@@ -74,6 +77,7 @@ impl Guard {
     pub(crate) fn loopback() -> Self {
         Self {
             reach: Reach::Loopback,
+            is_tls: false,
             lets_local_pages_in: true,
             names: Box::default(),
             public_origin: None,
@@ -169,6 +173,7 @@ impl Guard {
             host.is_some_and(|host| host.eq_ignore_ascii_case(secure))
         });
         // By http the same name may be anybody on the network.
+        let is_insecure = is_insecure || self.is_tls && !origin.starts_with("https://");
         !is_insecure && !host.is_empty() && named.is_some_and(|it| it.eq_ignore_ascii_case(host))
     }
 }

@@ -11,8 +11,8 @@ use crate::guard::Guard;
 use crate::guard::callers::Callers;
 use crate::guard::loops::Pseudonym;
 use crate::guard::rate_limit::RateLimit;
-use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
+use crate::listener::{ConnectionLimits, ListenerTls};
 use crate::mailboxes::Mailboxes;
 use crate::oauth::Flows;
 use crate::peers::Peers;
@@ -22,7 +22,7 @@ use crate::route::Routes;
 use crate::session::Session;
 use crate::share::Share;
 use crate::telemetry::Metrics;
-use crate::upstream::{Processes, Surroundings};
+use crate::upstream::{LiveChannels, Surroundings};
 
 /// What every connection of a gateway shares.
 #[derive(Debug)]
@@ -43,14 +43,17 @@ pub(crate) struct Hub {
     /// The streams of HTTP+SSE clients.
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) metrics: Arc<Metrics>,
-    /// The processes of servers that are commands.
-    pub(crate) processes: Arc<Processes>,
+    /// The processes and streams of servers that are sessions.
+    pub(crate) channels: Arc<LiveChannels>,
     /// The other gateways on the store, if `[peers]` says how to reach them.
     pub(crate) peers: Option<Arc<Peers>>,
     /// What other gateways have forwarded, while it is done here.
     pub(crate) forwards: TaskTracker,
     pub(crate) api_token: Option<KeyHash>,
+    /// How connections to servers are encrypted.
     pub(crate) tls: Tls,
+    /// How those of clients are, if they are.
+    pub(crate) listener_tls: Option<Arc<ListenerTls>>,
     /// The sign-ins of callers.
     pub(crate) flows: Arc<Flows>,
     /// The rate limit of anonymous requests to the routes of sign-ins.
@@ -74,7 +77,7 @@ impl Hub {
             tracker: &self.tracker,
             metrics: &self.metrics,
             streams: &self.streams,
-            processes: &self.processes,
+            channels: &self.channels,
             peers: self.peers.as_ref(),
         }
     }

@@ -277,7 +277,7 @@ impl Leg {
     /// A leg to a server that is never dialled.
     pub(crate) fn idle() -> Self {
         use crate::telemetry::Metrics;
-        use crate::upstream::{Processes, Surroundings};
+        use crate::upstream::{LiveChannels, Surroundings};
         let server = crate::config::Server::from_url("http://127.0.0.1:9/").unwrap();
         let tls = bowline_egress::Tls::platform();
         let tracker = tokio_util::task::TaskTracker::new();
@@ -290,7 +290,7 @@ impl Leg {
                 tracker: &tracker,
                 metrics: &Arc::new(Metrics::new()),
                 streams: &crate::share::Share::common(1),
-                processes: &Arc::new(Processes::idle()),
+                channels: &Arc::new(LiveChannels::idle()),
                 peers: None,
             },
         );

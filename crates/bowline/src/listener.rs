@@ -1,4 +1,7 @@
 //! Accepting connections, and serving HTTP/1.1 on each until it closes or the gateway stops.
+//!
+//! The accept loop waits for no client: what a connection needs before HTTP is spoken on it, such as a TLS
+//! handshake, is done in its own task, within the limits on connections of strangers.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,13 +29,15 @@ mod evicting;
 mod head_timeout;
 mod own_peers;
 mod refusal;
+mod tls;
 
 pub(crate) use connections::{Connection, ConnectionLimits, ConnectionRefusal};
-pub(crate) use doors::{Door, SocketDoor};
+pub(crate) use doors::{Door, Opened, SocketDoor};
 use evicting::EvictingTasks;
 use head_timeout::{HeadTimeout, IDLE_TIMEOUT};
 pub(crate) use own_peers::{Addresses, OwnPeers};
 use refusal::Refusals;
+pub(crate) use tls::{ListenerTls, TlsDoor};
 
 /// The maximum size of a request's head, and of the part of a body that is read ahead.
 const BUFFER: usize = 64 * 1024;
@@ -72,17 +77,24 @@ pub(crate) async fn accept<D, F, R, B>(
             Ok(connection) => {
                 let (drain, serve) = (drain.clone(), serve.clone());
                 let tracker = drain.connections().clone();
+                let opening = door.open(stream);
                 let task = tracker.spawn(serve_connection::<D, _, _, _>(
-                    stream, connection, drain, serve,
+                    opening, connection, drain, serve,
                 ));
                 if let Some(operators) = &mut operators {
                     operators.add(peer, task);
                 }
             }
-            Err(why) if is_of_reserve => refusal::answer_at_once(&stream, &refuse(why)),
             Err(why) => {
-                let (response, tracker) = (refuse(why), drain.connections());
-                refusals.answer(stream, peer, &response, tracker).await;
+                let response = refuse(why);
+                let response = D::REFUSAL.unwrap_or(response.as_bytes());
+                match is_of_reserve {
+                    true => refusal::answer_at_once(&stream, response),
+                    false => {
+                        let tracker = drain.connections();
+                        refusals.answer(stream, peer, response, tracker).await;
+                    }
+                }
             }
         }
     }
@@ -111,7 +123,7 @@ async fn next_stream<D: Door>(door: &D, drain: &Drain) -> Option<(D::Stream, Pee
 }
 
 async fn serve_connection<D, F, R, B>(
-    stream: D::Stream,
+    opening: impl Future<Output = Opened<D::Open>> + Send,
     connection: Arc<Connection>,
     drain: Drain,
     serve: F,
@@ -121,14 +133,26 @@ async fn serve_connection<D, F, R, B>(
     R: Future<Output = Response<B>> + Send,
     B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
-    if let Err(error) = D::prepare(&stream) {
-        tracing::debug!(%error, "client disconnected immediately");
-        return;
-    }
+    let opened = tokio::select! {
+        biased;
+        opened = opening => opened,
+        () = connection.evicted() => return,
+        () = drain.closed() => return,
+    };
+    let (stream, certificate) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::debug!(%error, "client connection was not opened");
+            return;
+        }
+    };
     let timeout = HeadTimeout::new(Arc::clone(&connection));
-    let (serve, stopping, connection) = (&serve, &drain, &connection);
-    let service = service_fn(move |request| async move {
+    let (serve, stopping, connection, certificate) = (&serve, &drain, &connection, &certificate);
+    let service = service_fn(move |mut request: Request<Incoming>| async move {
         connection.is_busy(true);
+        if let Some(certificate) = certificate {
+            request.extensions_mut().insert(Arc::clone(certificate));
+        }
         let mut response = serve(request, connection).await;
         connection.is_busy(false);
         if stopping.has_begun() {

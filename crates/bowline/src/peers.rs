@@ -12,8 +12,9 @@
 //! bound to the label of its forward and to its place among the records, and the last one says that it is the last.
 //! What cannot be opened proves nothing: a forward of which a byte was written may have run.
 //!
-//! Nothing but a greeting is sent to an address before it has answered one, which takes the secret. So gateways
-//! with different secrets, or with each other's addresses, are told from one that broke off in the middle.
+//! Nothing but a greeting is sent on a connection before it was answered, which takes the secret and the name. So
+//! gateways with different secrets, with each other's addresses, or that were started again at the same one, are told
+//! from one that broke off in the middle.
 
 mod answer;
 mod error;

@@ -62,6 +62,18 @@ pub enum Bug {
     StoppedIsGone,
     /// A process that does not start is not started again.
     FailedStartIsFinal,
+    /// A gateway that missed its heartbeat uses what it owned as before.
+    LateOwner,
+    /// A forward that breaks off counts as one that was not sent.
+    BrokenHopIsNotSent,
+    /// What was forwarded to an owner that died counts as one that did not run.
+    DeadOwnerDidNotRun,
+    /// A message to an HTTP+SSE server whose stream ends before the answer counts as one that was not sent.
+    StreamEndIsNotSent,
+    /// The 404 of an HTTP+SSE server's message URL reaches the client.
+    MessageUrl404Passes,
+    /// A client of HTTP+SSE gets every message twice.
+    SseAnswerTwice,
 }
 
 /// No bug has this name.
@@ -114,7 +126,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 25] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -134,6 +146,12 @@ impl Bug {
         Self::ExitIsNotSent,
         Self::StoppedIsGone,
         Self::FailedStartIsFinal,
+        Self::LateOwner,
+        Self::BrokenHopIsNotSent,
+        Self::DeadOwnerDidNotRun,
+        Self::StreamEndIsNotSent,
+        Self::MessageUrl404Passes,
+        Self::SseAnswerTwice,
     ];
 
     fn name(self) -> &'static str {
@@ -157,6 +175,12 @@ impl Bug {
             Self::ExitIsNotSent => "exit_is_not_sent",
             Self::StoppedIsGone => "stopped_is_gone",
             Self::FailedStartIsFinal => "failed_start_is_final",
+            Self::LateOwner => "late_owner",
+            Self::BrokenHopIsNotSent => "broken_hop_is_not_sent",
+            Self::DeadOwnerDidNotRun => "dead_owner_did_not_run",
+            Self::StreamEndIsNotSent => "stream_end_is_not_sent",
+            Self::MessageUrl404Passes => "message_url_404_passes",
+            Self::SseAnswerTwice => "sse_answer_twice",
         }
     }
 }

@@ -34,14 +34,14 @@ pub(crate) use event_source::EventSource;
 pub(crate) use health::Ailment;
 pub(crate) use http_sse::SseError;
 pub(crate) use link::{Link, Repeat};
-pub(crate) use live::LiveError;
+pub(crate) use live::{LiveChannels, LiveError, Unread};
 pub(crate) use moves::Moves;
 pub(crate) use outcome::{
     Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
 };
 pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote, Whose};
 pub(crate) use proof::{Proof, Ran, SessionState};
-pub(crate) use stdio::{ProcessError, Processes};
+pub(crate) use stdio::ProcessError;
 pub(crate) use streamable::refusal::MAX_BATCH;
 pub(crate) use streamable::{
     Answer, Declination, InitializeAnswer, Initialized, Listening, Passing, is_lie, may_lie,
@@ -101,7 +101,7 @@ pub(crate) struct Upstream {
     /// How many processes each of its callers may have, and how many there are.
     process_places: ServerShares,
     running: Arc<AtomicUsize>,
-    processes: Arc<Processes>,
+    channels: Arc<LiveChannels>,
     /// The other gateways, if they can be reached.
     peers: Option<Arc<Peers>>,
     /// How many of its processes may start at the same time.
@@ -127,7 +127,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) tracker: &'a TaskTracker,
     pub(crate) metrics: &'a Arc<Metrics>,
     pub(crate) streams: &'a Arc<Share>,
-    pub(crate) processes: &'a Arc<Processes>,
+    pub(crate) channels: &'a Arc<LiveChannels>,
     pub(crate) peers: Option<&'a Arc<Peers>>,
 }
 
@@ -141,7 +141,7 @@ impl Upstream {
             tracker,
             metrics,
             streams,
-            processes,
+            channels,
             peers,
         } = surroundings;
         flows.auth_servers.know(&server);
@@ -158,9 +158,9 @@ impl Upstream {
             moves: Moves::default(),
             errands: Errands::default(),
             streams: ServerShares::of(streams),
-            process_places: ServerShares::of(&processes.share),
+            process_places: ServerShares::of(&channels.processes),
             running: Arc::default(),
-            processes: Arc::clone(processes),
+            channels: Arc::clone(channels),
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
@@ -248,9 +248,14 @@ impl Upstream {
         self.opens_streams.load(Ordering::Relaxed)
     }
 
+    /// What a session's server said, counted among what waits in this gateway.
+    pub(crate) fn unread(&self) -> Unread {
+        Unread::among(self.channels.unread())
+    }
+
     /// The gateways on the same store.
     fn owners(&self) -> &Owners {
-        &self.processes.owners
+        &self.channels.owners
     }
 
     /// How long a look at who is present may take. Less than any attempt takes: the server is not to blame for a

@@ -28,7 +28,7 @@ pub use dial::{Origin, Tls};
 pub use fetch::{Fetch, FetchError, Redirects};
 pub use pool::{Pool, UpstreamBody};
 pub use reach::Reach;
-pub use request::{Head, Request};
+pub use request::{Condition, Head, Request};
 
 use std::io;
 use std::time::Duration;
@@ -77,6 +77,9 @@ pub enum WireError {
         "the server speaks HTTP/2 only, and Bowline speaks HTTP/1.1 to servers: configure an address where it does, too"
     )]
     Http2,
+    /// What the request depends on was not so any more when it was about to be written.
+    #[error("the request was withheld")]
+    Withheld,
     /// The server's answer is not HTTP.
     #[error("the server's answer is not HTTP: {0}")]
     Malformed(#[from] Malformed),

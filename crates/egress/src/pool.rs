@@ -51,6 +51,8 @@ struct Idle {
 pub struct UpstreamBody {
     framing: Framing,
     checkout: Option<Checkout>,
+    /// The connection is kept only if somebody says so.
+    is_on_trial: bool,
 }
 
 /// A connection in use.
@@ -83,24 +85,52 @@ impl Pool {
         request: &Request,
         connect_timeout: Duration,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        loop {
-            let Some(mut wire) = self.reuse() else {
-                break;
-            };
-            match wire.send(request).await {
-                Ok(head) => return Ok(self.check_out(wire, head)),
-                Err(failed) if failed.was_sent => return Err(EgressError::Broken(failed.error)),
-                Err(_) => {}
-            }
+        if let Some(answered) = self.send_on_kept(request).await {
+            return answered;
         }
         // Boxed, because it is rare and large.
-        let dialled = Box::pin(self.0.origin.dial(&self.0.tls, connect_timeout)).await?;
+        Box::pin(self.send_on_new(request, connect_timeout, false)).await
+    }
+
+    /// The same on a new connection, which is kept only after [`UpstreamBody::keep`].
+    pub async fn send_on_trial(
+        &self,
+        request: &Request,
+        connect_timeout: Duration,
+    ) -> Result<Response<UpstreamBody>, EgressError> {
+        Box::pin(self.send_on_new(request, connect_timeout, true)).await
+    }
+
+    async fn send_on_new(
+        &self,
+        request: &Request,
+        connect_timeout: Duration,
+        is_on_trial: bool,
+    ) -> Result<Response<UpstreamBody>, EgressError> {
+        let dialled = self.0.origin.dial(&self.0.tls, connect_timeout).await?;
         let mut wire = Box::new(Wire::new(dialled));
         match wire.send(request).await {
-            Ok(head) => Ok(self.check_out(wire, head)),
+            Ok(head) => Ok(self.check_out(wire, head, is_on_trial)),
             Err(failed) if failed.was_sent => Err(EgressError::Broken(failed.error)),
             Err(failed) => Err(EgressError::NotSent(failed.error)),
         }
+    }
+
+    /// The same on a connection that is open already. `None`: there is none, and nothing was written.
+    pub async fn send_on_kept(
+        &self,
+        request: &Request,
+    ) -> Option<Result<Response<UpstreamBody>, EgressError>> {
+        while let Some(mut wire) = self.reuse() {
+            match wire.send(request).await {
+                Ok(head) => return Some(Ok(self.check_out(wire, head, false))),
+                Err(failed) if failed.was_sent => {
+                    return Some(Err(EgressError::Broken(failed.error)));
+                }
+                Err(_) => {}
+            }
+        }
+        None
     }
 
     /// Closes connections that were idle for too long.
@@ -126,7 +156,7 @@ impl Pool {
         }
     }
 
-    fn check_out(&self, wire: Box<Wire>, head: Head) -> Response<UpstreamBody> {
+    fn check_out(&self, wire: Box<Wire>, head: Head, is_on_trial: bool) -> Response<UpstreamBody> {
         let max_idle = head.keeps_alive.then(|| max_idle(&head.headers));
         let mut body = UpstreamBody {
             framing: head.body,
@@ -135,6 +165,7 @@ impl Pool {
                 pool: self.clone(),
                 max_idle,
             }),
+            is_on_trial,
         };
         if body.framing.has_ended() {
             body.give_back();
@@ -172,7 +203,18 @@ impl UpstreamBody {
         self.framing == Framing::UntilClosed
     }
 
+    /// Keeps the connection for another request, if all of the body was read or is yet.
+    pub fn keep(&mut self) {
+        self.is_on_trial = false;
+        if self.framing.has_ended() {
+            self.give_back();
+        }
+    }
+
     fn give_back(&mut self) {
+        if self.is_on_trial {
+            return;
+        }
         let Some(checkout) = self.checkout.take() else {
             return;
         };

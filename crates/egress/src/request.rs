@@ -12,13 +12,17 @@ use crate::body::Sent;
 const HEAD_CAPACITY: usize = 512;
 
 /// A request to one endpoint.
-#[derive(Debug)]
 pub struct Request {
     head: Head,
     body: Bytes,
     /// Set when the first byte was sent.
     pub(super) sent: Sent,
+    /// Asked right before the first byte is sent.
+    condition: Option<Condition>,
 }
+
+/// Whether a request may still be sent.
+pub type Condition = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A request's head, while headers are added to it.
 pub struct Head(Vec<u8>);
@@ -77,7 +81,12 @@ impl Head {
     fn ended(mut self, body: Bytes, sent: Sent) -> Request {
         self.0.extend_from_slice(b"\r\n");
         let head = self;
-        Request { head, body, sent }
+        Request {
+            head,
+            body,
+            sent,
+            condition: None,
+        }
     }
 }
 
@@ -91,6 +100,20 @@ impl std::fmt::Debug for Head {
 // === impl Request ===
 
 impl Request {
+    /// The same request, which is not sent unless this is so right before its first byte.
+    #[must_use]
+    pub fn only_if(self, condition: Condition) -> Self {
+        Self {
+            condition: Some(condition),
+            ..self
+        }
+    }
+
+    /// Whether it may be sent.
+    pub(super) fn may_begin(&self) -> bool {
+        self.condition.as_ref().is_none_or(|is_so| is_so())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.head.0.len() + self.body.len()
     }
@@ -115,6 +138,12 @@ impl Request {
                 rest.freeze()
             }
         }
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Request(…)")
     }
 }
 

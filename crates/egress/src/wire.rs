@@ -79,7 +79,12 @@ impl Wire {
     /// Sends a request and waits for the head of its answer.
     pub(super) async fn send(&mut self, request: &Request) -> Result<Head, SendError> {
         let (mut written, mut broke) = (0, None);
+        let mut has_tried = false;
         let answered = poll_fn(|cx| {
+            if written == 0 && !request.may_begin() {
+                return Poll::Ready(Err(WireError::Withheld));
+            }
+            has_tried = true;
             if broke.is_none()
                 && let Poll::Ready(Err(error)) = self.poll_write(cx, request, &mut written)
             {
@@ -106,7 +111,7 @@ impl Wire {
             }
             Err(error) => Err(SendError {
                 // TLS may have written some of its records when it reports that it wrote nothing.
-                was_sent: written > 0 || matches!(self.stream, Connection::Tls(_)),
+                was_sent: written > 0 || (has_tried && matches!(self.stream, Connection::Tls(_))),
                 error,
             }),
         }

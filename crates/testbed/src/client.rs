@@ -199,7 +199,8 @@ impl Client {
         body: String,
     ) -> anyhow::Result<Request<Full<Bytes>>> {
         let mut request = Request::new(Full::new(body.into()));
-        *request.uri_mut() = self.url.path().parse()?;
+        let path = self.url.path_and_query().map_or("/", |path| path.as_str());
+        *request.uri_mut() = path.parse()?;
         let host = self.url.authority().map_or("", |host| host.as_str());
         let all = request.headers_mut();
         all.insert(HOST, HeaderValue::from_str(host)?);

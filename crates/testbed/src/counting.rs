@@ -2,8 +2,9 @@
 //!
 //! Sessions are in its memory. It can lose them, crash, and restart on the same port. Several replicas
 //! share a [`Tally`] of executions, by the `key` argument of each call, so that "at most once" can be
-//! asserted over all of them. It uses none of the gateway's code.
+//! asserted over all of them. At `/sse` it speaks HTTP+SSE. It uses none of the gateway's code.
 
+mod over_sse;
 mod resting;
 mod serve;
 mod session;
@@ -74,6 +75,7 @@ struct Replica {
     deletes: AtomicU64,
     strays: AtomicU64,
     births: Mutex<Vec<Instant>>,
+    stream_births: Mutex<Vec<Instant>>,
 }
 
 /// Why the server ends a connection.
@@ -113,6 +115,7 @@ impl Counting {
                 deletes: AtomicU64::new(0),
                 strays: AtomicU64::new(0),
                 births: Mutex::default(),
+                stream_births: Mutex::default(),
             }),
             listening: Mutex::default(),
             life: Mutex::default(),
@@ -137,6 +140,12 @@ impl Counting {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address())
+    }
+
+    /// The same over HTTP+SSE.
+    #[must_use]
+    pub fn sse_url(&self) -> String {
+        format!("http://{}{}", self.address(), over_sse::PATH)
     }
 
     /// Changes how it responds.
@@ -202,6 +211,17 @@ impl Counting {
     #[must_use]
     pub fn births(&self) -> Vec<Instant> {
         self.replica.births.lock().clone()
+    }
+
+    /// The same for its sessions over HTTP+SSE.
+    #[must_use]
+    pub fn stream_births(&self) -> Vec<Instant> {
+        self.replica.stream_births.lock().clone()
+    }
+
+    /// Ends the streams of all sessions over HTTP+SSE, and the sessions with them. Calls in progress continue.
+    pub fn cut_streams(&self) {
+        self.replica.sessions.cut_streams();
     }
 
     /// How many known sessions were ended by a DELETE.

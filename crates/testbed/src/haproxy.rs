@@ -52,6 +52,21 @@ impl Haproxy {
         Self::configured(|address| sticky(address, replicas, affinity)).await
     }
 
+    /// Balances over `replicas` in turn, whoever asks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Haproxy::sticky`].
+    pub async fn in_turn(replicas: &[SocketAddr]) -> anyhow::Result<Self> {
+        let without_cookie = |address| {
+            let text = sticky(address, replicas, Affinity::Insists);
+            let lines = text.lines().filter(|line| !line.starts_with("  cookie "));
+            let lines = lines.map(|line| line.split(" cookie ").next().unwrap_or(line));
+            lines.fold(String::new(), |text, line| text + line + "\n")
+        };
+        Self::configured(without_cookie).await
+    }
+
     /// Relays bytes to one server, without HTTP. When the server resets a connection, its client first
     /// sees an orderly end and then a reset (`option nolinger`).
     ///

@@ -2,6 +2,7 @@
 //! shipped.
 
 pub mod answering;
+pub mod cable;
 pub mod certificates;
 pub mod client;
 pub mod counting;

@@ -4,6 +4,7 @@
 //! what passes with these types and forwards the same bytes; it never re-serializes a message.
 
 pub mod batch;
+pub mod certificate;
 pub mod codes;
 pub mod compose;
 pub mod header_policy;

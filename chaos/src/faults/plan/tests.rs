@@ -23,6 +23,7 @@ fn one_replica_is_spared_in_every_round_and_only_hangs_outlast_it() {
                 What::Kill(time) => ("kill", *time),
                 What::Forget => ("forget", Duration::ZERO),
                 What::Break => ("break", Duration::ZERO),
+                What::CutStream => ("cut stream", Duration::ZERO),
                 What::Requests(requests) => match requests.fault {
                     Fault::Delay(time) if time != HANG => (requests.kind, time),
                     _ => (requests.kind, Duration::ZERO),
@@ -43,23 +44,34 @@ fn one_replica_is_spared_in_every_round_and_only_hangs_outlast_it() {
         let drained = round.drained.map(|(replica, _)| replica);
         assert_ne!(drained, Some(round.spared));
     }
-    assert_eq!(kinds.len(), STRIKES.len(), "{kinds:?}");
+    assert_eq!(kinds.len(), STRIKES.len() + 1, "{kinds:?}");
     assert_eq!(others.len(), 4, "{others:?}");
 }
 
 #[test]
 fn one_gateway_is_spared_in_every_round_and_the_store_hangs_when_asked_for() {
     let mut planner = planner(&["--gateways", "3", "--pause-redis"]);
-    let (mut deaths, mut pauses) = (0, 0);
+    let (mut deaths, mut pauses, mut sieges, mut strikes) = (0, 0, 0, 0);
     for _ in 0..2000 {
         let round = planner.next();
         for death in &round.deaths {
             assert_ne!(death.gateway, round.spared_gateway);
         }
+        let besieged = round.siege.map(|(siege, _)| siege.gateway);
+        assert_ne!(besieged, Some(round.spared_gateway));
+        for strike in &round.gateways {
+            assert_ne!(strike.siege.gateway, round.spared_gateway);
+            assert_ne!(Some(strike.siege.gateway), besieged);
+        }
+        let dies = |gateway| round.deaths.iter().any(|death| death.gateway == gateway);
+        assert!(!besieged.is_some_and(dies));
+        sieges += usize::from(round.siege.is_some_and(|(_, begins)| begins));
+        strikes += round.gateways.len();
         deaths += round.deaths.len();
         pauses += usize::from(round.pause.is_some());
     }
-    assert!(deaths > 1000 && pauses > 500, "{deaths}, {pauses}");
+    assert!(deaths > 700 && pauses > 500, "{deaths}, {pauses}");
+    assert!(sieges > 100 && strikes > 200, "{sieges}, {strikes}");
 }
 
 #[test]

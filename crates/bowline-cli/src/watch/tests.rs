@@ -18,7 +18,7 @@ async fn a_file_written_in_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bowline.toml");
     fs::write(&path, "a").unwrap();
-    let mut watch = Watch::new(&path).unwrap();
+    let mut watch = Watch::new(&[&path]).unwrap();
     fs::write(&path, "b").unwrap();
     in_time(watch.changed()).await;
     stays(&mut watch).await;
@@ -31,7 +31,7 @@ async fn a_file_replaced_or_gone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bowline.toml");
     fs::write(&path, "a").unwrap();
-    let mut watch = Watch::new(&path).unwrap();
+    let mut watch = Watch::new(&[&path]).unwrap();
     let other = folder.path().join(".bowline.toml.swp");
     fs::write(&other, "b").unwrap();
     fs::rename(&other, &path).unwrap();
@@ -47,7 +47,7 @@ async fn the_same_contents_and_other_files_are_no_change() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bowline.toml");
     fs::write(&path, "a").unwrap();
-    let mut watch = Watch::new(&path).unwrap();
+    let mut watch = Watch::new(&[&path]).unwrap();
     fs::write(&path, "a").unwrap();
     fs::write(folder.path().join("other.toml"), "x").unwrap();
     stays(&mut watch).await;
@@ -70,7 +70,7 @@ async fn a_swapped_link() {
     }
     symlink("..1", at("..data")).unwrap();
     symlink("..data/bowline.toml", at("bowline.toml")).unwrap();
-    let mut watch = Watch::new(&at("bowline.toml")).unwrap();
+    let mut watch = Watch::new(&[&at("bowline.toml")]).unwrap();
 
     let swap = |version: &str, old: &str| {
         symlink(version, at("..data_tmp")).unwrap();
@@ -81,4 +81,23 @@ async fn a_swapped_link() {
     in_time(watch.changed()).await;
     swap("..3", "..2");
     stays(&mut watch).await;
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn what_makes_no_event_is_seen_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for version in ["one", "two"] {
+        fs::create_dir(at(version)).unwrap();
+        fs::write(at(version).join("tls.crt"), version).unwrap();
+        fs::write(at(version).join("tls.key"), "the same").unwrap();
+    }
+    // A link above the folder that is watched.
+    std::os::unix::fs::symlink("one", at("current")).unwrap();
+    let (cert, key) = (at("current/tls.crt"), at("current/tls.key"));
+    let mut watch = Watch::new(&[&cert, &key]).unwrap();
+    std::os::unix::fs::symlink("two", at("next")).unwrap();
+    fs::rename(at("next"), at("current")).unwrap();
+    timeout(EVERY * 2, watch.changed()).await.unwrap();
 }

@@ -398,3 +398,51 @@ fn the_schema() {
     assert_eq!(schema["properties"]["admin"]["default"], "127.0.0.1:6271");
     assert!(stdout.ends_with("}\n"));
 }
+
+#[test]
+fn with_tls_the_gateway_is_at_https() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ])
+        .args(["-nodes", "-days", "9", "-subj", "/CN=gw"])
+        .args(["-keyout", "tls.key", "-out", "tls.crt"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    let hash = "AB:".repeat(32);
+    let text = format!(
+        "[tls]\ncert = 'tls.crt'\nkey = 'tls.key'\n[servers.a]\nurl = 'http://127.0.0.1:9/mcp'\noauth = {{}}\n\
+         [callers.ann]\ncertificate_sha256 = '{}'\n",
+        hash.trim_end_matches(':')
+    );
+    std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
+    let (code, stdout, stderr) = check(folder.path(), &["-c", "bowline.toml"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let shown = "[tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n# valid from ";
+    assert!(stdout.contains(shown), "{stdout}");
+    assert!(
+        stdout.contains("# no public_url: it is https://127.0.0.1:6270\n"),
+        "{stdout}"
+    );
+    let hash = "ab".repeat(32);
+    let caller = format!("[callers.ann]\ncertificate_sha256 = [\"{hash}\"]\n");
+    assert!(stdout.contains(&caller), "{stdout}");
+
+    // A key of another certificate, and where it is named.
+    std::fs::write(folder.path().join("tls.key"), "nothing").unwrap();
+    let (code, _, stderr) = check(folder.path(), &["-c", "bowline.toml"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        stderr.contains("`key` has no private key (PEM) in it"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("3 | key = 'tls.key'"), "{stderr}");
+}

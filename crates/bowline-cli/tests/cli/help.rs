@@ -22,6 +22,7 @@ Commands:
   check    Check the configuration and print it with its defaults
   connect  Connect an editor to a server: MCP on stdin and stdout
   probe    Examine a server: what it speaks, and what is wrong with it
+  health   Ask a running gateway whether it is well
   schema   Print the JSON Schema of the configuration file
   login    Sign in at a server
   logout   Sign out at a server

@@ -10,12 +10,12 @@ type Object = Map<String, Value>;
 pub(crate) fn tables() -> String {
     let schema = bowline::config::schema();
     let mut text = String::new();
-    table(&mut text, "", &[], schema.as_object().unwrap());
+    table(&mut text, "", "", schema.as_object().unwrap());
     text
 }
 
 /// The keys of one table, then those of the tables in it. `path` is what is written before its keys.
-fn table(text: &mut String, path: &str, needed: &[&str], schema: &Object) {
+fn table(text: &mut String, path: &str, needed: &str, schema: &Object) {
     let properties = schema["properties"].as_object().unwrap();
     // The order of a JSON object depends on how serde_json was built.
     let mut keys: Vec<_> = properties.iter().collect();
@@ -26,14 +26,7 @@ fn table(text: &mut String, path: &str, needed: &[&str], schema: &Object) {
         "" => "### The file itself\n\n".to_owned(),
         path => format!("### `{path}`\n\n"),
     });
-    if let [one] = needed {
-        text.push_str(&format!("`{one}` is needed.\n\n"));
-    } else if !needed.is_empty() {
-        text.push_str(&format!(
-            "Exactly one of `{}` is needed.\n\n",
-            needed.join("` and `")
-        ));
-    }
+    text.push_str(needed);
     text.push_str(&head(["key", "type", "default", "meaning"]));
     for (name, key) in plain {
         let default = key
@@ -54,12 +47,28 @@ fn table(text: &mut String, path: &str, needed: &[&str], schema: &Object) {
             Some("array") => format!("[[{inside}]]"),
             _ => format!("[{inside}]"),
         };
-        let one_of = schema.get("oneOf").and_then(Value::as_array);
-        let needed = one_of.into_iter().flatten();
-        let needed: Vec<_> = needed
-            .map(|one| one["required"][0].as_str().unwrap())
-            .collect();
-        table(text, &path, &needed, schema);
+        table(text, &path, &needs(schema), schema);
+    }
+}
+
+/// Which keys a table needs, as a sentence.
+fn needs(schema: &Object) -> String {
+    let names = |key: &str| -> Vec<String> {
+        let all = schema.get(key).and_then(Value::as_array);
+        let all = all.into_iter().flatten();
+        all.map(|one| one["required"][0].as_str().unwrap().to_owned())
+            .collect()
+    };
+    match (&names("oneOf")[..], &names("anyOf")[..]) {
+        ([one], _) => format!("`{one}` is needed.\n\n"),
+        (all @ [_, ..], _) => format!("Exactly one of `{}` is needed.\n\n", all.join("` and `")),
+        ([], any @ [_, ..]) => {
+            let not = schema["not"]["required"].as_array().unwrap();
+            let not: Vec<_> = not.iter().map(|name| name.as_str().unwrap()).collect();
+            let (any, not) = (any.join("`, `"), not.join("` and `"));
+            format!("At least one of `{any}` is needed, and not both of `{not}`.\n\n")
+        }
+        ([], []) => String::new(),
     }
 }
 

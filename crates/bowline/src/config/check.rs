@@ -12,6 +12,7 @@ mod peers;
 mod recovery;
 mod server;
 mod store;
+mod tls;
 mod value;
 
 use super::file::{self, File};
@@ -34,8 +35,11 @@ pub(super) fn check(
     let oauth = oauth::check(&file.oauth, flags, findings);
     let servers = file.servers.into_iter();
     let store = store::check(&file.store, environment, findings);
+    let listen = flags.listen.clone().unwrap_or(listen);
+    let has_tls = file.tls.is_some();
     let config = Config {
-        listen: flags.listen.clone().unwrap_or(listen),
+        tls: tls::check(file.tls.as_ref(), &listen, findings),
+        listen,
         admin,
         stop_timeout: value::duration("stop_timeout", stop_timeout, default.stop_timeout, findings),
         hosts: names::hosts(file.hosts.as_ref(), findings),
@@ -47,7 +51,7 @@ pub(super) fn check(
             .filter_map(|server| server::check(server, &oauth, environment, findings))
             .collect(),
         oauth,
-        callers: caller::check(file.callers, findings),
+        callers: caller::check(file.callers, has_tls, findings),
         // Not in a file: a token in the environment is one place less to leak it.
         api_token: None,
         supervisor: Vec::new(),

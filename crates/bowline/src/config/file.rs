@@ -23,12 +23,21 @@ pub(super) struct File {
     pub(super) stop_timeout: Text,
     pub(super) hosts: Option<Texts>,
     pub(super) origins: Option<Texts>,
+    pub(super) tls: Option<Tls>,
     pub(super) store: Store,
     pub(super) peers: Option<Peers>,
     pub(super) limits: Limits,
     pub(super) oauth: OAuth,
     pub(super) servers: Vec<Server>,
     pub(super) callers: Vec<Caller>,
+}
+
+/// The table `tls`.
+pub(super) struct Tls {
+    /// Where the table begins.
+    pub(super) place: Range<usize>,
+    pub(super) cert: Text,
+    pub(super) key: Text,
 }
 
 /// The table `store`; there is no `Debug`, because the password is secret.
@@ -158,6 +167,7 @@ pub(super) struct Caller {
     pub(super) name: Spanned<String>,
     pub(super) key: Text,
     pub(super) key_sha256: Text,
+    pub(super) certificate_sha256: Option<OneOrMany>,
 }
 
 /// Reads the values of a TOML file.
@@ -171,6 +181,7 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         origins: top.texts("origins"),
         ..File::default()
     };
+    file.tls = read_tls(&mut top);
     if let Some(mut store) = top.table("store") {
         file.store = Store {
             kind: store.text("kind"),
@@ -218,6 +229,18 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
     file.callers = top.named("callers", read_caller);
     top.finish();
     file
+}
+
+fn read_tls(top: &mut Table<'_, '_>) -> Option<Tls> {
+    let place = top.find("tls").unwrap_or_default();
+    let mut table = top.table("tls")?;
+    let tls = Tls {
+        place,
+        cert: table.text("cert"),
+        key: table.text("key"),
+    };
+    table.finish();
+    Some(tls)
 }
 
 fn read_peers(top: &mut Table<'_, '_>) -> Option<Peers> {
@@ -344,6 +367,7 @@ fn read_caller(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Caller
         name,
         key: table.text("key"),
         key_sha256: table.text("key_sha256"),
+        certificate_sha256: table.text_or_texts("certificate_sha256"),
     };
     table.finish();
     Some(caller)

@@ -16,6 +16,8 @@ pub(super) struct Shape {
     pub(super) keys: &'static [Key],
     /// Exactly one of these keys is needed; none where this is empty.
     pub(super) one_of: &'static [&'static str],
+    /// Any of these keys can be there beside that one, and in its place.
+    pub(super) or: &'static [&'static str],
     /// Whether examples are written as JSON.
     json: bool,
 }
@@ -44,6 +46,8 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     /// One of these strings, or a list of others, at least one.
     ChoiceOrTexts(&'static [&'static str]),
+    /// A string, or a list of strings, at least one.
+    TextOrTexts,
     /// A URL, of which only scheme, host and port may be shown.
     Url,
     /// URLs, at least one.
@@ -77,6 +81,7 @@ impl Shape {
         Self {
             keys,
             one_of: &[],
+            or: &[],
             json: false,
         }
     }
@@ -85,12 +90,18 @@ impl Shape {
         Self {
             keys,
             one_of: &[],
+            or: &[],
             json: true,
         }
     }
 
     const fn one_of(mut self, names: &'static [&'static str]) -> Self {
         self.one_of = names;
+        self
+    }
+
+    const fn or(mut self, names: &'static [&'static str]) -> Self {
+        self.or = names;
         self
     }
 

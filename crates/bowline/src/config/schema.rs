@@ -32,10 +32,14 @@ fn table(shape: &Shape) -> Map<String, Value> {
         "properties": properties,
         "additionalProperties": false,
     }));
-    if !shape.one_of.is_empty() {
-        let one = |name: &&str| json!({ "required": [name] });
-        let one_of = shape.one_of.iter().map(one).collect();
-        schema.insert("oneOf".to_owned(), Value::Array(one_of));
+    let one = |name: &&str| json!({ "required": [name] });
+    let one_of = shape.one_of.iter().map(one);
+    if !shape.or.is_empty() {
+        let any_of = one_of.chain(shape.or.iter().map(one)).collect();
+        schema.insert("anyOf".to_owned(), Value::Array(any_of));
+        schema.insert("not".to_owned(), json!({ "required": shape.one_of }));
+    } else if !shape.one_of.is_empty() {
+        schema.insert("oneOf".to_owned(), Value::Array(one_of.collect()));
     }
     schema
 }
@@ -47,6 +51,7 @@ fn property(key: &Key) -> Map<String, Value> {
         Kind::ChoiceOrTexts(choices) => {
             object(json!({ "anyOf": [choice(choices), some_strings()] }))
         }
+        Kind::TextOrTexts => object(json!({ "anyOf": [{ "type": "string" }, some_strings()] })),
         Kind::Urls => some_strings(),
         Kind::Texts => {
             object(json!({ "type": "array", "items": { "type": "string" }, "uniqueItems": true }))

@@ -87,7 +87,15 @@ table! {
     OtherUser = "other_user", Client, No, INVALID_REQUEST, WARN, false:
         "a process of another user connected to a Unix socket, which is for the gateway's own user and root; nothing of the request was read";
     Unauthorized = "unauthorized", Client, No, INVALID_REQUEST, INFO, false:
-        "no key, or not the key of one of the `[callers]`";
+        "no key and no client certificate, or not the key of one of the `[callers]`";
+    UnknownCertificate = "unknown_certificate", Client, No, INVALID_REQUEST, INFO, false:
+        "no key, and not the client certificate of one of the `[callers]`";
+    CertificateExpired = "certificate_expired", Client, No, INVALID_REQUEST, INFO, false:
+        "no key, and the client certificate of one of the `[callers]` has expired";
+    CertificateNotYetValid = "certificate_not_yet_valid", Client, No, INVALID_REQUEST, INFO, false:
+        "no key, and the client certificate of one of the `[callers]` is not valid yet";
+    TwoCallers = "two_callers", Client, No, INVALID_REQUEST, INFO, false:
+        "the key of one of the `[callers]`, and the client certificate of another";
     ApiToken = "api_token", Client, No, INVALID_REQUEST, INFO, false:
         "the API requires its token (`BOWLINE_API_TOKEN`)";
     NoApiToken = "no_api_token", Client, No, INVALID_REQUEST, INFO, false:

@@ -27,8 +27,11 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         | UpstreamError::Stream(_) => Reason::OutcomeUnknown,
         UpstreamError::Cancelled => Reason::Cancelled,
         UpstreamError::SessionLost => Reason::UpstreamSessionLost,
-        UpstreamError::Refused(StatusCode::UNAUTHORIZED) => Reason::UpstreamUnauthorized,
-        UpstreamError::Refused(_) => Reason::UpstreamForbidden,
+        UpstreamError::Refused(StatusCode::UNAUTHORIZED)
+        | UpstreamError::RefusedOverSse(StatusCode::UNAUTHORIZED, _) => {
+            Reason::UpstreamUnauthorized
+        }
+        UpstreamError::Refused(_) | UpstreamError::RefusedOverSse(..) => Reason::UpstreamForbidden,
         UpstreamError::SignIn(_) => Reason::SignInNeeded,
         UpstreamError::Grant(_) => Reason::GrantUnknown,
         UpstreamError::Redirected(_) | UpstreamError::TooManyRedirects(_) => {

@@ -1,7 +1,8 @@
-//! Access to the routes of sign-ins: whoever shows a key or the API token is known; requests of everybody
+//! Access to the routes of sign-ins: whoever shows a key, a certificate or the API token is known; requests of everybody
 //! else are anonymous, and are counted.
 
 use http::HeaderMap;
+use http::request::Parts;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
@@ -17,10 +18,10 @@ pub(crate) fn count_anonymous(hub: &Hub, peer: Peer) -> Result<(), Fault> {
     }
 }
 
-/// The same, unless the request shows a caller's key or the API token.
-pub(crate) fn count_unless_known(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result<(), Fault> {
-    let is_known = shows_api_token(hub, headers)
-        || matches!(hub.callers.identify(headers), Ok(Caller::Named(..)));
+/// The same, unless the request shows a caller's key or certificate, or the API token.
+pub(crate) fn count_unless_known(hub: &Hub, head: &Parts, peer: Peer) -> Result<(), Fault> {
+    let is_known = shows_api_token(hub, &head.headers)
+        || matches!(hub.callers.identify(head), Ok(Caller::Named(..)));
     match is_known {
         true => Ok(()),
         false => count_anonymous(hub, peer),
@@ -55,10 +56,10 @@ pub(crate) fn require_host(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result
 
 /// The caller of a request. Where callers have no keys, anybody on this machine is the local one: there the
 /// API token, where one is set, is required, because links of the flow `drive` have their state.
-pub(crate) fn identify_caller(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result<Caller, Fault> {
-    match hub.callers.identify(headers) {
+pub(crate) fn identify_caller(hub: &Hub, head: &Parts, peer: Peer) -> Result<Caller, Fault> {
+    match hub.callers.identify(head) {
         Ok(caller @ Caller::Named(..)) => Ok(caller),
-        Ok(caller @ Caller::Local) => require_host(hub, headers, peer).map(|()| caller),
+        Ok(caller @ Caller::Local) => require_host(hub, &head.headers, peer).map(|()| caller),
         Err(fault) => Err(count_anonymous(hub, peer).err().unwrap_or(fault)),
     }
 }

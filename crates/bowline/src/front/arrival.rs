@@ -25,8 +25,6 @@ pub(crate) struct Arrival {
     pub(crate) service: Service,
     pub(crate) headers: HeaderMap,
     pub(crate) carried: Carried,
-    /// Whether it came by a configured proxy.
-    pub(crate) is_proxied: bool,
 }
 
 /// A session that a request named and may use.
@@ -45,7 +43,7 @@ impl Arrival {
         if path.starts_with("/.well-known/") {
             return Err(Fault::NoMetadata);
         }
-        let caller = hub.callers.identify(&head.headers)?;
+        let caller = hub.callers.identify(head)?;
         // Some clients have a URL that names the socket, and no place for a path.
         let is_bare = path == "/" && hub.guard.is_of_socket();
         let (upstream, service) = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
@@ -61,7 +59,6 @@ impl Arrival {
             service,
             headers: std::mem::take(&mut head.headers),
             carried,
-            is_proxied: false,
         })
     }
 

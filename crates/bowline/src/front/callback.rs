@@ -28,7 +28,7 @@ use crate::front::html::{end_page, no_store, page};
 use crate::front::query::Query;
 use crate::front::response::{ReplyBody, empty, refuse, refuse_connection};
 use crate::guard::Guard;
-use crate::listener::{self, Addresses, Connection, ConnectionLimits, Door, OwnPeers};
+use crate::listener::{self, Addresses, Connection, ConnectionLimits, Door, Opened, OwnPeers};
 use crate::net::Peer;
 use crate::oauth::{DeliveryError, DeliveryRoute, Flow, FlowId, Flows, Loopback, LoopbackAddress};
 
@@ -81,6 +81,7 @@ struct KnowingDoor {
 
 impl Door for KnowingDoor {
     type Stream = TcpStream;
+    type Open = TcpStream;
 
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = self.listener.accept().await?;
@@ -91,8 +92,8 @@ impl Door for KnowingDoor {
         self.own_peers.now().await
     }
 
-    fn prepare(stream: &TcpStream) -> io::Result<()> {
-        TcpListener::prepare(stream)
+    fn open(&self, stream: TcpStream) -> impl Future<Output = Opened<TcpStream>> + Send + use<> {
+        self.listener.open(stream)
     }
 }
 

@@ -8,19 +8,19 @@
 mod conversation;
 mod listening;
 pub(super) mod notices;
+pub(super) mod outgoing;
 mod requests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_wire::message::{Kind, Message, RawId};
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::conversation::Conversation;
 use self::notices::Notices;
+pub(super) use self::outgoing::Outgoing;
 use self::requests::Requests;
 use crate::caller::Caller;
 use crate::exchange::answer::LargeAnswers;
@@ -32,12 +32,6 @@ use crate::upstream::{Carried, Upstream};
 /// The largest JSON answer. It is held in memory, because what was written cannot be taken back if the answer
 /// breaks.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
-
-/// How many messages wait for a client that does not read. After that, whoever sends one waits.
-const MAX_WAITING: usize = 16;
-
-/// How long the end of the sequence may wait for a client that does not read.
-const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// What all tasks of one client share.
 #[derive(Debug)]
@@ -77,31 +71,6 @@ pub(super) struct Incoming {
     pub(super) carried: Carried,
     /// Held until it is answered or delivered.
     pub(super) place: Option<RoomPermit>,
-}
-
-/// Where tasks send messages for the client. `None` is the end.
-#[derive(Debug, Clone)]
-pub(super) struct Outgoing(mpsc::Sender<Option<Bytes>>);
-
-// === impl Outgoing ===
-
-impl Outgoing {
-    pub(super) fn channel() -> (Self, mpsc::Receiver<Option<Bytes>>) {
-        let (sender, messages) = mpsc::channel(MAX_WAITING);
-        (Self(sender), messages)
-    }
-
-    /// Sends one message, or a batch of them. If the client has left, it is dropped.
-    pub(super) async fn send(&self, message: Bytes) {
-        drop(self.0.send(Some(message)).await);
-    }
-
-    /// Ends the sequence after what was sent before.
-    pub(super) async fn finish(&self) {
-        let finishing = self.0.send(None);
-        // A client that does not read any more does not get to this.
-        drop(tokio::time::timeout(LAST_MESSAGE, finishing).await);
-    }
 }
 
 // === impl Client ===

@@ -90,7 +90,7 @@ pub(super) fn session(hub: &Hub, hash: &str) -> Option<Arc<Session>> {
 /// Asks the other gateways for the session. Whoever has it takes the answer.
 async fn elsewhere(hub: &Hub, hash: &str, body: &Bytes) -> Result<String, Fault> {
     let peers = hub.peers.as_ref().ok_or(Fault::NoSuchSession)?;
-    let owners = &hub.processes.owners;
+    let owners = &hub.channels.owners;
     let mut unreachable = None;
     for other in owners.others() {
         let sent = Sent::default();
@@ -100,7 +100,7 @@ async fn elsewhere(hub: &Hub, hash: &str, body: &Bytes) -> Result<String, Fault>
                 .forward(owners, &other, kind, &hash, body, sent)
                 .await?;
             match answer.next().await? {
-                Record::Whole => answer.whole().await,
+                Record::Whole(_) => answer.whole().await,
                 Record::End(ending) => Err(PeerError::of(ending)),
                 _ => Err(unexpected()),
             }

@@ -32,6 +32,7 @@ use super::response::{self, ReplyBody};
 use super::streamable::Refused;
 use crate::fault::Fault;
 use crate::hub::Hub;
+use crate::listener::Connection;
 use crate::mailboxes::{Content, Letter, Mailbox, OpenMailbox, StreamAt};
 use crate::route::Route;
 use crate::session::MAX_OPENING;
@@ -39,6 +40,8 @@ use crate::upstream::{Carried, Whose};
 
 /// How long a client may take to send `initialize`.
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
+/// How long a client may take nothing from its stream while much waits for it.
+const UNREAD: Duration = Duration::from_secs(60);
 /// How long requests may take to be refused after their session has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How long a stop waits for what the client said last, after its requests are answered or out of time.
@@ -51,10 +54,11 @@ pub(super) async fn serve(
     arrival: Arrival,
     head: &Parts,
     body: IncomingBody,
+    connection: Arc<Connection>,
 ) -> Result<Response<ReplyBody>, Refused> {
     let token = Route::of(head.uri.path()).and_then(|route| route.token);
     match (token, &head.method) {
-        (None, &Method::GET) => Ok(open(arrival, head)?),
+        (None, &Method::GET) => Ok(open(arrival, head, connection)?),
         (None, _) => Err(Fault::Method { allow: "GET" }.into()),
         (Some(token), &Method::POST) => post(arrival, token, body).await,
         (Some(_), _) => Err(Fault::Method { allow: "POST" }.into()),
@@ -64,13 +68,17 @@ pub(super) async fn serve(
 // === GET ===
 
 /// Opens a stream, whose first event is the URL for the client's messages.
-fn open(arrival: Arrival, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
+fn open(
+    arrival: Arrival,
+    head: &Parts,
+    connection: Arc<Connection>,
+) -> Result<Response<ReplyBody>, Fault> {
     if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
         return Err(Fault::AcceptForGet);
     }
     arrival.refuse_new()?;
     let hub = Arc::clone(&arrival.hub);
-    let prefix = endpoint::prefix(&arrival, &head.uri);
+    let prefix = endpoint::prefix(&arrival, &head.uri, connection.is_proxied());
     let Arrival {
         upstream, caller, ..
     } = arrival;
@@ -94,12 +102,17 @@ fn open(arrival: Arrival, head: &Parts) -> Result<Response<ReplyBody>, Fault> {
     );
     let tracker = hub.tracker.clone();
     let client = Client::new(hub, upstream, caller, AfterEnd::Over, outgoing, left);
-    tracker.spawn(run(client, mailbox, letters));
+    tracker.spawn(run(client, connection, mailbox, letters));
     Ok(response::messages(body))
 }
 
 /// Serves a stream until its client leaves or has to.
-async fn run(client: Arc<Client>, mailbox: OpenMailbox, mut letters: mpsc::Receiver<Letter>) {
+async fn run(
+    client: Arc<Client>,
+    connection: Arc<Connection>,
+    mailbox: OpenMailbox,
+    mut letters: mpsc::Receiver<Letter>,
+) {
     let patience = {
         let mut notices = Notices::start(&client);
         let reading = async {
@@ -112,6 +125,11 @@ async fn run(client: Arc<Client>, mailbox: OpenMailbox, mut letters: mpsc::Recei
             () = client.left.cancelled() => Duration::ZERO,
             () = client.over.cancelled() => LAST_ANSWERS,
             () = never_begun(&client) => Duration::ZERO,
+            () = unread(&client) => {
+                connection.cut();
+                client.left.cancel();
+                Duration::ZERO
+            }
             () = drained(&client) => LAST_DELIVERIES,
             () = reading => Duration::ZERO,
         }
@@ -136,6 +154,13 @@ async fn never_begun(client: &Client) {
             "a client opened a stream and did not send `initialize`"
         ),
     }
+}
+
+/// Waits until the client has taken nothing for too long, although much waits for it.
+async fn unread(client: &Client) {
+    client.outgoing.unread_for(UNREAD).await;
+    let (server, bytes) = (&client.upstream.name, client.outgoing.waiting());
+    tracing::warn!(%server, bytes, within = ?UNREAD, "a client does not read its stream, which is closed");
 }
 
 /// Waits until the gateway stops and every request is answered. The client's own answers still come in.
@@ -205,7 +230,8 @@ async fn post(
             StreamAt::Elsewhere(gateway) => {
                 let whose = Whose::new(&arrival.upstream.name, &arrival.caller);
                 let delivery = Delivery::new(token, whose, carried);
-                Box::pin(delivery.forward(&arrival.hub, &gateway, &body)).await
+                let limit = arrival.upstream.config().call_timeout;
+                Box::pin(delivery.forward(&arrival.hub, &gateway, &body, limit)).await
             }
             StreamAt::Gone => Err(Fault::UnknownSession),
         }
@@ -227,7 +253,7 @@ async fn locate(arrival: &Arrival, token: &str) -> Result<StreamAt, Fault> {
         caller,
         ..
     } = arrival;
-    let owners = &hub.processes.owners;
+    let owners = &hub.channels.owners;
     let located = hub.mailboxes.locate(token, &upstream.name, caller, owners);
     match located.await {
         StreamAt::Gone => Err(Fault::UnknownSession),

@@ -70,8 +70,8 @@ async fn route(
     // Access is checked first, so that known callers are not counted.
     let caller = match path {
         "/api/mcp-oauth/callback" => require_host(hub, headers, peer).map(|()| None)?,
-        "/api/mcp-oauth/pending" => Some(identify_caller(hub, headers, peer)?),
-        _ => count_unless_known(hub, headers, peer).map(|()| None)?,
+        "/api/mcp-oauth/pending" => Some(identify_caller(hub, head, peer)?),
+        _ => count_unless_known(hub, head, peer).map(|()| None)?,
     };
     let query = Query::of(&head.uri)?;
     match (path, &head.method, caller) {

@@ -156,8 +156,7 @@ async fn elicited(hub: &Hub, forward: &Forward, out: &Out) -> Ending {
     out.put(Record::Accepted).await;
     match embedder::take(&session, &forward.body).await {
         Ok(result) => {
-            out.put(Record::Whole).await;
-            out.put(Record::Part(Bytes::from(result))).await;
+            out.put_whole(Bytes::from(result)).await;
             Ending::Done
         }
         Err(fault) => Ending::Refused(fault.row().name.into()),

@@ -108,7 +108,13 @@ pub(crate) fn refuse(fault: &Fault, id: Option<RawId<'_>>) -> Response<ReplyBody
         Fault::Method { allow } => {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        Fault::Unauthorized | Fault::ApiToken => {
+        Fault::Unauthorized
+        | Fault::KeyOrCertificate
+        | Fault::UnknownCertificate(_)
+        | Fault::CertificateExpired
+        | Fault::CertificateNotYetValid
+        | Fault::TwoCallers
+        | Fault::ApiToken => {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         _ => {}

@@ -40,7 +40,13 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::NoCode
         | Reason::WrongIssuer
         | Reason::NoAnswer => StatusCode::BAD_REQUEST,
-        Reason::Unauthorized | Reason::ApiToken | Reason::NoApiToken => StatusCode::UNAUTHORIZED,
+        Reason::Unauthorized
+        | Reason::UnknownCertificate
+        | Reason::CertificateExpired
+        | Reason::CertificateNotYetValid
+        | Reason::TwoCallers
+        | Reason::ApiToken
+        | Reason::NoApiToken => StatusCode::UNAUTHORIZED,
         Reason::HostNotAllowed | Reason::OriginNotAllowed | Reason::OtherUser => {
             StatusCode::FORBIDDEN
         }

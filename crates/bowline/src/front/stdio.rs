@@ -29,6 +29,9 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// The same after a signal: programs that send one kill after about two seconds.
 const LAST_REQUESTS_AFTER_STOP: Duration = Duration::from_secs(1);
 
+/// When the log says that a client does not read.
+const UNREAD: Duration = Duration::from_secs(60);
+
 /// Serves a client until it closes its output, cannot be written to, or `stop` is cancelled. Then its
 /// session is ended.
 pub(crate) async fn serve(
@@ -56,6 +59,7 @@ pub(crate) async fn serve(
         () = stop.cancelled() => {}
         () = client.left.cancelled() => {}
         () = read(&client, &mut lines) => {}
+        () = tell_unread(&client) => {}
     }
     let patience = match stop.is_cancelled() {
         true => LAST_REQUESTS_AFTER_STOP,
@@ -91,6 +95,14 @@ async fn read(client: &Arc<Client>, lines: &mut Lines<impl AsyncRead + Unpin>) {
             }
         }
     }
+}
+
+/// Says once that the client does not read. Its server waits until it does, or leaves.
+async fn tell_unread(client: &Client) {
+    client.outgoing.unread_for(UNREAD).await;
+    let bytes = client.outgoing.waiting();
+    tracing::warn!(bytes, within = ?UNREAD, "the client does not read; its server is not read any further");
+    std::future::pending::<()>().await;
 }
 
 /// Takes one message. Only a request needs a place: other messages are delivered before the next line is read,

@@ -43,15 +43,13 @@ impl From<Fault> for Refused {
     }
 }
 
-/// Serves one request of a client. `is_proxied`: it came by a configured proxy. `anonymous`: its connection, if none of its requests
-/// was let in so far.
+/// Serves one request of a client.
 pub(crate) async fn serve(
     hub: Arc<Hub>,
     request: Request<Incoming>,
-    peer: Peer,
-    is_proxied: bool,
-    anonymous: Option<Arc<Connection>>,
+    connection: Arc<Connection>,
 ) -> Response<ReplyBody> {
+    let peer = connection.peer;
     let (mut head, body) = request.into_parts();
     let path = head.uri.path();
     if pages::is_page(path) {
@@ -74,7 +72,8 @@ pub(crate) async fn serve(
             Ok(arrival) => arrival,
             Err(fault) => break 'answered refused(&hub, None, &fault.into()),
         };
-        if let Some(connection) = anonymous
+        // None of its requests was let in so far.
+        if connection.is_anonymous()
             && let Err(why) = connection.assign_to(&arrival.caller)
         {
             break 'answered over_limits(&hub, &arrival, why);
@@ -83,11 +82,7 @@ pub(crate) async fn serve(
         let served = match method {
             // Boxed, so that every connection's task is not as large as its rarest request.
             _ if arrival.service == Service::HttpSse => {
-                let arrival = Arrival {
-                    is_proxied,
-                    ..arrival
-                };
-                Box::pin(http_sse::serve(arrival, &head, body)).await
+                Box::pin(http_sse::serve(arrival, &head, body, connection)).await
             }
             Method::POST => post(arrival, body).await,
             Method::GET => Box::pin(get(arrival)).await.map_err(Refused::from),

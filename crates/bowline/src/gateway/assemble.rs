@@ -10,7 +10,7 @@ use bowline_store::sealed::{SealKeys, SealKeysError};
 use bowline_store::{Memory, Store};
 use tokio_util::task::TaskTracker;
 
-use super::{PeerSecretError, StartError, local};
+use super::{PeerSecretError, StartError, certificate, local};
 use crate::config::peers::SHORTEST_SECRET;
 use crate::config::{Config, ListenAddress, Password, Server, StoreKind, Target};
 use crate::descriptors;
@@ -20,8 +20,8 @@ use crate::guard::callers::Callers;
 use crate::guard::loops::Pseudonym;
 use crate::guard::rate_limit::RateLimit;
 use crate::hub::Hub;
-use crate::listener::ConnectionLimits;
 use crate::listener::bodies::BodyMemory;
+use crate::listener::{ConnectionLimits, ListenerTls};
 use crate::mailboxes::Mailboxes;
 use crate::oauth::{
     AuthServers, FileVault, FlowStore, Flows, Grants, Home, Loopback, MemoryVault, SharedVault,
@@ -35,7 +35,7 @@ use crate::route::Routes;
 use crate::session_store::{SessionStore, SessionTimes};
 use crate::share::Share;
 use crate::telemetry::Metrics;
-use crate::upstream::{Processes, Surroundings, Upstream};
+use crate::upstream::{LiveChannels, Surroundings, Upstream};
 
 /// Makes it for a gateway that listens here. `adjust` may change each upstream.
 pub(super) async fn hub(
@@ -44,7 +44,11 @@ pub(super) async fn hub(
     peers_listen: Option<SocketAddr>,
     adjust: impl Fn(&mut Upstream),
 ) -> Result<Arc<Hub>, StartError> {
-    let basis = Basis::new();
+    let listener_tls = certificate::listener(&config);
+    let basis = Basis {
+        listener_tls: listener_tls.map_err(|error| StartError::Tls(error.into()))?,
+        ..Basis::new()
+    };
     let session_store = session_store(&config, &basis.tracker, &basis.metrics).await?;
     let (tls, tracker) = (&basis.tls, &basis.tracker);
     let flows = flows(&config, listen, session_store.as_deref(), tls, tracker)
@@ -88,9 +92,10 @@ struct Elsewhere {
     peers: Option<Arc<Peers>>,
 }
 
-/// What does not depend on the configuration.
+/// What everything else is made with.
 struct Basis {
     tls: Tls,
+    listener_tls: Option<Arc<ListenerTls>>,
     tracker: TaskTracker,
     metrics: Arc<Metrics>,
 }
@@ -99,6 +104,7 @@ impl Basis {
     fn new() -> Self {
         Self {
             tls: Tls::platform(),
+            listener_tls: None,
             tracker: TaskTracker::new(),
             metrics: Arc::new(Metrics::new()),
         }
@@ -123,17 +129,17 @@ impl Basis {
         let table = table(&config, session_store);
         let streams = Share::common(limits.streams);
         streams.share_out(config.servers.len(), callers);
-        let processes = Arc::new(processes(&config, limits.children, owners(&table)));
+        let channels = Arc::new(channels(&config, limits.children, owners(&table)));
         let connections = ConnectionLimits::of_clients(&limits);
         connections.share_out(callers);
-        let guard = Guard::new(listen, &config);
+        let guard = Guard::new(listen, config.tls.is_some(), &config);
         let surroundings = Surroundings {
             tls: &self.tls,
             flows: &flows,
             tracker: &self.tracker,
             metrics: &self.metrics,
             streams: &streams,
-            processes: &processes,
+            channels: &channels,
             peers: elsewhere.peers.as_ref(),
         };
         let upstreams = config.servers.into_iter().map(|(name, server)| {
@@ -162,11 +168,12 @@ impl Basis {
             pseudonym: Pseudonym::generate(),
             mailboxes: Arc::new(elsewhere.mailboxes),
             metrics: self.metrics,
-            processes,
+            channels,
             peers: elsewhere.peers,
             forwards: TaskTracker::new(),
             api_token: config.api_token,
             tls: self.tls,
+            listener_tls: self.listener_tls,
             flows,
             sign_in_rate: RateLimit::default(),
             tracker: self.tracker,
@@ -202,20 +209,20 @@ fn owners(table: &Table) -> Owners {
     }
 }
 
-/// The processes of servers that are commands: none runs before the first session.
-fn processes(config: &Config, limit: usize, owners: Owners) -> Processes {
+/// The processes and streams of servers that are sessions: there is none before the first.
+fn channels(config: &Config, limit: usize, owners: Owners) -> LiveChannels {
     let supervisor = match config.supervisor.as_slice() {
         [] => SupervisorCommand::this_program("supervise"),
         [program, arguments @ ..] => SupervisorCommand::new(program).args(arguments),
     };
-    let processes = Processes::new(supervisor, limit, owners);
+    let channels = LiveChannels::new(supervisor, limit, owners);
     let is_command = |server: &&Server| matches!(server.target, Target::Command(_));
     let commands = config.servers.values().filter(is_command).count();
-    processes.share.share_out(commands, config.callers.len());
+    channels.processes.share_out(commands, config.callers.len());
     if let Some(lack) = config.lacks_peers() {
         tracing::warn!("{lack}");
     }
-    processes
+    channels
 }
 
 /// The sessions, which are also in the session store, if there is one.
@@ -310,7 +317,7 @@ fn flows(
         Some(url) => url.to_string(),
         // Without a public URL, no flow that needs the gateway's pages is configured on a Unix socket.
         None => match listen.tcp() {
-            Some(listen) => format!("http://{listen}"),
+            Some(listen) => format!("{}://{listen}", config.scheme()),
             None => "http://localhost".to_owned(),
         },
     };

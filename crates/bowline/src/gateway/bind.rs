@@ -8,7 +8,7 @@ use super::{StartError, serve};
 use crate::config::ListenAddress;
 use crate::guard::Guard;
 use crate::hub::Hub;
-use crate::listener::SocketDoor;
+use crate::listener::{SocketDoor, TlsDoor};
 
 /// A listener that is bound, and where: with the port that the system chose.
 pub(super) struct Bound {
@@ -55,11 +55,15 @@ impl Bound {
         }
     }
 
-    /// Serves clients here.
+    /// Serves clients here, with TLS if the gateway has a certificate.
     pub(super) fn serve_clients(self, hub: &Arc<Hub>) {
-        match self.listener {
-            Listener::Tcp(door) => serve::clients(hub, door),
-            Listener::Unix(door) => serve::clients(hub, door),
+        match (self.listener, &hub.listener_tls) {
+            (Listener::Tcp(listener), Some(tls)) => {
+                let tls = Arc::clone(tls);
+                serve::clients(hub, TlsDoor { listener, tls });
+            }
+            (Listener::Tcp(door), None) => serve::clients(hub, door),
+            (Listener::Unix(door), _) => serve::clients(hub, door),
         }
     }
 

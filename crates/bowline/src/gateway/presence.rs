@@ -99,7 +99,7 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
             if let (Some(peers), Some(present)) = (&hub.peers, &present) {
                 peers.keep(|id| present.contains_key(id));
             }
-            hub.processes.owners.saw(began, present);
+            hub.channels.owners.saw(began, present);
             hub.other_gateways.see(&me, found);
             session_store.count_sessions().await?;
             if !knows_policy {
@@ -115,7 +115,7 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
         let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = hub.processes.owners.wanted(), if looked.is_ok() => {}
+            () = hub.channels.owners.wanted(), if looked.is_ok() => {}
         }
     }
 }
@@ -154,7 +154,7 @@ fn present(
 /// This gateway has said since `began` that it is present. If it had missed that, the others may have taken over
 /// what it owns: it reads the records first, and what it lost is ended.
 async fn keep_owned(hub: &Hub, began: Instant) {
-    let owners = &hub.processes.owners;
+    let owners = &hub.channels.owners;
     if !owners.holds() {
         let table = &hub.registry.table;
         for session in table.all().into_iter().filter(|one| one.leg().is_live()) {

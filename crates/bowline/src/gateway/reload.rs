@@ -21,6 +21,8 @@ pub struct ReloadError {
 #[derive(Debug)]
 pub(super) struct StartupSettings {
     listen: ListenAddress,
+    /// Whether there is a certificate, which itself can change.
+    tls: bool,
     admin: Option<ListenAddress>,
     store: Store,
     peers: Option<Peers>,
@@ -37,6 +39,7 @@ impl StartupSettings {
     pub(super) fn of(config: &Config) -> Self {
         Self {
             listen: config.listen.clone(),
+            tls: config.tls.is_some(),
             admin: config.admin.clone(),
             store: config.store.clone(),
             peers: config.peers.clone(),
@@ -51,6 +54,7 @@ impl StartupSettings {
     pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let differ = [
             ("listen", self.listen != other.listen),
+            ("tls", self.tls != other.tls),
             ("admin", self.admin != other.admin),
             ("hosts", self.hosts != other.hosts),
             ("origins", self.origins != other.origins),
@@ -83,7 +87,7 @@ pub(super) fn reconfigure(hub: &Hub, config: Config) {
     let processes = servers
         .values()
         .filter(|one| one.processes_running().is_some());
-    hub.processes.share.share_out(processes.count(), callers);
+    hub.channels.processes.share_out(processes.count(), callers);
     hub.registry.table.share_out(callers);
     hub.connections.share_out(callers);
     hub.bodies.share_out(callers);

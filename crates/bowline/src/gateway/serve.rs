@@ -12,10 +12,7 @@ use crate::{admin, front};
 pub(super) fn clients(hub: &Arc<Hub>, door: impl Door) {
     let own = Arc::clone(hub);
     let serve = move |request, connection: &Arc<Connection>| {
-        let anonymous = connection.is_anonymous().then(|| Arc::clone(connection));
-        let is_proxied = connection.is_proxied();
-        let peer = connection.peer;
-        front::serve(Arc::clone(&own), request, peer, is_proxied, anonymous)
+        front::serve(Arc::clone(&own), request, Arc::clone(connection))
     };
     let metrics = Arc::clone(&hub.metrics);
     let refuse = move |why: ConnectionRefusal| {

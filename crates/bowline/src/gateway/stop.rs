@@ -20,7 +20,7 @@ pub(super) async fn stop(hub: &Hub) {
     hub.peer_drain.close();
     // From then on nothing says that this gateway is present.
     drop(tokio::time::timeout(LAST_RESPONSES, hub.peer_drain.connections.wait()).await);
-    hub.processes.stop().await;
+    hub.channels.stop().await;
     hub.admin_drain.begin();
     hub.admin_drain.close();
     // They hold the store, which the next process may want to open.

@@ -1,70 +1,134 @@
-//! Who sends a request: its bearer key says so.
+//! Who sends a request: its bearer key says so, or the certificate of its connection.
 //!
-//! Where callers are configured every request needs the key of one of them; there is no other way
-//! in to fall back on. Keys are known by their hashes only. Where none are configured everybody
-//! who can reach the listener is the one local caller.
+//! Where callers are configured every request needs the key or the certificate of one of them; there is no other
+//! way in to fall back on. Both are known by their hashes only. A key is sent on purpose, so a wrong one is refused
+//! whatever the certificate says. A certificate may be sent by a program that has one for other purposes, so an
+//! unknown one beside a good key counts for nothing. Where no callers are configured everybody who can reach the
+//! listener is the one local caller.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use bowline_system::clock;
+use http::request::Parts;
 use http::{HeaderMap, header};
 use parking_lot::RwLock;
 
-use crate::caller::{Caller, KeyPrint};
-use crate::config::{self, CallerName, KeyHash, ListenAddress};
+use crate::caller::{Caller, ClientCertificate, KeyPrint};
+use crate::config::{self, CallerName, CertificateHash, KeyHash, ListenAddress};
 use crate::fault::Fault;
 
 /// The callers of a gateway; a reload replaces them all.
 #[derive(Debug)]
-pub(crate) struct Callers(RwLock<Vec<(Caller, KeyHash)>>);
+pub(crate) struct Callers(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    is_empty: bool,
+    keys: Vec<(Caller, KeyHash)>,
+    certificates: Vec<(Caller, CertificateHash)>,
+}
 
 // === impl Callers ===
 
 impl Callers {
     pub(crate) fn new(configured: &BTreeMap<CallerName, config::Caller>) -> Self {
-        Self(RwLock::new(known(configured)))
+        Self(RwLock::new(Known::of(configured)))
     }
 
     /// Replaces the callers by these.
     pub(crate) fn replace(&self, configured: &BTreeMap<CallerName, config::Caller>) {
-        *self.0.write() = known(configured);
+        *self.0.write() = Known::of(configured);
     }
 
-    /// Who sent a request with these headers.
-    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Caller, Fault> {
+    /// Who sent a request. The certificate of its connection, if it has one, is among its extensions.
+    pub(crate) fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
         let known = self.0.read();
-        if known.is_empty() {
+        if known.is_empty {
             return Ok(Caller::Local);
         }
-        let key = bearer_key(headers).ok_or(Fault::Unauthorized)?;
-        let presented = KeyHash::of(key);
-        // Always all of them, so that the time taken tells nothing of who is known.
-        let mut found = None;
-        for (caller, hash) in known.iter() {
-            if verify_slices_are_equal(&presented.0, &hash.0).is_ok() {
-                found = Some(caller);
-            }
+        let certificate = head.extensions.get::<Arc<ClientCertificate>>();
+        let certificate = certificate.map(|certificate| known.by_certificate(certificate));
+        if !head.headers.contains_key(header::AUTHORIZATION) {
+            return match certificate {
+                Some(by_certificate) => by_certificate.cloned(),
+                None if known.certificates.is_empty() => Err(Fault::Unauthorized),
+                None => Err(Fault::KeyOrCertificate),
+            };
         }
-        found.cloned().ok_or(Fault::Unauthorized)
+        let by_key = known.by_key(&head.headers)?;
+        match certificate {
+            Some(Ok(other)) if other != by_key => Err(Fault::TwoCallers),
+            _ => Ok(by_key.clone()),
+        }
     }
 
-    /// Whether callers need keys.
-    pub(crate) fn have_keys(&self) -> bool {
-        !self.0.read().is_empty()
+    /// Whether callers have to show who they are.
+    pub(crate) fn are_known(&self) -> bool {
+        !self.0.read().is_empty
+    }
+
+    /// Whether some of them show certificates.
+    pub(crate) fn have_certificates(&self) -> bool {
+        !self.0.read().certificates.is_empty()
     }
 
     /// Whether anybody on the network may use a gateway that listens here.
     pub(crate) fn are_open_at(&self, listen: &ListenAddress) -> bool {
-        self.0.read().is_empty() && !listen.is_local()
+        !self.are_known() && !listen.is_local()
     }
 }
 
-fn known(configured: &BTreeMap<CallerName, config::Caller>) -> Vec<(Caller, KeyHash)> {
-    let known = configured.iter().map(|(name, caller)| {
-        let print = KeyPrint::of(&caller.key);
-        (Caller::Named(name.clone(), Some(print)), caller.key.clone())
-    });
-    known.collect()
+// === impl Known ===
+
+impl Known {
+    fn of(configured: &BTreeMap<CallerName, config::Caller>) -> Self {
+        let mut known = Self {
+            is_empty: configured.is_empty(),
+            ..Self::default()
+        };
+        for (name, configured) in configured {
+            let caller = Caller::Named(name.clone(), KeyPrint::of_caller(configured));
+            let keys = configured.key.iter();
+            known
+                .keys
+                .extend(keys.map(|key| (caller.clone(), key.clone())));
+            let certificates = configured.certificates.iter();
+            let certificates = certificates.map(|hash| (caller.clone(), *hash));
+            known.certificates.extend(certificates);
+        }
+        known
+    }
+
+    fn by_key(&self, headers: &HeaderMap) -> Result<&Caller, Fault> {
+        let key = bearer_key(headers).ok_or(Fault::Unauthorized)?;
+        let presented = KeyHash::of(key);
+        // Always all of them, so that the time taken tells nothing of who is known.
+        let mut found = None;
+        for (caller, hash) in &self.keys {
+            if verify_slices_are_equal(&presented.0, &hash.0).is_ok() {
+                found = Some(caller);
+            }
+        }
+        found.ok_or(Fault::Unauthorized)
+    }
+
+    /// The handshake has proved that the client has the key of this certificate.
+    fn by_certificate(&self, shown: &ClientCertificate) -> Result<&Caller, Fault> {
+        let mut known = self.certificates.iter();
+        let (caller, _) = known
+            .find(|(_, hash)| *hash == shown.hash)
+            .ok_or(Fault::UnknownCertificate(shown.hash))?;
+        let (validity, now) = (shown.validity, clock::unix_seconds());
+        if now < validity.not_before {
+            return Err(Fault::CertificateNotYetValid);
+        }
+        if now > validity.not_after {
+            return Err(Fault::CertificateExpired);
+        }
+        Ok(caller)
+    }
 }
 
 /// The key in `Authorization: Bearer KEY`. Two such headers could be two readers' two callers, so
@@ -82,6 +146,7 @@ pub(crate) fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use bowline_wire::certificate::Validity;
     use http::HeaderValue;
 
     use super::*;
@@ -90,24 +155,32 @@ mod tests {
         let hash = |key: &str| KeyHash::of(key.as_bytes());
         let callers = callers
             .iter()
-            .map(|(name, key)| (name.parse().unwrap(), config::Caller { key: hash(key) }));
+            .map(|(name, key)| (name.parse().unwrap(), config::Caller::with_key(hash(key))));
         callers.collect()
     }
 
-    fn who(callers: &Callers, authorization: &[&str]) -> Option<Caller> {
-        let mut headers = HeaderMap::new();
+    fn head(authorization: &[&str], certificate: Option<&ClientCertificate>) -> Parts {
+        let (mut head, ()) = http::Request::new(()).into_parts();
         for value in authorization {
-            headers.append(
+            head.headers.append(
                 header::AUTHORIZATION,
                 HeaderValue::from_bytes(value.as_bytes()).unwrap(),
             );
         }
-        callers.identify(&headers).ok()
+        if let Some(certificate) = certificate {
+            head.extensions.insert(Arc::new(certificate.clone()));
+        }
+        head
+    }
+
+    fn who(callers: &Callers, authorization: &[&str]) -> Option<Caller> {
+        callers.identify(&head(authorization, None)).ok()
     }
 
     fn named(name: &str, key: &str) -> Option<Caller> {
-        let print = KeyPrint::of(&KeyHash::of(key.as_bytes()));
-        Some(Caller::Named(name.parse().unwrap(), Some(print)))
+        let caller = config::Caller::with_key(KeyHash::of(key.as_bytes()));
+        let print = KeyPrint::of_caller(&caller);
+        Some(Caller::Named(name.parse().unwrap(), print))
     }
 
     #[test]
@@ -143,6 +216,65 @@ mod tests {
         ] {
             assert_eq!(who(&callers, bad), None, "{bad:?}");
         }
+    }
+
+    /// A certificate that is valid from so many seconds before now to so many after.
+    fn certificate(name: &str, before: i64, after: i64) -> ClientCertificate {
+        let now = clock::unix_seconds();
+        ClientCertificate {
+            hash: CertificateHash::of(name.as_bytes()),
+            validity: Validity {
+                not_before: now - before,
+                not_after: now + after,
+            },
+        }
+    }
+
+    #[test]
+    fn a_certificate_names_its_caller_beside_a_key_or_without_one() {
+        let mut callers = configured(&[("ann", "k-ann"), ("bob", "k-bob")]);
+        let hash = |name: &str| CertificateHash::of(name.as_bytes());
+        let by_certificate = config::Caller::with_certificates(vec![hash("old"), hash("new")]);
+        callers.insert("eve".parse().unwrap(), by_certificate);
+        let ann = callers.get_mut("ann").unwrap();
+        ann.certificates = vec![hash("ann")];
+        let callers = Callers::new(&callers);
+        let (ann, new, old) = (
+            certificate("ann", 9, 9),
+            certificate("new", 9, 9),
+            certificate("old", 9, -1),
+        );
+        let early = certificate("new", -9, 99);
+        let stranger = certificate("stranger", 9, 9);
+        let who = |keys: &[&str], certificate| {
+            let caller = callers.identify(&head(keys, certificate));
+            caller
+                .map(|caller| caller.name().unwrap().to_owned())
+                .map_err(|fault| fault.row().name)
+        };
+        let name = |name: &str| Ok(name.to_owned());
+        let good = "Bearer k-ann";
+        assert_eq!(who(&[], Some(&ann)), name("ann"));
+        assert_eq!(who(&[], Some(&new)), name("eve"));
+        assert_eq!(who(&[good], Some(&ann)), name("ann"));
+        assert_eq!(who(&[good], None), name("ann"));
+        // What a program shows without being asked does not spoil a key.
+        assert_eq!(who(&[good], Some(&stranger)), name("ann"));
+        assert_eq!(who(&[good], Some(&old)), name("ann"));
+        // A key is shown on purpose.
+        assert_eq!(who(&["Bearer wrong"], Some(&ann)), Err("unauthorized"));
+        assert_eq!(who(&["Basic x"], Some(&ann)), Err("unauthorized"));
+        assert_eq!(who(&[good, good], Some(&ann)), Err("unauthorized"));
+        assert_eq!(who(&["Bearer k-bob"], Some(&ann)), Err("two_callers"));
+        assert_eq!(who(&[], Some(&stranger)), Err("unknown_certificate"));
+        assert_eq!(who(&[], Some(&old)), Err("certificate_expired"));
+        assert_eq!(who(&[], Some(&early)), Err("certificate_not_yet_valid"));
+        assert_eq!(who(&[], None), Err("unauthorized"));
+        // Both of its certificates are one caller, and so are key and certificate.
+        let renewed = certificate("old", 9, 9);
+        let full = |keys: &[&str], certificate| callers.identify(&head(keys, certificate)).unwrap();
+        assert_eq!(full(&[], Some(&new)), full(&[], Some(&renewed)));
+        assert_eq!(full(&[], Some(&ann)), full(&[good], None));
     }
 
     #[test]

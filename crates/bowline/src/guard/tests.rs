@@ -9,7 +9,7 @@ fn guard(listen: &str, config: &str) -> Guard {
         Ok(address) => ListenAddress::Tcp((address, 6270).into()),
         Err(_) => listen.parse().unwrap(),
     };
-    Guard::new(&listen, &config)
+    Guard::new(&listen, false, &config)
 }
 
 const PUBLIC: &str = "oauth.public_url = \"https://gw.example.com/bowline\"";
@@ -240,5 +240,19 @@ fn an_absolute_target_is_the_host_and_two_hosts_are_none() {
         let mut headers = asks("localhost", Some("http://localhost"));
         headers.append(name, HeaderValue::from_static(second));
         assert!(guard.check(&Uri::from_static("/mcp"), &headers).is_err());
+    }
+}
+
+#[test]
+fn with_tls_the_own_pages_come_by_https() {
+    let config = Config::parse("test", "", &|_| None).unwrap();
+    let listen = "0.0.0.0:6270".parse().unwrap();
+    for (is_tls, by_http) in [(true, false), (false, true)] {
+        let guard = Guard::new(&listen, is_tls, &config);
+        assert!(is_own(&guard, "192.0.2.1:6270", "https://192.0.2.1:6270"));
+        assert_eq!(
+            is_own(&guard, "192.0.2.1:6270", "http://192.0.2.1:6270"),
+            by_http
+        );
     }
 }

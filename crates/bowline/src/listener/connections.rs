@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     is_balancers: bool,
     /// Its caller's permit, once it has one.
     permit: Mutex<Option<Permit>>,
+    /// Its client takes nothing.
+    cut: Notify,
 }
 
 /// Which limit refuses a connection.
@@ -170,6 +172,7 @@ impl ConnectionLimits {
             stay,
             is_balancers,
             permit: Mutex::default(),
+            cut: Notify::new(),
         }))
     }
 
@@ -230,12 +233,20 @@ impl Connection {
         }
     }
 
-    /// Waits until another connection takes its place.
+    /// Waits until another connection takes its place, or it is cut.
     pub(super) async fn evicted(&self) {
         match &self.stay {
-            Some(stay) => stay.evicted.notified().await,
-            None => std::future::pending().await,
+            Some(stay) => tokio::select! {
+                () = stay.evicted.notified() => {}
+                () = self.cut.notified() => {}
+            },
+            None => self.cut.notified().await,
         }
+    }
+
+    /// Closes it, whatever was not sent yet.
+    pub(crate) fn cut(&self) {
+        self.cut.notify_one();
     }
 
     /// Records that it is no stranger's.

@@ -1,9 +1,11 @@
-//! The two kinds of listener: a TCP port, and a Unix socket that only the gateway's own user can use.
+//! The kinds of listener: a TCP port, and a Unix socket that only the gateway's own user can use. A TCP port with
+//! TLS is in [`tls`](super::tls).
 
 use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_system::socket;
@@ -12,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::own_peers::Addresses;
+use crate::caller::ClientCertificate;
 use crate::net::Peer;
 
 /// After how long the connection of a client breaks that disappeared without closing it.
@@ -19,8 +22,14 @@ const SILENT_CLIENT: Duration = Duration::from_secs(60);
 
 /// Where clients connect.
 pub(crate) trait Door: Send + Sync + 'static {
-    /// One connection.
-    type Stream: AsyncRead + AsyncWrite + AsFd + Send + Unpin + 'static;
+    /// A connection as it was accepted.
+    type Stream: AsyncRead + AsFd + Send + Unpin + 'static;
+
+    /// A connection on which HTTP is spoken.
+    type Open: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// What a client over the limits gets, if it could not read a response in HTTP.
+    const REFUSAL: Option<&'static [u8]> = None;
 
     /// Waits for the next connection.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
@@ -30,9 +39,16 @@ pub(crate) trait Door: Send + Sync + 'static {
         std::future::ready(Addresses::default())
     }
 
-    /// Sets the options of a connection that is served. It fails where the client has left.
-    fn prepare(stream: &Self::Stream) -> io::Result<()>;
+    /// Makes a connection ready to be served, in the connection's own task.
+    fn open(
+        &self,
+        stream: Self::Stream,
+    ) -> impl Future<Output = Opened<Self::Open>> + Send + use<Self>;
 }
+
+/// A connection that can be served, and the certificate that its client showed; an error where the client has left
+/// or does not speak as it must.
+pub(crate) type Opened<S> = io::Result<(S, Option<Arc<ClientCertificate>>)>;
 
 /// A Unix socket, whose file is removed with it.
 #[derive(Debug)]
@@ -43,17 +59,24 @@ pub(crate) struct SocketDoor {
 
 impl Door for TcpListener {
     type Stream = TcpStream;
+    type Open = TcpStream;
 
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = self.accept().await?;
         Ok((stream, Peer::Address(peer.ip())))
     }
 
-    fn prepare(stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        socket::probe(stream, SILENT_CLIENT);
-        Ok(())
+    fn open(&self, stream: TcpStream) -> impl Future<Output = Opened<TcpStream>> + Send + use<> {
+        let ready = prepare(&stream).map(|()| (stream, None));
+        std::future::ready(ready)
     }
+}
+
+/// Sets the options of a connection that is served. It fails where the client has left.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    socket::probe(stream, SILENT_CLIENT);
+    Ok(())
 }
 
 // === impl SocketDoor ===
@@ -71,6 +94,7 @@ impl SocketDoor {
 
 impl Door for SocketDoor {
     type Stream = UnixStream;
+    type Open = UnixStream;
 
     async fn next(&self) -> io::Result<(UnixStream, Peer)> {
         let (stream, _) = self.listener.accept().await?;
@@ -78,7 +102,7 @@ impl Door for SocketDoor {
         Ok((stream, Peer::User(user)))
     }
 
-    fn prepare(_: &UnixStream) -> io::Result<()> {
-        Ok(())
+    fn open(&self, stream: UnixStream) -> impl Future<Output = Opened<UnixStream>> + Send + use<> {
+        std::future::ready(Ok((stream, None)))
     }
 }

@@ -43,7 +43,7 @@ impl Refusals {
         &mut self,
         stream: S,
         peer: Peer,
-        response: &str,
+        response: &[u8],
         tracker: &TaskTracker,
     ) where
         S: AsyncRead + AsFd + Send + Unpin + 'static,
@@ -66,7 +66,7 @@ impl Refusals {
 
 /// Answers a client whose connection uses a reserved file descriptor: reads what has arrived of its
 /// request and does not wait for more.
-pub(super) fn answer_at_once(stream: &impl AsFd, response: &str) {
+pub(super) fn answer_at_once(stream: &impl AsFd, response: &[u8]) {
     let mut unread = [MaybeUninit::uninit(); READ_AT_ONCE];
     // A client that does not read misses the response.
     drop(SockRef::from(stream).recv(&mut unread));
@@ -74,8 +74,8 @@ pub(super) fn answer_at_once(stream: &impl AsFd, response: &str) {
 }
 
 /// Writes the response and closes our side. This does not block: a new connection has room for it.
-fn write(stream: &impl AsFd, response: &str) -> io::Result<()> {
+fn write(stream: &impl AsFd, response: &[u8]) -> io::Result<()> {
     let socket = SockRef::from(stream);
-    socket.send(response.as_bytes())?;
+    socket.send(response)?;
     socket.shutdown(Shutdown::Write)
 }

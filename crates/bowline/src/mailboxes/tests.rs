@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::caller::KeyPrint;
-use crate::config::KeyHash;
+use crate::config::{self, KeyHash};
 
 fn keys() -> SealKeys {
     SealKeys::parse(&SealKeys::generate().unwrap()).unwrap()
@@ -13,8 +13,8 @@ fn server(name: &str) -> ServerName {
 }
 
 fn named(name: &str, key: &[u8]) -> Caller {
-    let print = KeyPrint::of(&KeyHash::of(key));
-    Caller::Named(name.parse().unwrap(), Some(print))
+    let print = KeyPrint::of_caller(&config::Caller::with_key(KeyHash::of(key)));
+    Caller::Named(name.parse().unwrap(), print)
 }
 
 fn open(mailboxes: &Arc<Mailboxes>, caller: &Caller) -> (OpenMailbox, String) {

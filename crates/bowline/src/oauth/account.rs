@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bowline_wire::message::Initialized;
 use http::StatusCode;
+use serde::{Deserialize, Serialize};
 
 use super::bearer::Bearer;
 use super::challenge::{Challenge, TokenError};
@@ -39,7 +40,7 @@ pub(super) struct AccountKey {
 }
 
 /// Why a caller has to sign in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SignInReason {
     /// The server's challenge, if it sent one.
     pub(crate) challenge: Option<Challenge>,

@@ -6,11 +6,12 @@
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
+use serde::{Deserialize, Serialize};
 
 const SPACE: [char; 2] = [' ', '\t'];
 
 /// A server's challenge for a bearer token.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Challenge {
     /// The URL of the protected resource metadata (RFC 9728, 5.1).
     pub(crate) resource_metadata: Option<String>,
@@ -21,7 +22,7 @@ pub(crate) struct Challenge {
 }
 
 /// What was wrong with a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TokenError {
     /// It has expired, was revoked, or is not a token of this server.
     Invalid,

@@ -1,4 +1,5 @@
-//! A caller's identity, under which its grants and flows are stored: its name and a fingerprint of its key.
+//! A caller's identity, under which its grants and flows are stored: its name and a fingerprint of its key, or
+//! of its first certificate.
 //! If the name is later given to another key, that is another caller, which finds nothing of the old one.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +21,7 @@ impl CallerIdentities {
     pub(crate) fn know(&self, callers: &BTreeMap<CallerName, config::Caller>) {
         let known = callers
             .iter()
-            .map(|(name, caller)| (name.clone(), KeyPrint::of(&caller.key)));
+            .filter_map(|(name, caller)| Some((name.clone(), KeyPrint::of_caller(caller)?)));
         *self.0.write() = known.collect();
     }
 
@@ -76,9 +77,7 @@ mod tests {
         assert!(identities.knows(&Caller::Local) && identities.knows_identity(""));
         let name = || "bob".parse().unwrap();
         let with = |key: &[u8]| {
-            let caller = config::Caller {
-                key: KeyHash::of(key),
-            };
+            let caller = config::Caller::with_key(KeyHash::of(key));
             identities.know(&BTreeMap::from([(name(), caller)]));
             identities.named(name())
         };

@@ -151,6 +151,11 @@ impl Answer {
         }
     }
 
+    /// Has its connection used again: its other end has shown who it is.
+    pub(super) fn keep_connection(&mut self) {
+        self.body.keep();
+    }
+
     /// Reads the end of the response after the last record, so that its connection can be used again.
     pub(crate) async fn finish(&mut self) {
         let ending = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));

@@ -6,7 +6,7 @@ use super::label::{Forward, ForwardKind, Label};
 use super::record::Record;
 use super::secret::PeerSecret;
 use crate::caller::KeyPrint;
-use crate::config::KeyHash;
+use crate::config::{Caller, KeyHash};
 
 /// A forward of somebody who knows the secret.
 #[derive(Debug, Clone)]
@@ -51,7 +51,9 @@ impl Forgery {
 
     /// How gateways name a caller's key to each other.
     pub fn key(key: &str) -> String {
-        KeyPrint::of(&KeyHash::of(key.as_bytes())).to_string()
+        let caller = Caller::with_key(KeyHash::of(key.as_bytes()));
+        let print = KeyPrint::of_caller(&caller);
+        print.map(|print| print.to_string()).unwrap_or_default()
     }
 
     fn label(&self) -> Vec<u8> {

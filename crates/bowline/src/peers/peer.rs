@@ -1,14 +1,15 @@
 //! One other gateway, and the connections to it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bowline_egress::{Head, Origin, Pool, Sent, Tls};
+use bowline_egress::{EgressError, Head, Origin, Pool, Request, Sent, Tls, UpstreamBody};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderValue, Method, Response, StatusCode, Uri};
+use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::error::PeerError;
@@ -32,8 +33,12 @@ pub(super) struct Peer {
     host: HeaderValue,
     /// How many forwards it was sent.
     count: AtomicU64,
-    /// It has answered a greeting.
-    is_proven: AtomicBool,
+}
+
+/// A forward as it is sent.
+struct SealedForward {
+    request: Request,
+    label: Bytes,
 }
 
 impl Peer {
@@ -46,7 +51,6 @@ impl Peer {
             pool: Pool::new(Origin::of(&url), tls.clone()),
             host: HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("peer")),
             count: AtomicU64::new(0),
-            is_proven: AtomicBool::new(false),
         }
     }
 
@@ -58,7 +62,8 @@ impl Peer {
         self.pool.close_idle();
     }
 
-    /// Sends a forward, once the peer has shown that it knows the secret.
+    /// Sends a forward on a connection on which the peer has shown that it knows the secret, and is who it was: a
+    /// gateway that was started again has another name, at the same address.
     pub(super) async fn send(
         &self,
         me: &str,
@@ -67,16 +72,21 @@ impl Peer {
         sent: Sent,
         mut gone: UntilGone,
     ) -> Result<Answer, PeerError> {
-        if !self.is_proven.load(Ordering::Acquire) {
-            let greeting = self.greet(me, secret, gone.clone());
-            let greeted = tokio::time::timeout(PATIENCE, greeting).await;
-            greeted.map_err(|_| PeerError::Silent(PATIENCE))??;
-            self.is_proven.store(true, Ordering::Release);
-        }
-        let began = sent.clone();
-        let again = gone.clone();
+        let (began, again) = (sent.clone(), gone.clone());
+        let sealed = self.seal(me, secret, forward, sent)?;
+        let sending = async {
+            let until = Instant::now() + PATIENCE;
+            loop {
+                if let Some(answered) = self.pool.send_on_kept(&sealed.request).await {
+                    return self.answered(answered, secret, sealed, again);
+                }
+                let greeting = self.greet(me, secret, again.clone());
+                let greeted = tokio::time::timeout_at(until, greeting).await;
+                greeted.map_err(|_| PeerError::Silent(PATIENCE))??;
+            }
+        };
         tokio::select! {
-            answer = self.post(me, secret, forward, sent, again) => answer,
+            answer = sending => answer,
             () = &mut gone => Err(PeerError::Gone { was_sent: began.get() }),
         }
     }
@@ -89,11 +99,13 @@ impl Peer {
     ) -> Result<(), PeerError> {
         let greeting = Forward::new(ForwardKind::Greeting, &(), &Bytes::new());
         let answered = async {
-            let mut answer = self
-                .post(me, secret, &greeting, Sent::default(), gone)
-                .await?;
+            let sealed = self.seal(me, secret, &greeting, Sent::default())?;
+            let answered = self.pool.send_on_trial(&sealed.request, PATIENCE).await;
+            let mut answer = self.answered(answered, secret, sealed, gone)?;
             answer.accepted().await?;
-            answer.done().await
+            answer.done().await?;
+            answer.keep_connection();
+            Ok(())
         };
         match answered.await {
             Ok(()) => Ok(()),
@@ -103,14 +115,13 @@ impl Peer {
         }
     }
 
-    async fn post(
+    fn seal(
         &self,
         me: &str,
-        secret: &Arc<PeerSecret>,
+        secret: &PeerSecret,
         forward: &Forward,
         sent: Sent,
-        gone: UntilGone,
-    ) -> Result<Answer, PeerError> {
+    ) -> Result<SealedForward, PeerError> {
         let label = Label {
             to: self.id.clone(),
             from: me.into(),
@@ -122,8 +133,20 @@ impl Peer {
         let mut head = Head::new(&Method::POST, &PathAndQuery::from_static(PATH));
         head.add(&HOST, &self.host);
         head.add(&CONTENT_TYPE, &HeaderValue::from_static(MEDIA));
-        let request = head.with([&label[..], &sealed].concat().into(), sent);
-        let response = match self.pool.send(&request, PATIENCE).await {
+        Ok(SealedForward {
+            request: head.with([&label[..], &sealed].concat().into(), sent),
+            label: label.into(),
+        })
+    }
+
+    fn answered(
+        &self,
+        answered: Result<Response<UpstreamBody>, EgressError>,
+        secret: &Arc<PeerSecret>,
+        forward: SealedForward,
+        gone: UntilGone,
+    ) -> Result<Answer, PeerError> {
+        let response = match answered {
             Ok(response) => response,
             Err(error) if error.may_have_run() => {
                 return Err(PeerError::Broken(error.to_string().into()));
@@ -132,16 +155,10 @@ impl Peer {
         };
         if response.status() != StatusCode::OK {
             // Anybody could say so, so it proves nothing.
-            self.is_proven.store(false, Ordering::Release);
             let status = response.status();
             return Err(PeerError::Broken(format!("it answered {status}").into()));
         }
-        let secret = Arc::clone(secret);
-        Ok(Answer::new(
-            response.into_body(),
-            secret,
-            label.into(),
-            gone,
-        ))
+        let (body, secret) = (response.into_body(), Arc::clone(secret));
+        Ok(Answer::new(body, secret, forward.label, gone))
     }
 }

@@ -11,8 +11,8 @@ pub(crate) const PART: usize = 64 * 1024;
 pub(crate) enum Record {
     /// The receiver has what the forward is about, and begins.
     Accepted,
-    /// One message follows.
-    Whole,
+    /// One message follows, of so many bytes.
+    Whole(u64),
     /// A stream of events follows.
     Stream,
     /// Some bytes of what follows.
@@ -49,6 +49,9 @@ pub(crate) struct Failure {
     /// The client cancelled the request.
     #[serde(default)]
     pub(crate) is_cancelled: bool,
+    /// The caller has to sign in first, for this reason, in JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sign_in: Option<Box<str>>,
     pub(crate) what: Box<str>,
 }
 
@@ -56,7 +59,7 @@ impl Record {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Accepted => vec![1],
-            Self::Whole => vec![2],
+            Self::Whole(bytes) => [&[2][..], &bytes.to_be_bytes()].concat(),
             Self::Stream => vec![3],
             Self::Part(bytes) => [&[4], &bytes[..]].concat(),
             Self::Beat => vec![5],
@@ -71,7 +74,7 @@ impl Record {
         let mut bytes = Bytes::from(bytes);
         Some(match bytes.try_get_u8().ok()? {
             1 => Self::Accepted,
-            2 => Self::Whole,
+            2 => Self::Whole(bytes.try_get_u64().ok()?),
             3 => Self::Stream,
             4 => Self::Part(bytes),
             5 => Self::Beat,
@@ -91,11 +94,12 @@ mod tests {
             ran: None,
             is_lost: Some(true),
             is_cancelled: false,
+            sign_in: Some("{}".into()),
             what: "its process has ended".into(),
         };
         for record in [
             Record::Accepted,
-            Record::Whole,
+            Record::Whole(7),
             Record::Stream,
             Record::Part(Bytes::from_static(b"data: {}\n\n")),
             Record::Beat,

@@ -100,6 +100,7 @@ impl Trouble {
             Self::Failed(UpstreamError::SignIn(_)) => Some(StatusCode::UNAUTHORIZED),
             Self::Failed(
                 UpstreamError::Refused(status)
+                | UpstreamError::RefusedOverSse(status, _)
                 | UpstreamError::Redirected(status)
                 | UpstreamError::NotMcp(status)
                 | UpstreamError::Compressed(status, _),

@@ -324,6 +324,7 @@ impl Persistence {
             session: *id,
             generation: written.generation,
             caller: caller.clone(),
+            unread: upstream.unread(),
         });
         let life = Life {
             generation: written.generation(),

@@ -236,9 +236,7 @@ mod tests {
         use std::collections::BTreeMap;
         let identities = CallerIdentities::default();
         let give = |key: &[u8]| {
-            let caller = config::Caller {
-                key: KeyHash::of(key),
-            };
+            let caller = config::Caller::with_key(KeyHash::of(key));
             identities.know(&BTreeMap::from([("bob".parse().unwrap(), caller)]));
             identities.named("bob".parse().unwrap())
         };

@@ -41,6 +41,11 @@ pub(crate) enum UpstreamError {
     Cancelled,
     #[error("the server answered {0}: it requires credentials that Bowline does not have")]
     Refused(StatusCode),
+    /// The status over HTTP+SSE, and what streamable HTTP had been answered.
+    #[error(
+        "over streamable HTTP the server answered {1} to `initialize`; over HTTP+SSE it answered {0}: it requires credentials that Bowline does not have"
+    )]
+    RefusedOverSse(StatusCode, StatusCode),
     #[error("the caller must sign in to this server")]
     SignIn(Arc<SignInReason>),
     #[error("it is unknown whether the caller is signed in to this server: {0}")]

@@ -13,7 +13,7 @@ mod pair;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_egress::Sent;
+use bowline_egress::{CookieUrl, Sent};
 use bowline_wire::media;
 use bowline_wire::message::{Kind, Message, RawId};
 use bytes::Bytes;
@@ -25,6 +25,8 @@ use self::events::Events;
 pub(crate) use self::pair::Pair;
 use super::budget::{Budget, errand, moment};
 use super::conversation::Issued;
+#[cfg(feature = "planted")]
+use super::error::Declined;
 use super::event_source::EventSource;
 use super::link::{HttpLink, SseLink};
 use super::live::{self, Incoming, LiveError, Recipient};
@@ -37,6 +39,8 @@ use super::{
 };
 use crate::caller::Caller;
 use crate::config::Server;
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::share::Permit;
 
 /// A message to a pair.
@@ -46,6 +50,8 @@ struct Posting<'a> {
     sent: Sent,
     /// The call that it makes.
     call: Option<Recipient>,
+    /// It opens the session.
+    opens: bool,
 }
 
 // === impl Upstream ===
@@ -73,6 +79,7 @@ impl Upstream {
             message: request.raw().clone(),
             sent,
             call: Some(incoming.recipient()),
+            opens: true,
         };
         let posted = tokio::select! {
             biased;
@@ -130,7 +137,7 @@ impl Upstream {
             events,
             message_url,
             &self.name,
-            &self.processes,
+            &self.channels,
             place,
         )))
     }
@@ -169,6 +176,7 @@ impl Upstream {
             message: message.raw().clone(),
             sent,
             call: None,
+            opens: false,
         };
         let answer = self.post_to(link.to(pair), &server, posting).await;
         let judged = match answer {
@@ -228,6 +236,7 @@ impl Upstream {
         let (heard, patience) = (pair.routing().heard(), self.sse_patience());
         let asked = tokio::time::timeout(patience, self.sse_ask(link, ping)).await;
         let is_silent = !matches!(asked, Ok(Ok(_))) && pair.routing().heard() == heard;
+        let is_silent = is_silent && !pair.routing().is_held_up();
         if is_silent && pair.routing().ended().is_none() {
             let how =
                 format!("it had no answer to a call in time, nor to a ping within {patience:?}");
@@ -277,10 +286,20 @@ impl Upstream {
             message: request.raw().clone(),
             sent,
             call: Some(incoming.recipient()),
+            opens: false,
         };
         let mut taking = Box::pin(async {
             let answer = self.post_to(link, &server, posting).await?;
             match answer.status {
+                #[cfg(feature = "planted")]
+                status if is_gone(&answer) && planted::has(Bug::MessageUrl404Passes) => {
+                    Err(UpstreamError::Declined(Box::new(Declined {
+                        status,
+                        may_deny_session: false,
+                        retry_after: None,
+                        body: None,
+                    })))
+                }
                 _ if is_gone(&answer) => Err(UpstreamError::SessionLost),
                 status if status.is_success() => {
                     answer.read_out().await;
@@ -320,7 +339,16 @@ impl Upstream {
             message,
             sent,
             call,
+            opens,
         } = posting;
+        let url = CookieUrl {
+            https: link.url.origin.https,
+            host: link.url.origin.host(),
+            path: pair.message_url().path(),
+        };
+        for cookies in pair.late().take() {
+            link.http.jar.lock().store(&cookies, url);
+        }
         let asking = Asking {
             method: Method::POST,
             accept: Some(HeaderValue::from_static(media::BOTH)),
@@ -328,8 +356,10 @@ impl Upstream {
             message: Some((message, sent.clone())),
             landed: None,
             aside: Some(Aside {
-                tasks: self.processes.tasks(),
+                tasks: self.channels.tasks(),
                 closing: pair.closing(),
+                channels: (!opens).then_some(&self.channels),
+                late: pair.late(),
                 sent,
                 call,
             }),

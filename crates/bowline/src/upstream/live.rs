@@ -2,22 +2,26 @@
 //! all its messages, so ids and tokens say whose each one is ([`Routing`]). Its end is the session's end, and no
 //! other gateway can go on with it: the session's record names the gateway that owns it.
 
+mod channels;
 mod end;
 mod error;
 mod inbox;
 mod incoming;
 mod receiving;
 mod routing;
+mod unread;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::channels::LiveChannels;
 pub(crate) use self::end::End;
 pub(crate) use self::error::LiveError;
 pub(crate) use self::incoming::Incoming;
 pub(super) use self::incoming::Recipient;
 pub(super) use self::receiving::{Oddity, Receiving, Words};
 pub(super) use self::routing::{Routing, Whose};
+pub(crate) use self::unread::Unread;
 use super::peer::Remote;
 use super::{Pulse, SessionState, UpstreamError};
 use crate::owners::Owners;

@@ -22,6 +22,8 @@ use super::{
     UpstreamError, Whole,
 };
 use crate::peers::{Answer, Ending, ForwardKind, PeerError, Peers, Record};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 
 /// A link to a leg that another gateway has.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +60,15 @@ impl Upstream {
         let forwarding = self.forward(link, LegOperation::Request, message.raw(), sent);
         let mut answer = forwarding.await?;
         match answer.next().await.map_err(|error| link.failed(error))? {
-            Record::Whole => {
+            Record::Whole(bytes) => {
+                // What the client does not read waits at the owner, which reads its server no further.
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let reserved = link.remote.unread.reserve(bytes).await;
                 let body = answer.whole().await.map_err(|error| link.failed(error))?;
+                let body = match reserved {
+                    Some(reserved) => reserved.until_gone(body),
+                    None => body,
+                };
                 Ok(Outcome::Message(whole(body)))
             }
             Record::Stream => Ok(Outcome::Events(link.events(answer))),
@@ -82,7 +91,7 @@ impl Upstream {
                 answer.finish().await;
                 Ok(None)
             }
-            Record::Whole => {
+            Record::Whole(_) => {
                 let body = answer.whole().await.map_err(|error| link.failed(error))?;
                 Ok(Some(whole(body)))
             }
@@ -193,10 +202,15 @@ fn whole(body: Bytes) -> Whole {
 
 impl PeerLink<'_> {
     fn failed(&self, error: PeerError) -> UpstreamError {
-        if let PeerError::Failed(failure) = &error
-            && failure.is_cancelled
-        {
-            return UpstreamError::Cancelled;
+        if let PeerError::Failed(failure) = &error {
+            if failure.is_cancelled {
+                return UpstreamError::Cancelled;
+            }
+            // The owner met it, and the client is asked where it is.
+            let reason = failure.sign_in.as_deref().map(serde_json::from_str);
+            if let Some(Ok(reason)) = reason {
+                return UpstreamError::SignIn(Arc::new(reason));
+            }
         }
         let owner = Arc::clone(&self.remote.owner.id);
         UpstreamError::Forward(Box::new(ForwardError { owner, error }))
@@ -216,6 +230,14 @@ impl ForwardError {
     /// What it proves.
     pub(crate) fn proof(&self) -> Proof {
         let (ran, session) = match &self.error {
+            #[cfg(feature = "planted")]
+            PeerError::Broken(_) if planted::has(Bug::BrokenHopIsNotSent) => {
+                (Ran::No, SessionState::Unproven)
+            }
+            #[cfg(feature = "planted")]
+            PeerError::Gone { .. } if planted::has(Bug::DeadOwnerDidNotRun) => {
+                (Ran::No, SessionState::Lost)
+            }
             PeerError::NoAddress
             | PeerError::Unreachable(_)
             | PeerError::Silent(_)

@@ -53,6 +53,11 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         UpstreamError::Live(LiveError::Ended { .. }) if planted::has(Bug::ExitIsNotSent) => {
             return (Ran::No, SessionState::Lost);
         }
+        UpstreamError::Live(LiveError::Ended { end, .. })
+            if end.what() == "stream" && planted::has(Bug::StreamEndIsNotSent) =>
+        {
+            return (Ran::No, SessionState::Lost);
+        }
         UpstreamError::BadBody(_) if planted::has(Bug::CutIsFinal) => {
             return (Ran::Yes, SessionState::Alive);
         }

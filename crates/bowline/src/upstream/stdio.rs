@@ -14,14 +14,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_children::{GRACE, Supervisor, SupervisorCommand};
 use bowline_egress::Sent;
 use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use self::error::ProcessError;
 use self::process::Counted;
@@ -37,17 +34,12 @@ use super::{
     UpstreamError, Whole,
 };
 use crate::caller::Caller;
-use crate::owners::Owners;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
-use crate::share::Share;
 
 /// How long a process may take to answer `initialize`: less than the client's own wait, so that the error
 /// can quote its stderr.
 const STARTS_WITHIN: Duration = Duration::from_secs(55);
-
-/// How long a gateway that stops waits for its processes to be gone.
-const STOPS_WITHIN: Duration = Duration::from_secs(6);
 
 /// How many processes of one server start at the same time, at least. Beyond that it is one for each core,
 /// because a start is mostly work.
@@ -57,65 +49,6 @@ const FEWEST_STARTS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Turn {
     _start: Option<OwnedSemaphorePermit>,
-}
-
-/// The processes of a gateway.
-#[derive(Debug)]
-pub(crate) struct Processes {
-    supervisor: Supervisor,
-    /// What reads and writes them. Not the gateway's own: a stop waits for that before it ends processes.
-    tasks: TaskTracker,
-    /// Closes the stdin of all of them.
-    closing: CancellationToken,
-    /// How many there may be.
-    pub(crate) share: Arc<Share>,
-    pub(crate) owners: Owners,
-}
-
-// === impl Processes ===
-
-impl Processes {
-    /// At most `limit`, started by this supervisor.
-    pub(crate) fn new(supervisor: SupervisorCommand, limit: usize, owners: Owners) -> Self {
-        Self {
-            supervisor: Supervisor::new(supervisor),
-            tasks: TaskTracker::new(),
-            closing: CancellationToken::new(),
-            share: Share::common(limit),
-            owners,
-        }
-    }
-
-    /// Where streams are read that live like processes.
-    pub(super) fn tasks(&self) -> &TaskTracker {
-        &self.tasks
-    }
-
-    /// What closes one of them, as the gateway's stop closes all.
-    pub(super) fn closing(&self) -> CancellationToken {
-        self.closing.child_token()
-    }
-
-    /// None at all.
-    #[cfg(test)]
-    pub(crate) fn idle() -> Self {
-        Self::new(SupervisorCommand::new("/bin/false"), 1, Owners::alone())
-    }
-
-    /// Ends all of them, like each at the end of its session: a server that reads its stdin to the end exits by
-    /// itself.
-    pub(crate) async fn stop(&self) {
-        self.tasks.close();
-        self.closing.cancel();
-        drop(tokio::time::timeout(GRACE, self.tasks.wait()).await);
-        let stopping = async {
-            self.supervisor.stop().await;
-            self.tasks.wait().await;
-        };
-        if tokio::time::timeout(STOPS_WITHIN, stopping).await.is_err() {
-            tracing::warn!("not all processes of servers ended in time");
-        }
-    }
 }
 
 /// How many processes of one server start at the same time.
@@ -197,7 +130,7 @@ impl Upstream {
         let place = place.ok_or_else(|| ProcessError::TooMany(self.process_places.exhausted()))?;
         let counted = Counted::among(&self.running);
         let holds = (place, counted);
-        let process = Process::start(&self.processes, &self.name, link.command, holds).await?;
+        let process = Process::start(&self.channels, &self.name, link.command, holds).await?;
         let asking = process.ask(request, sent, STARTS_WITHIN);
         match tokio::time::timeout(STARTS_WITHIN, asking).await {
             Ok(Ok(body)) => Ok((process, body)),

@@ -37,10 +37,12 @@ pub(crate) use self::initialize::{Declination, InitializeAnswer, Initialized};
 pub(crate) use self::listen::{Listening, NotListened};
 pub(crate) use self::passing::Passing;
 use super::link::HttpLink;
-use super::{Repeat, Upstream, UpstreamError};
+use super::{LiveError, Repeat, Upstream, UpstreamError};
 use crate::config::{Server, Target};
 use crate::oauth::{Bearer, Challenge, Verdict};
-use bowline_egress::{CookieUrl, EgressError, Request, Sent, UpstreamBody, read_limited};
+use bowline_egress::{
+    CookieUrl, EgressError, Request, Sent, UpstreamBody, WireError, read_limited,
+};
 
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -240,6 +242,7 @@ impl Upstream {
                 }
                 Ok(answer)
             }
+            Err(EgressError::NotSent(WireError::Withheld)) => Err(LiveError::Unsure.into()),
             // Running out of sockets says nothing about the endpoint.
             Err(error @ EgressError::OutOfSockets(_)) => Err(error.into()),
             Err(error) => {

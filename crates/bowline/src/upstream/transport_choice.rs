@@ -117,15 +117,21 @@ impl Upstream {
                 return Ok(opened);
             }
             Ok(Initialized::Declined(other)) => other.error(),
+            Err(UpstreamError::Refused(status)) => {
+                return Err(UpstreamError::RefusedOverSse(status, declined.status()));
+            }
             // What is missing is a sign-in or a token, or the server itself.
             Err(
                 error @ (UpstreamError::SignIn(_)
                 | UpstreamError::Grant(_)
-                | UpstreamError::Refused(_)
                 | UpstreamError::SessionLost
                 | UpstreamError::NoAnswer(_)
                 | UpstreamError::Unavailable(_)),
-            ) => return Err(error),
+            ) => {
+                let status = declined.status();
+                tracing::info!(server = %self.name, streamable = %status, sse = %error, "no session over either transport yet");
+                return Err(error);
+            }
             Err(error) => error,
         };
         self.neither(declined, &failure)

@@ -6,4 +6,6 @@ mod conversations;
 mod hostile;
 mod losses;
 mod opening;
+pub(crate) mod signing_in;
 mod stores;
+mod transported;

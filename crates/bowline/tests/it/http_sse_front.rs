@@ -10,3 +10,4 @@ mod leaving;
 mod losses;
 mod signing_in;
 mod tokens;
+mod unread;

@@ -4,10 +4,12 @@
 pub(crate) mod across;
 pub(crate) mod asking;
 pub(crate) mod browser;
+pub(crate) mod cable;
 pub(crate) mod client;
 pub(crate) mod events;
 pub(crate) mod front;
 pub(crate) mod gateway;
+pub(crate) mod heard;
 pub(crate) mod log;
 pub(crate) mod messages;
 pub(crate) mod opened;

@@ -25,3 +25,4 @@ mod stdio;
 mod stdio_front;
 mod stores;
 mod streams;
+mod tls;

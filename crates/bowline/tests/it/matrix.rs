@@ -3,7 +3,7 @@
 //!
 //! A test is named `matrix::FRONT_to_UPSTREAM_in_STORE::SCENARIO::undisturbed` (or `killed`); `spread` is three gateways
 //! with peers on one Redis, behind a load balancer that gives each request to the next one. A bridge keeps its session in
-//! memory, so a front on stdio has no other store. Another transport is a variant of `Front` or `Upstream`, and a line
+//! memory; with another store, a client on stdio has a bridge that connects to gateways which have that. Another transport is a variant of `Front` or `Upstream`, and a line
 //! in `pairs!`.
 
 mod scenarios;
@@ -50,6 +50,9 @@ macro_rules! pairs {
         pair!(http_to_sse_in_file, $($scenario)*);
         pair!(sse_to_http_in_file, $($scenario)*);
         pair!(sse_to_sse_in_file, $($scenario)*);
+        pair!(stdio_to_stdio_in_file, $($scenario)*);
+        pair!(stdio_to_stdio_in_redis, $($scenario)*);
+        pair!(stdio_to_stdio_spread, $($scenario)*);
         pair!(http_to_http_in_redis, $($scenario)*);
         pair!(http_to_stdio_in_redis, $($scenario)*);
         pair!(sse_to_sse_in_redis, $($scenario)*);

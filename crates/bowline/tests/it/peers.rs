@@ -7,4 +7,5 @@ mod deliveries;
 mod failures;
 mod fleet;
 mod killing;
+mod signing_in;
 mod stopping;

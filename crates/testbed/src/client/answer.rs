@@ -37,6 +37,8 @@ pub struct Events {
 pub struct Event {
     /// Its id.
     pub id: Option<String>,
+    /// Its data.
+    pub data: String,
     /// Its message; null when it carries none.
     pub message: Value,
 }
@@ -151,17 +153,16 @@ impl Events {
 impl Event {
     fn new(text: &str) -> Self {
         let mut event = Self::default();
-        let mut data = String::new();
         for line in text.lines() {
             let (field, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
                 "id" => event.id = Some(value.to_owned()),
-                "data" => data += value,
+                "data" => event.data += value,
                 _ => {}
             }
         }
-        event.message = serde_json::from_str(&data).unwrap_or_default();
+        event.message = serde_json::from_str(&event.data).unwrap_or_default();
         event
     }
 }

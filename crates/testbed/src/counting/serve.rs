@@ -13,12 +13,26 @@ use tokio::time::Instant;
 use super::resting::Busy;
 use super::stream::Stream;
 use super::tools::{self, Call, Manner};
-use super::{Execution, Life, Replica};
+use super::{Execution, Life, Replica, over_sse};
 use crate::scripted::Scroll;
 
 const SESSION_ID: &str = "mcp-session-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const MAX_BODY: usize = 1 << 20;
+
+/// What a message is answered with.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Nothing.
+    Accepted,
+    Answer(Value),
+    /// What a tool says.
+    Call,
+}
+
+/// A response of which nothing is escaped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plain;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -30,7 +44,8 @@ pub(super) async fn serve(
     until_answered: Busy,
 ) -> Result<Response<Scroll>, Failure> {
     let answered = answered(request, Arc::clone(&replica), life, until_answered).await?;
-    if !replica.settings.lock().escapes_slashes {
+    // What is on a stream that is a session stays as it is: the URL in its first event has slashes.
+    if !replica.settings.lock().escapes_slashes || answered.extensions().get::<Plain>().is_some() {
         return Ok(answered);
     }
     let (mut head, body) = answered.into_parts();
@@ -56,6 +71,9 @@ async fn answered(
         Method::POST => message["method"].as_str().unwrap_or("a response"),
         ref other => other.as_str(),
     };
+    if over_sse::is_path(head.uri.path()) {
+        return Ok(replica.serve_sse(&head.method, &head.uri, &message, &life));
+    }
     if method == "initialize" {
         return Ok(replica.initialize(&message));
     }
@@ -80,27 +98,29 @@ async fn answered(
 
 impl Replica {
     fn initialize(&self, message: &Value) -> Response<Scroll> {
-        self.initializes.fetch_add(1, Ordering::Relaxed);
-        let parameters = message["params"].clone();
-        let settings = self.settings.lock().clone();
-        let version = settings.version.map_or_else(
-            || parameters["protocolVersion"].clone(),
-            |version| version.into(),
-        );
+        let result = self.initialized(message);
         self.births.lock().push(Instant::now());
-        let id = self.sessions.open(&self.name, parameters);
-        let mut response = self.result(
-            message,
-            &json!({
-                "protocolVersion": version,
-                "capabilities": settings.capabilities,
-                "serverInfo": {"name": "counting", "version": "1"},
-            }),
-        );
+        let id = self.sessions.open(&self.name, message["params"].clone());
+        let mut response = self.result(message, &result);
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(SESSION_ID, id);
         }
         response
+    }
+
+    /// The result of an `initialize`, which is counted.
+    pub(super) fn initialized(&self, message: &Value) -> Value {
+        self.initializes.fetch_add(1, Ordering::Relaxed);
+        let settings = self.settings.lock().clone();
+        let version = settings.version.map_or_else(
+            || message["params"]["protocolVersion"].clone(),
+            |version| version.into(),
+        );
+        json!({
+            "protocolVersion": version,
+            "capabilities": settings.capabilities,
+            "serverInfo": {"name": "counting", "version": "1"},
+        })
     }
 
     fn lost(&self, message: &Value) -> Response<Scroll> {
@@ -120,6 +140,15 @@ impl Replica {
     }
 
     fn post(self: Arc<Self>, session: &str, message: &Value, life: &Life) -> Response<Scroll> {
+        match self.reply(session, message) {
+            Reply::Accepted => plain(StatusCode::ACCEPTED, ""),
+            Reply::Call => self.call(session, message, life),
+            Reply::Answer(answer) => self.answer(answer.to_string()),
+        }
+    }
+
+    /// What a message is answered with, however it came.
+    pub(super) fn reply(&self, session: &str, message: &Value) -> Reply {
         let method = message["method"].as_str().unwrap_or_default();
         let parameters = &message["params"];
         if message.get("id").is_none() || method.is_empty() {
@@ -130,49 +159,53 @@ impl Replica {
             if method == "notifications/cancelled" {
                 self.sessions.cancel(session, &parameters["requestId"]);
             }
-            return plain(StatusCode::ACCEPTED, "");
+            return Reply::Accepted;
         }
         if let Some(key) = parameters["_meta"]["key"].as_str() {
             self.tally
                 .add(key, Execution::new(&self.name, session, method));
         }
         let uri = || parameters["uri"].as_str().unwrap_or_default().to_owned();
-        match method {
-            "ping" => {}
+        let result = match method {
+            "ping" => json!({}),
             "tools/list" => {
                 let (all, flip) = (
                     self.settings.lock().all_tools,
                     self.tally.lists_flip_as_destructive(),
                 );
-                return self.result(message, &tools::listing(all, flip));
+                tools::listing(all, flip)
             }
-            "tools/call" => return self.call(session, message, life),
-            "prompts/list" => return self.result(message, &json!({"prompts": []})),
-            "resources/list" => return self.result(message, &json!({"resources": []})),
-            "resources/read" => {
-                let contents = json!({"contents": [{"uri": uri(), "text": uri()}]});
-                return self.result(message, &contents);
+            "tools/call" => return Reply::Call,
+            "prompts/list" => json!({"prompts": []}),
+            "resources/list" => json!({"resources": []}),
+            "resources/read" => json!({"contents": [{"uri": uri(), "text": uri()}]}),
+            "resources/subscribe" => {
+                self.sessions.change(session, |session| {
+                    session.subscriptions.insert(uri());
+                });
+                json!({})
             }
-            "resources/subscribe" => self.sessions.change(session, |session| {
-                session.subscriptions.insert(uri());
-            }),
-            "resources/unsubscribe" => self.sessions.change(session, |session| {
-                session.subscriptions.remove(&uri());
-            }),
+            "resources/unsubscribe" => {
+                self.sessions.change(session, |session| {
+                    session.subscriptions.remove(&uri());
+                });
+                json!({})
+            }
             "logging/setLevel" => {
                 let level = parameters["level"].as_str().map(ToOwned::to_owned);
                 self.sessions
                     .change(session, |session| session.log_level = level);
+                json!({})
             }
-            _ => return self.error(message, -32601, "no such method"),
-        }
-        self.result(message, &json!({}))
+            _ => return Reply::Answer(error(message, -32601, "no such method")),
+        };
+        Reply::Answer(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))
     }
 
     fn call(self: Arc<Self>, session: &str, message: &Value, life: &Life) -> Response<Scroll> {
         let call = Call::new(message);
         let Some(manner) = call.manner() else {
-            return self.error(message, -32602, "no such tool");
+            return self.answer(error(message, -32602, "no such tool").to_string());
         };
         let with_ids = match manner {
             Manner::Plain => return self.answer(call.run(&self, session).to_string()),
@@ -222,12 +255,6 @@ impl Replica {
         self.answer(answer.to_string())
     }
 
-    fn error(&self, message: &Value, code: i64, text: &str) -> Response<Scroll> {
-        let error = json!({"code": code, "message": text});
-        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
-        self.answer(answer.to_string())
-    }
-
     /// A response (JSON text) in this replica's style.
     fn answer(&self, message: String) -> Response<Scroll> {
         if self.settings.lock().chunked {
@@ -245,7 +272,13 @@ impl Replica {
     }
 }
 
-fn spawn(life: &Life, running: impl Future<Output = ()> + Send + 'static) {
+/// An error of the server's.
+pub(super) fn error(message: &Value, code: i64, text: &str) -> Value {
+    let error = json!({"code": code, "message": text});
+    json!({"jsonrpc": "2.0", "id": message["id"], "error": error})
+}
+
+pub(super) fn spawn(life: &Life, running: impl Future<Output = ()> + Send + 'static) {
     let over = life.over.clone();
     life.tasks.spawn(async move {
         tokio::select! {
@@ -257,7 +290,11 @@ fn spawn(life: &Life, running: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn events(stream: Arc<Stream>, from: usize, life: &Life) -> Response<Scroll> {
-    let mut response = Response::new(stream.body(from, life));
+    event_stream(stream.body(from, life))
+}
+
+pub(super) fn event_stream(body: Scroll) -> Response<Scroll> {
+    let mut response = Response::new(body);
     let events = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert("content-type", events);
     response
@@ -280,7 +317,7 @@ fn chunked(text: &str) -> Response<Scroll> {
     response
 }
 
-fn plain(status: StatusCode, text: impl Into<String>) -> Response<Scroll> {
+pub(super) fn plain(status: StatusCode, text: impl Into<String>) -> Response<Scroll> {
     let (text, (parts, body)) = (text.into(), mpsc::unbounded_channel());
     let length = text.len();
     drop(parts.send(Ok(text.into())));

@@ -57,6 +57,20 @@ const GET: u64 = 0;
 impl Sessions {
     /// Opens a session and returns its id.
     pub(super) fn open(&self, replica: &str, parameters: Value) -> String {
+        self.open_on(Stream::new(GET, true), replica, parameters).0
+    }
+
+    /// Opens a session that is a stream; its id and stream.
+    pub(super) fn open_stream(&self, replica: &str) -> (String, Arc<Stream>) {
+        self.open_on(Stream::lasting(GET), replica, Value::Null)
+    }
+
+    fn open_on(
+        &self,
+        stream: Arc<Stream>,
+        replica: &str,
+        parameters: Value,
+    ) -> (String, Arc<Stream>) {
         let mut table = self.0.lock();
         table.born += 1;
         let number = table.born;
@@ -68,12 +82,27 @@ impl Sessions {
         };
         let known = Known {
             session,
-            streams: HashMap::from([(GET, Stream::new(GET, true))]),
+            streams: HashMap::from([(GET, Arc::clone(&stream))]),
             next_stream: GET + 1,
             running: HashMap::new(),
         };
         table.known.insert(number, known);
-        id
+        (id, stream)
+    }
+
+    /// The stream that carries everything that the server says unasked, and all of a session that is a stream.
+    pub(super) fn main_stream(&self, id: &str) -> Option<Arc<Stream>> {
+        self.with(id, |known| Arc::clone(&known.streams[&GET]))
+    }
+
+    /// Ends the streams of sessions that are streams.
+    pub(super) fn cut_streams(&self) {
+        for known in self.0.lock().known.values() {
+            let stream = &known.streams[&GET];
+            if stream.is_lasting() {
+                stream.close();
+            }
+        }
     }
 
     pub(super) fn forget(&self) {
@@ -88,7 +117,10 @@ impl Sessions {
 
     pub(super) fn emit(&self, message: impl Fn(&Session) -> Value) {
         for known in self.0.lock().known.values() {
-            known.streams[&GET].write(&message(&known.session));
+            // Over HTTP+SSE, a session is there before its `initialize`.
+            if !known.session.parameters.is_null() {
+                known.streams[&GET].write(&message(&known.session));
+            }
         }
     }
 

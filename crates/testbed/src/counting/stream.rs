@@ -16,6 +16,8 @@ pub(super) struct Stream {
     number: u64,
     /// Whether its events have ids. Without ids it cannot be resumed.
     with_ids: bool,
+    /// Whether it outlasts the calls that are answered on it.
+    lasts: bool,
     written: watch::Sender<Written>,
 }
 
@@ -30,8 +32,30 @@ impl Stream {
         Arc::new(Self {
             number,
             with_ids,
+            lasts: false,
             written: watch::Sender::default(),
         })
+    }
+
+    /// A stream that ends only when it is closed.
+    pub(super) fn lasting(number: u64) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            with_ids: true,
+            lasts: true,
+            written: watch::Sender::default(),
+        })
+    }
+
+    /// Writes an event of another kind than a message.
+    pub(super) fn write_event(&self, event: &str, data: &str) {
+        let text = format!("event: {event}\ndata: {data}\n\n");
+        self.written
+            .send_modify(|written| written.events.push(text));
+    }
+
+    pub(super) fn is_lasting(&self) -> bool {
+        self.lasts
     }
 
     /// Writes an event that only carries an id to resume from.
@@ -59,8 +83,15 @@ impl Stream {
         });
     }
 
-    /// Ends the stream.
+    /// Ends the stream of a call.
     pub(super) fn finish(&self) {
+        if !self.lasts {
+            self.close();
+        }
+    }
+
+    /// Ends the stream.
+    pub(super) fn close(&self) {
         self.written.send_modify(|written| written.over = true);
     }
 
@@ -71,6 +102,16 @@ impl Stream {
 
     /// A body of all events from this position on, written by a task that a crash stops.
     pub(super) fn body(self: Arc<Self>, from: usize, life: &Life) -> Scroll {
+        self.body_until(from, life, || {})
+    }
+
+    /// The same, and what to do when it has ended or nobody reads it any more.
+    pub(super) fn body_until(
+        self: Arc<Self>,
+        from: usize,
+        life: &Life,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Scroll {
         let (parts, body) = mpsc::unbounded_channel();
         let over = life.over.clone();
         life.tasks.spawn(async move {
@@ -82,6 +123,7 @@ impl Stream {
                 }
                 () = self.pump(from, &parts) => {}
             }
+            ended();
         });
         Scroll::new(body)
     }

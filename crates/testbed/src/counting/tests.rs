@@ -167,3 +167,29 @@ async fn the_get_stream_carries_what_is_emitted() {
     );
     assert_eq!(replica.sessions()[0].listens, 2);
 }
+
+#[tokio::test]
+async fn over_http_sse_the_stream_is_the_session_and_what_is_forgotten_gets_404() {
+    let tally = Tally::default();
+    let replica = Counting::start("one", &tally).await.unwrap();
+    let open = async || {
+        let mut client = Client::new(&replica.sse_url()).unwrap();
+        let mut events = client.listen(None).await.unwrap();
+        let endpoint = events.next().await.unwrap().unwrap().data;
+        (events, format!("http://{}{endpoint}", replica.address()))
+    };
+    let (mut events, url) = open().await;
+    let mut posts = Client::new(&url).unwrap();
+    let answer = posts.call(1, "bump", &key("k")).await.unwrap();
+    assert_eq!(answer.status, 202);
+    let event = events.next().await.unwrap().unwrap();
+    assert_eq!(event.message["result"]["content"][0]["text"], "k");
+    assert_eq!(tally.executions("k"), 1);
+    replica.cut_streams();
+    assert!(events.next().await.unwrap().is_none());
+    let (_events, url) = open().await;
+    replica.forget_sessions();
+    let mut posts = Client::new(&url).unwrap();
+    let answer = posts.call(2, "bump", &key("late")).await.unwrap();
+    assert_eq!((answer.status.as_u16(), tally.executions("late")), (404, 0));
+}

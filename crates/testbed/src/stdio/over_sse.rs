@@ -58,6 +58,7 @@ struct Sessions {
     gets: AtomicUsize,
     wrong_posts: AtomicUsize,
     targets: Mutex<Vec<String>>,
+    cookies: Mutex<Vec<String>>,
     tasks: TaskTracker,
 }
 
@@ -98,6 +99,7 @@ impl OverSse {
             gets: AtomicUsize::new(0),
             wrong_posts: AtomicUsize::new(0),
             targets: Mutex::default(),
+            cookies: Mutex::default(),
             tasks: tasks.clone(),
         });
         let dead = CancellationToken::new();
@@ -144,6 +146,12 @@ impl OverSse {
     #[must_use]
     pub fn targets(&self) -> Vec<String> {
         self.sessions.targets.lock().clone()
+    }
+
+    /// The cookies of all messages that had any.
+    #[must_use]
+    pub fn cookies(&self) -> Vec<String> {
+        self.sessions.cookies.lock().clone()
     }
 
     /// What a client did wrong.
@@ -217,10 +225,17 @@ async fn answer(
     let authorization = head.headers.get(http::header::AUTHORIZATION);
     let authorization = authorization.and_then(|value| value.to_str().ok());
     if manners.authorization.is_some() && manners.authorization.as_deref() != authorization {
-        return status(401);
+        return with(
+            status(401),
+            "www-authenticate",
+            manners.challenge.as_deref(),
+        );
     }
     match (head.method, head.uri.path()) {
-        (Method::GET, "/sse") => sessions.open(&head.headers, &manners),
+        (Method::GET, "/sse") if manners.moved.is_some() => {
+            with(status(307), "location", manners.moved.as_deref())
+        }
+        (Method::GET, "/sse" | "/deep/sse") => sessions.open(&head.headers, &manners),
         (Method::POST, "/sse") => {
             sessions.wrong_posts.fetch_add(1, Ordering::Relaxed);
             status(manners.wrong_post)
@@ -326,6 +341,7 @@ impl Sessions {
         if headers.contains_key("mcp-session-id") {
             self.complain("a message has a session id in its head");
         }
+        self.cookies.lock().extend(text(COOKIE).map(str::to_owned));
         let cookie = format!("replica={id}");
         if !text(COOKIE).unwrap_or_default().contains(&cookie) {
             self.complain("a message lacks the stream's cookie");
@@ -347,7 +363,11 @@ impl Sessions {
             // So that what was written is read before this answer.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        whole(202, "Accepted")
+        with(
+            whole(202, "Accepted"),
+            "set-cookie",
+            manners.cookie.as_deref(),
+        )
     }
 
     fn complain(&self, what: &str) {
@@ -375,6 +395,19 @@ impl Write for Outlet {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The same with a header, if there is one.
+fn with(
+    answer: Result<Response<Scroll>, Failure>,
+    name: &'static str,
+    value: Option<&str>,
+) -> Result<Response<Scroll>, Failure> {
+    let mut answer = answer?;
+    if let Some(value) = value {
+        answer.headers_mut().insert(name, value.parse()?);
+    }
+    Ok(answer)
 }
 
 fn status(status: u16) -> Result<Response<Scroll>, Failure> {

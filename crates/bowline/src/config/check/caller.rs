@@ -1,23 +1,27 @@
-//! Callers as meant. Of a key only its hash is kept, and no two callers share one.
+//! Callers as meant. Of a key only its hash is kept, and no two callers share one, nor a certificate.
 
 use std::collections::BTreeMap;
 
 use toml::Spanned;
 
+use crate::config::read::OneOrMany;
 use crate::config::report::Findings;
 use crate::config::tree::join;
-use crate::config::{Caller, CallerName, KeyHash, file};
+use crate::config::{Caller, CallerName, CertificateHash, KeyHash, file};
 
 /// The fewest characters of a key: with fewer, it can be found by trying.
 const SHORTEST: usize = 16;
 
 /// The callers by name; what is wrong goes to `findings`, never with any part of a key.
+///
+/// `has_tls`: whether clients can show certificates.
 pub(super) fn check(
     written: Vec<file::Caller>,
+    has_tls: bool,
     findings: &mut Findings,
 ) -> BTreeMap<CallerName, Caller> {
     let mut callers = BTreeMap::new();
-    let mut owners: Vec<(KeyHash, String)> = Vec::new();
+    let mut owners: Vec<([u8; 32], String)> = Vec::new();
     for caller in written {
         let path = join("callers", caller.name.get_ref());
         let name = caller.name.get_ref().parse::<CallerName>();
@@ -26,22 +30,28 @@ pub(super) fn check(
             let help = problem.help().replacen("the server", "the caller", 1);
             findings.add(caller.name.span(), message, help.replace("files", "alice"));
         }
-        let hash = match (&caller.key, &caller.key_sha256) {
+        let key = match (&caller.key, &caller.key_sha256) {
             (Some(key), _) => of_key(key, findings),
             (None, Some(hash)) => of_hash(hash, findings),
             (None, None) => None,
         };
-        let Some(hash) = hash else { continue };
-        match owners.iter().find(|(other, _)| *other == hash) {
-            Some((_, other)) => findings.add(
-                caller.name.span(),
-                format!("`{path}` has the same key as `{other}`"),
-                "give each caller a key of its own",
-            ),
-            None => owners.push((hash.clone(), path)),
+        let certificates = certificates(caller.certificate_sha256, has_tls, findings);
+        let keys = key.iter().map(|key| ("key", key.0));
+        let shown = certificates.iter().map(|hash| ("certificate", hash.0));
+        for (what, hash) in keys.chain(shown) {
+            match owners.iter().find(|(other, _)| *other == hash) {
+                Some((_, other)) => findings.add(
+                    caller.name.span(),
+                    format!("`{path}` has the same {what} as `{other}`"),
+                    format!("give each caller a {what} of its own"),
+                ),
+                None => owners.push((hash, path.clone())),
+            }
         }
-        if let Ok(name) = name {
-            callers.insert(name, Caller { key: hash });
+        if let Ok(name) = name
+            && (key.is_some() || !certificates.is_empty())
+        {
+            callers.insert(name, Caller { key, certificates });
         }
     }
     callers
@@ -69,26 +79,48 @@ fn of_key(key: &Spanned<String>, findings: &mut Findings) -> Option<KeyHash> {
 }
 
 fn of_hash(written: &Spanned<String>, findings: &mut Findings) -> Option<KeyHash> {
-    let hash = hexadecimal(written.get_ref());
-    if hash.is_none() {
+    let hash = written.get_ref().parse();
+    if hash.is_err() {
         findings.add(
             written.span(),
             "`key_sha256` is not a SHA-256 hash of 64 hexadecimal digits",
             "make it with `printf %s \"$KEY\" | sha256sum`",
         );
     }
-    hash.map(KeyHash)
+    hash.ok()
 }
 
-fn hexadecimal(text: &str) -> Option<[u8; 32]> {
-    let (digits, rest) = text.as_bytes().as_chunks::<2>();
-    let mut bytes = [0; 32];
-    if digits.len() != bytes.len() || !rest.is_empty() {
-        return None;
+fn certificates(
+    written: Option<OneOrMany>,
+    has_tls: bool,
+    findings: &mut Findings,
+) -> Vec<CertificateHash> {
+    let (place, written) = match written {
+        None => return Vec::new(),
+        Some(OneOrMany::One(hash)) => (hash.span(), vec![hash]),
+        Some(OneOrMany::Many(hashes)) => (hashes.span(), hashes.into_inner()),
+    };
+    if !has_tls {
+        findings.add(
+            place.clone(),
+            "`certificate_sha256` means nothing without TLS: clients show no certificates",
+            "add `[tls]` with `cert` and `key`, or give the caller a `key`",
+        );
     }
-    for (byte, [high, low]) in bytes.iter_mut().zip(digits) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?;
+    if written.is_empty() {
+        let help = "write at least one hash, or give the caller a `key`";
+        findings.add(place, "`certificate_sha256` is an empty list", help);
     }
-    Some(bytes)
+    let mut hashes = Vec::new();
+    for one in written {
+        match one.get_ref().parse() {
+            Ok(hash) => hashes.push(hash),
+            Err(error) => findings.add(
+                one.span(),
+                format!("`certificate_sha256` is {error}"),
+                "make it with `openssl x509 -in client.pem -noout -fingerprint -sha256`, and write what comes after the `=`",
+            ),
+        }
+    }
+    hashes
 }

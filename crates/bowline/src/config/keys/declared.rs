@@ -49,6 +49,11 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     .default("[]")
     .example(r#"["https://app.example"]"#)
     .open(),
+    Key::new(
+        "tls",
+        Kind::Table(&TLS),
+        "The certificate with which MCP clients are served by TLS (1.2 and 1.3); without it they are served by plain HTTP. A changed file is read again at once.",
+    ),
     Key::new("store", Kind::Table(&STORE), "Where sessions are stored."),
     Key::new(
         "peers",
@@ -73,8 +78,25 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
     Key::new(
         "callers",
         Kind::Named(&CALLER),
-        "Who may use the gateway; without any, no key is required.",
+        "Who may use the gateway, by a key, a certificate, or either; without any caller, nothing is required.",
     ),
+]);
+
+static TLS: Shape = Shape::new(&[
+    Key::new(
+        "cert",
+        Kind::Text,
+        "A file with the certificate (PEM), and after it its chain.",
+    )
+    .example(r#""/etc/bowline/tls.crt""#)
+    .open(),
+    Key::new(
+        "key",
+        Kind::Text,
+        "A file with the certificate's private key (PEM), without a passphrase.",
+    )
+    .example(r#""/etc/bowline/tls.key""#)
+    .open(),
 ]);
 
 static STORE: Shape = Shape::new(&[
@@ -323,8 +345,16 @@ static CALLER: Shape = Shape::new(&[
         "Instead of `key`: its SHA-256 hash in hexadecimal, so that the file holds no secret.",
     )
     .example(r#""0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef""#),
+    Key::new(
+        "certificate_sha256",
+        Kind::TextOrTexts,
+        "Instead of a key or beside it: the SHA-256 fingerprint of the caller's TLS certificate, or several. The first one stays in front when a certificate is renewed: where there is no key, sessions and sign-ins belong to it.",
+    )
+    .example(r#""0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef""#)
+    .open(),
 ])
-.one_of(&["key", "key_sha256"]);
+.one_of(&["key", "key_sha256"])
+.or(&["certificate_sha256"]);
 
 /// The JSON file of an editor.
 pub(in crate::config) static EDITOR: Shape = Shape::json(&[Key::new(
@@ -392,6 +422,8 @@ pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {
         &HEALTH,
         &SESSION_LOST,
         &CALLER,
+        // After it, because a caller's `key` is secret, and the name of this one's file is not.
+        &TLS,
     ];
     shapes.iter().find_map(|shape| shape.key(name))
 }

@@ -8,7 +8,8 @@ use crate::config::suggest;
 use crate::config::tree::{Member, Node, Value, join};
 
 impl Table<'_, '_> {
-    /// Reports unless exactly one of the keys is there that must be; before any is asked for.
+    /// Reports unless exactly one of the keys is there that must be, or one that can be in its place; before any
+    /// is asked for.
     pub(in crate::config) fn exactly_one(&mut self, owner: Range<usize>) {
         let names = self.shape.one_of;
         let found: Vec<_> = names
@@ -21,17 +22,23 @@ impl Table<'_, '_> {
         };
         let first = names.first().and_then(|name| self.shape.key(name));
         let line = first.map(|key| self.shape.line(key)).unwrap_or_default();
+        let alternatives = self.shape.or.iter();
+        let has_alternative = alternatives.clone().any(|name| self.find(name).is_some());
         match (&found[..], names) {
+            ([], _) if has_alternative => {}
             ([], [name]) => self.findings.add(
                 owner,
                 format!("{owned} has no `{name}`"),
                 format!("add a line such as `{line}`"),
             ),
-            ([], _) => self.findings.add(
-                owner,
-                format!("{owned} has neither `{}`", names.join("` nor `")),
-                format!("add a line such as `{line}`"),
-            ),
+            ([], _) => {
+                let all: Vec<_> = names.iter().chain(alternatives).copied().collect();
+                self.findings.add(
+                    owner,
+                    format!("{owned} has neither `{}`", all.join("` nor `")),
+                    format!("add a line such as `{line}`"),
+                );
+            }
             ([(one, _), (other, place), ..], _) => self.findings.add(
                 place.clone(),
                 format!("{owned} has both `{one}` and `{other}`"),

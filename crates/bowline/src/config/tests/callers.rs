@@ -18,17 +18,17 @@ fn a_key_is_kept_as_its_hash() {
     assert_eq!(KeyHash::of(b"abc"), KeyHash(expected));
     for hash in [HASH.to_owned(), HASH.to_uppercase()] {
         let config = good(&caller(&format!("key_sha256 = \"{hash}\"")));
-        assert_eq!(config.callers["alice"].key, KeyHash(expected));
+        assert_eq!(config.callers["alice"].key, Some(KeyHash(expected)));
     }
     let config = good(&caller("key = \"0123456789abcdef\""));
     assert_eq!(
         config.callers["alice"].key,
-        KeyHash::of(b"0123456789abcdef")
+        Some(KeyHash::of(b"0123456789abcdef"))
     );
     let config = good(&caller("key = \"${TOKEN}\""));
     assert_eq!(
         config.callers["alice"].key,
-        KeyHash::of(b"s3cret-of-16-chars")
+        Some(KeyHash::of(b"s3cret-of-16-chars"))
     );
     assert!(!format!("{config:?}").contains("s3cret"));
 }
@@ -84,7 +84,7 @@ fn hashes_have_64_digits() {
 fn one_of_key_and_hash() {
     assert_eq!(
         wrong(&caller("")).2,
-        "`callers.alice` has neither `key` nor `key_sha256`"
+        "`callers.alice` has neither `key` nor `key_sha256` nor `certificate_sha256`"
     );
     let both = format!("key = \"0123456789abcdef\"\nkey_sha256 = \"{HASH}\"");
     let found = wrong(&caller(&both));

@@ -175,7 +175,9 @@ async fn send(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed
 
 pub(crate) fn for_now(error: UpstreamError) -> Failed {
     match error {
-        UpstreamError::Refused(status) => Failed::ForGood(RecoveryError::Refused(status)),
+        UpstreamError::Refused(status) | UpstreamError::RefusedOverSse(status, _) => {
+            Failed::ForGood(RecoveryError::Refused(status))
+        }
         UpstreamError::SignIn(wanted) => Failed::ForGood(RecoveryError::SignIn(wanted)),
         error => Failed::ForNow(error.to_string().into(), None),
     }

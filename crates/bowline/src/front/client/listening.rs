@@ -29,7 +29,7 @@ async fn listen(client: Arc<Client>, exchange: Exchange) {
                 pause = PAUSE;
                 let mut messages = Messages::of_stream(outlet);
                 loop {
-                    match messages.next().await {
+                    match client.outgoing.paced(messages.next()).await {
                         Ok(Some(message)) => client.outgoing.send(message.raw().clone()).await,
                         Ok(None) => break,
                         Err(error) => {

@@ -118,10 +118,14 @@ impl Client {
         let mut answer = Answer::of(id, reply, &self.large);
         let mut patience = Patience::begin(&self.upstream);
         loop {
-            let error = match answer.next().await {
+            let error = match self.outgoing.paced(answer.next()).await {
                 Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
                 Ok(Some(message)) => {
                     self.outgoing.send(message.raw().clone()).await;
+                    #[cfg(feature = "planted")]
+                    if crate::planted::has(crate::planted::Bug::SseAnswerTwice) {
+                        self.outgoing.send(message.raw().clone()).await;
+                    }
                     patience = Patience::begin(&self.upstream);
                     continue;
                 }
@@ -160,7 +164,7 @@ impl Client {
                 Reply::Message { body, .. } => self.outgoing.send(body).await,
                 reply => {
                     let mut messages = Messages::of(reply, &self.large);
-                    while let Ok(Some(message)) = messages.next().await {
+                    while let Ok(Some(message)) = self.outgoing.paced(messages.next()).await {
                         self.outgoing.send(message.raw().clone()).await;
                     }
                 }

@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use bowline_wire::sse::named_event;
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
 
+use crate::front::client::outgoing::Messages;
 use crate::front::response::Heartbeat;
 use crate::share::Permit;
 
@@ -16,19 +16,14 @@ use crate::share::Permit;
 pub(crate) struct MessagesBody {
     /// The first event, until it is sent.
     endpoint: Option<Bytes>,
-    messages: mpsc::Receiver<Option<Bytes>>,
+    messages: Messages,
     heartbeat: Heartbeat,
     _place: Permit,
     _left: DropGuard,
 }
 
 impl MessagesBody {
-    pub(super) fn new(
-        endpoint: &str,
-        messages: mpsc::Receiver<Option<Bytes>>,
-        place: Permit,
-        left: DropGuard,
-    ) -> Self {
+    pub(super) fn new(endpoint: &str, messages: Messages, place: Permit, left: DropGuard) -> Self {
         Self {
             endpoint: Some(named_event("endpoint", endpoint.as_bytes())),
             messages,
@@ -43,11 +38,11 @@ impl MessagesBody {
         if let Some(endpoint) = self.endpoint.take() {
             return Poll::Ready(Some(endpoint));
         }
-        match self.messages.poll_recv(cx) {
-            Poll::Ready(message) => {
+        match self.messages.0.poll_recv(cx) {
+            Poll::Ready(waiting) => {
                 self.heartbeat.put_off();
-                let message = message.flatten();
-                Poll::Ready(message.map(|message| named_event("message", &message)))
+                let waiting = waiting.flatten();
+                Poll::Ready(waiting.map(|waiting| named_event("message", &waiting.message)))
             }
             Poll::Pending => self.heartbeat.poll(cx).map(Some),
         }

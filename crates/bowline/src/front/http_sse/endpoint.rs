@@ -29,10 +29,10 @@ pub(super) fn path<'a>(path: &'a str, server: &ServerName) -> Cow<'a, str> {
 }
 
 /// What comes before our paths in the URLs of this client.
-pub(super) fn prefix(arrival: &Arrival, uri: &Uri) -> String {
+pub(super) fn prefix(arrival: &Arrival, uri: &Uri, is_proxied: bool) -> String {
     let public = arrival.hub.flows.public_url().parse::<Uri>();
     let public = public.unwrap_or_default();
-    prefix_of(&public, uri, &arrival.headers, arrival.is_proxied)
+    prefix_of(&public, uri, &arrival.headers, is_proxied)
 }
 
 fn prefix_of(public: &Uri, uri: &Uri, headers: &HeaderMap, is_proxied: bool) -> String {

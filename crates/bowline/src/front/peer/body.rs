@@ -46,6 +46,12 @@ impl Out {
         drop(self.records.send(record).await);
     }
 
+    /// Puts one message.
+    pub(super) async fn put_whole(&self, message: Bytes) {
+        self.put(Record::Whole(message.len() as u64)).await;
+        self.put_parts(message).await;
+    }
+
     /// Puts bytes, in as many parts as it takes.
     pub(super) async fn put_parts(&self, mut bytes: Bytes) {
         while !bytes.is_empty() {

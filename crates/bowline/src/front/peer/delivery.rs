@@ -19,7 +19,7 @@ use crate::owners::Owner;
 use crate::peers::{Ending, Forward, ForwardKind, PeerError, Record};
 use crate::upstream::{Carried, Whose};
 
-/// How long the other gateway may take to put a message into a mailbox.
+/// How long the other gateway may take to put a message into a mailbox, if the server's `call_timeout` is not less.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// For which stream, in whose name, and what goes along. The receiver checks all of it again.
@@ -48,6 +48,7 @@ impl Delivery {
         hub: &Hub,
         gateway: &str,
         message: &Bytes,
+        call_timeout: Option<Duration>,
     ) -> Result<(), Fault> {
         let Some(peers) = &hub.peers else {
             return Err(Fault::StreamElsewhere);
@@ -56,15 +57,18 @@ impl Delivery {
             id: gateway.into(),
             read: Instant::now(),
         };
-        let (owners, kind) = (&hub.processes.owners, ForwardKind::Delivery);
+        let (owners, kind) = (&hub.channels.owners, ForwardKind::Delivery);
+        let sent = Sent::default();
         let delivering = async {
-            let forwarding = peers.forward(owners, &owner, kind, self, message, Sent::default());
+            let forwarding = peers.forward(owners, &owner, kind, self, message, sent.clone());
             forwarding.await?.done().await
         };
-        match tokio::time::timeout(DELIVERED_WITHIN, delivering).await {
+        let limit = call_timeout.map_or(DELIVERED_WITHIN, |limit| limit.min(DELIVERED_WITHIN));
+        match tokio::time::timeout(limit, delivering).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(fault(&error)),
-            Err(_) => Err(Fault::DeliveryUnknown),
+            Err(_) if sent.get() => Err(Fault::DeliveryUnknown),
+            Err(_) => Err(Fault::StreamUnreachable),
         }
     }
 }
@@ -111,7 +115,7 @@ pub(super) async fn take(hub: &Arc<Hub>, forward: &Forward, from: &str, out: &Ou
         );
         return Ending::Refused("its caller is not configured here".into());
     }
-    let owners = &hub.processes.owners;
+    let owners = &hub.channels.owners;
     let located = hub
         .mailboxes
         .locate(&stream, &upstream.name, &caller, owners);

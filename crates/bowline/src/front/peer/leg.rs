@@ -132,8 +132,7 @@ async fn run(asked: &LegForward, forward: &Forward, leg: &Leg, out: &Out) -> End
         }
         LegOperation::Notify => match upstream.notify(link, body, sent).await {
             Ok(Some(refusal)) => {
-                out.put(Record::Whole).await;
-                out.put_parts(refusal.body).await;
+                out.put_whole(refusal.body).await;
                 Ok(())
             }
             told => told.map(drop),
@@ -174,8 +173,7 @@ async fn run(asked: &LegForward, forward: &Forward, leg: &Leg, out: &Out) -> End
 async fn pass(outcome: Outcome, out: &Out) -> Result<(), UpstreamError> {
     match outcome {
         Outcome::Message(whole) => {
-            out.put(Record::Whole).await;
-            out.put_parts(whole.body).await;
+            out.put_whole(whole.body).await;
             Ok(())
         }
         Outcome::Events(source) => pass_events(source, out).await,
@@ -206,6 +204,7 @@ fn failed_to_say(why: String) -> Ending {
         ran: Some(false),
         is_lost: Some(false),
         is_cancelled: false,
+        sign_in: None,
         what: why.into(),
     })
 }
@@ -227,6 +226,10 @@ fn failure(error: &UpstreamError) -> Failure {
             error,
             UpstreamError::Cancelled | UpstreamError::Stream(StreamError::Cancelled)
         ),
+        sign_in: match error {
+            UpstreamError::SignIn(reason) => serde_json::to_string(&**reason).ok().map(Into::into),
+            _ => None,
+        },
         what: error.to_string().into(),
     }
 }

@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::events::Events;
 use crate::config::ServerName;
 use crate::share::Permit;
-use crate::upstream::Processes;
+use crate::upstream::LiveChannels;
 use crate::upstream::live::{End, Incoming, LiveError, Routing};
+use crate::upstream::streamable::aside::LateCookies;
 
 /// A stream and the URL for its messages. Dropping it closes the stream, which ends the session.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct Pair {
     routing: Arc<Routing>,
     message_url: PathAndQuery,
     closing: CancellationToken,
+    late: LateCookies,
     /// It is being asked whether it is still there.
     is_doubted: AtomicBool,
     /// Its place among the streams that its caller may have.
@@ -30,12 +32,12 @@ impl Pair {
         events: Events,
         message_url: PathAndQuery,
         server: &ServerName,
-        processes: &Processes,
+        channels: &LiveChannels,
         place: Permit,
     ) -> Arc<Self> {
-        let routing = Arc::<Routing>::default();
-        let closing = processes.closing();
-        processes.tasks().spawn(events.deliver(
+        let routing = Routing::new(channels.unread());
+        let closing = channels.closing();
+        channels.tasks().spawn(events.deliver(
             server.clone(),
             Arc::clone(&routing),
             closing.clone(),
@@ -44,6 +46,7 @@ impl Pair {
             routing,
             message_url,
             closing,
+            late: LateCookies::default(),
             is_doubted: AtomicBool::new(false),
             _place: place,
         })
@@ -59,6 +62,11 @@ impl Pair {
 
     pub(super) fn closing(&self) -> &CancellationToken {
         &self.closing
+    }
+
+    /// The cookies of answers to messages that came late.
+    pub(super) fn late(&self) -> &LateCookies {
+        &self.late
     }
 
     /// What the server says unasked.

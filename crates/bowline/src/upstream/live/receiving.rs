@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bowline_wire::batch;
-use bowline_wire::message::{Message, RawId};
+use bowline_wire::message::{Kind, Message, RawId};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -81,6 +81,10 @@ impl Receiving {
     }
 
     async fn message(&mut self, raw: Bytes) -> Whose {
+        let Some(raw) = self.routing.unread.count(raw, may_go).await else {
+            self.odd(Oddity::Dropped, &[]);
+            return Whose::Told;
+        };
         let message = match Message::from_server(raw.clone()) {
             Ok(message) => message,
             Err(_) if raw.trim_ascii_start().starts_with(b"{") => {
@@ -159,6 +163,11 @@ impl Receiving {
             Oddity::Dropped => "messages were dropped, because no client reads them",
         }
     }
+}
+
+/// Whether nobody waits for an answer to it, nor is it one.
+fn may_go(raw: &Bytes) -> bool {
+    Message::from_server(raw.clone()).is_ok_and(|message| message.kind() == Kind::Notification)
 }
 
 /// Whether a text was meant as a message: it begins like JSON, and names the protocol. Logs that are JSON, or

@@ -1,7 +1,7 @@
 //! Whose a message is. Over streamable HTTP the connection tells; here one channel carries everything.
 //!
-//! An answer goes to the call with its id, and progress to the call with its token. A request of the server,
-//! or any other notification, belongs to nobody in particular: it goes to the stream of the client's GET, else
+//! An answer goes to the call with its id, and progress to the call with its token, or to the stream of the client's
+//! GET if nobody waits for that call. A request of the server, or any other notification, belongs to nobody in particular: it goes to the stream of the client's GET, else
 //! to the newest call, else it waits. A request that waits goes to the next call as well, because the server
 //! waits for its answer; a notification only to the stream of a GET.
 
@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use super::End;
 use super::inbox::{Delivery, Inbox, Over};
+use super::unread::{Unread, UnreadOverall};
 
 /// How many messages, and how many bytes of them, wait for a stream.
 const MOST_HELD: usize = 64;
@@ -25,7 +26,11 @@ const MOST_CANCELLED: usize = 32;
 
 /// The readers of one channel.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Routing(Mutex<Readers>);
+pub(in crate::upstream) struct Routing {
+    readers: Mutex<Readers>,
+    /// What waits for them.
+    pub(super) unread: Unread,
+}
 
 #[derive(Debug, Default)]
 struct Readers {
@@ -86,9 +91,21 @@ enum Destination {
 // === impl Routing ===
 
 impl Routing {
+    pub(in crate::upstream) fn new(overall: &UnreadOverall) -> Arc<Self> {
+        Arc::new(Self {
+            unread: Unread::among(overall),
+            ..Self::default()
+        })
+    }
+
+    /// Whether the channel is not read because the client does not read, which says nothing about the server.
+    pub(in crate::upstream) fn is_held_up(&self) -> bool {
+        self.unread.is_held_up()
+    }
+
     /// A call that was not sent yet. `Err`: the channel has ended.
     pub(super) fn call(&self, request: &Message, is_clients: bool) -> Result<Arc<Inbox>, Arc<End>> {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         if let Some(end) = &readers.end {
             return Err(Arc::clone(end));
         }
@@ -104,7 +121,7 @@ impl Routing {
 
     /// The questions that wait, for a call that can show them.
     pub(super) fn unasked(&self) -> Vec<Message> {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         match readers.listener {
             None => readers.held.take_requests(),
             Some(_) => Vec::new(),
@@ -113,7 +130,7 @@ impl Routing {
 
     /// The stream of a GET, in place of any other, and what waits for it.
     pub(super) fn listen(&self) -> Result<(Arc<Inbox>, Vec<Message>), Arc<End>> {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         if let Some(end) = &readers.end {
             return Err(Arc::clone(end));
         }
@@ -134,14 +151,14 @@ impl Routing {
         let requests = unread
             .filter_map(|raw| Message::from_server(raw).ok())
             .filter(|message| message.kind() == Kind::Request);
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         for request in requests {
             readers.held.add(request);
         }
     }
 
     fn forget(&self, inbox: &Arc<Inbox>) {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         readers
             .calls
             .retain(|call| !Arc::ptr_eq(&call.inbox, inbox));
@@ -152,7 +169,7 @@ impl Routing {
 
     /// The server was told that nobody waits for this request: it may never answer it.
     pub(in crate::upstream) fn cancel(&self, id: RawId<'_>) {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         let cancelled = readers.calls.extract_if(.., |call| call.id.as_id() == id);
         let cancelled: Vec<_> = cancelled.collect();
         for call in &cancelled {
@@ -189,7 +206,7 @@ impl Routing {
 
     /// An answer came that cannot be read, with this id if that much is known. Its call waits no longer.
     pub(super) fn unreadable(&self, id: Option<RawId<'_>>) -> Whose {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         let at = match (id, readers.calls.len()) {
             (Some(id), _) => answered_by(id, readers.calls.iter().map(|call| call.id.as_id())),
             (None, 0) => None,
@@ -206,12 +223,12 @@ impl Routing {
 
     /// How many messages the server has written.
     pub(in crate::upstream) fn heard(&self) -> u64 {
-        self.0.lock().heard
+        self.readers.lock().heard
     }
 
     /// The channel has ended, and so has every call. `false`: that was known.
     pub(in crate::upstream) fn end(&self, end: &Arc<End>) -> bool {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         if readers.end.is_some() {
             return false;
         }
@@ -230,11 +247,11 @@ impl Routing {
 
     /// How the channel ended, if it has.
     pub(in crate::upstream) fn ended(&self) -> Option<Arc<End>> {
-        self.0.lock().end.clone()
+        self.readers.lock().end.clone()
     }
 
     fn destination(&self, message: &Message) -> Destination {
-        let mut readers = self.0.lock();
+        let mut readers = self.readers.lock();
         readers.heard += 1;
         match message.kind() {
             Kind::Response => readers.answered(message.id().unwrap_or_default()),
@@ -278,9 +295,9 @@ impl Readers {
         {
             let token = RawId::new(message.text(span));
             let is_its = |call: &&Call| call.token.as_ref().is_some_and(|own| own.as_id() == token);
-            if let Some(call) = newest_first.clone().find(is_its) {
-                return Some(Arc::clone(&call.inbox));
-            }
+            let its = newest_first.find(is_its).map(|call| &call.inbox);
+            // If nobody waits for its call any more, it is not for another call's stream.
+            return its.or(self.listener.as_ref()).cloned();
         }
         let newest = newest_first.find(|call| call.is_clients);
         let newest = newest.map(|call| &call.inbox);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, KeyPrint};
 use crate::config::ServerName;
 use crate::owners::Owner;
-use crate::upstream::Carried;
+use crate::upstream::{Carried, Unread};
 
 /// A leg that lives in another gateway, as a record describes it.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub(crate) struct Remote {
     pub(crate) session: SessionId,
     pub(crate) generation: u32,
     pub(crate) caller: Caller,
+    /// What it said that waits here for its client.
+    pub(crate) unread: Unread,
 }
 
 /// What to do with a leg.

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::Processes;
 use super::end::{self, LastWords};
 use super::error::ProcessError;
 use super::outgoing::{NotWritten, Outgoing, outgoing};
@@ -19,7 +18,7 @@ use super::reading::Reading;
 use super::stderr::{MAX_LINE, Stderr};
 use crate::config::{Command, ServerName};
 use crate::share::Permit;
-use crate::upstream::live::{Incoming, LiveError, Routing};
+use crate::upstream::live::{Incoming, LiveChannels, LiveError, Routing};
 
 /// A process. Dropping it ends it, and everything that it started.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ pub(crate) struct Process {
     stderr: Arc<Stderr>,
     /// Closes stdin.
     closing: CancellationToken,
-    processes: Arc<Processes>,
+    channels: Arc<LiveChannels>,
     running: Arc<Running>,
     /// It is being asked whether it hangs.
     is_doubted: AtomicBool,
@@ -49,17 +48,17 @@ pub(crate) struct Counted(Arc<AtomicUsize>);
 impl Process {
     /// Starts a process.
     pub(super) async fn start(
-        processes: &Arc<Processes>,
+        channels: &Arc<LiveChannels>,
         server: &ServerName,
         command: &Command,
         holds: Holds,
     ) -> Result<Arc<Self>, ProcessError> {
-        let mut child = processes.supervisor.spawn(spawn(command)).await?;
-        let routing = Arc::<Routing>::default();
-        let closing = processes.closing.child_token();
+        let mut child = channels.supervisor().spawn(spawn(command)).await?;
+        let routing = Routing::new(channels.unread());
+        let closing = channels.closing();
         let stderr = Arc::new(Stderr::of(server));
-        let tasks = &processes.tasks;
-        let ours = Arc::clone(processes);
+        let tasks = channels.tasks();
+        let ours = Arc::clone(channels);
         let stdin = child.stdin.take();
         let (outgoing, writer) = outgoing(stdin, move || ours.owners.is_certain());
         tasks.spawn(writer.run(closing.clone()));
@@ -87,7 +86,7 @@ impl Process {
             outgoing,
             stderr,
             closing,
-            processes: Arc::clone(processes),
+            channels: Arc::clone(channels),
             running,
             is_doubted: AtomicBool::new(false),
         }))
@@ -146,6 +145,7 @@ impl Process {
         let asking = self.ask(ping, Sent::default(), patience);
         let asked = tokio::time::timeout(patience, asking).await;
         let is_silent = !matches!(asked, Ok(Ok(_))) && self.routing.heard() == heard;
+        let is_silent = is_silent && !self.routing.is_held_up();
         if is_silent && self.routing.ended().is_none() {
             let how = format!("it did not answer a call in time, nor a ping within {patience:?}");
             tracing::warn!(server = %self.stderr.server, how, "a session's process hangs");
@@ -154,7 +154,7 @@ impl Process {
             // Without grace, and before its successor is started, so that they do not act side by side.
             if let Some(child) = left {
                 let gone = child.end(Duration::ZERO);
-                self.processes.tasks.spawn(gone);
+                self.channels.tasks().spawn(gone);
             }
             self.routing
                 .end(&Arc::new(end::end(how, &self.stderr.tail())));
@@ -179,7 +179,7 @@ impl Process {
         let (child, holds) = self.running.0.lock().take()?;
         let end = end::end("the gateway ended it", &Tail::default());
         self.routing.end(&Arc::new(end));
-        Some(self.processes.tasks.spawn(async move {
+        Some(self.channels.tasks().spawn(async move {
             let exit = child.end(GRACE).await;
             drop(holds);
             tracing::debug!(%exit, "process ended");

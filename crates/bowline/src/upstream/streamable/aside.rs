@@ -1,16 +1,20 @@
 //! Requests that are sent in a task of their own. Over HTTP+SSE the answer comes on the stream, possibly before that
 //! of the POST; and a call that is given up must not cut its request in the middle.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_egress::{EgressError, Pool, Request, Sent, UpstreamBody, WireError, read_limited};
-use http::Response;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, Response};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::MAX_READ_OUT;
-use crate::upstream::live::Recipient;
+use crate::upstream::live::{LiveChannels, Recipient};
 
 /// Where a request is sent that has a task of its own.
 #[derive(Debug, Clone)]
@@ -20,9 +24,21 @@ pub(in crate::upstream) struct Aside<'a> {
     pub(in crate::upstream) closing: &'a CancellationToken,
     /// Whether any byte of the request was written.
     pub(in crate::upstream) sent: Sent,
+    /// Asked right before the first byte is written: whether the session is still this gateway's. Nobody else can
+    /// have one that is being opened.
+    pub(in crate::upstream) channels: Option<&'a Arc<LiveChannels>>,
+    /// Where cookies of an answer go that nobody waits for any more.
+    pub(in crate::upstream) late: &'a LateCookies,
     /// The call that the request makes. It learns of a failure that comes when it is waited for no longer.
     pub(in crate::upstream) call: Option<Recipient>,
 }
+
+/// The cookies of answers that came late, until the next message is sent.
+#[derive(Debug, Clone, Default)]
+pub(in crate::upstream) struct LateCookies(Arc<Mutex<VecDeque<HeaderMap>>>);
+
+/// How many answers with cookies are kept.
+const MOST_LATE: usize = 8;
 
 type Answered = Result<Response<UpstreamBody>, EgressError>;
 
@@ -31,6 +47,11 @@ impl Aside<'_> {
     pub(super) async fn send(&self, pool: &Pool, request: Request, timeout: Duration) -> Answered {
         let (mut done, answer) = oneshot::channel();
         let (pool, sent, call) = (pool.clone(), self.sent.clone(), self.call.clone());
+        let cookies = self.late.clone();
+        let request = match self.channels.map(Arc::clone) {
+            Some(ours) => request.only_if(Box::new(move || ours.owners.is_certain())),
+            None => request,
+        };
         let sending = async move {
             let mut sending = Box::pin(pool.send(&request, timeout));
             let answered = tokio::select! {
@@ -42,6 +63,9 @@ impl Aside<'_> {
                 },
             };
             if let Err(late) = done.send(answered) {
+                if let Ok(answer) = &late {
+                    cookies.keep(answer.headers());
+                }
                 settle(late, call).await;
             }
         };
@@ -53,6 +77,28 @@ impl Aside<'_> {
             false => EgressError::NotSent(WireError::Closed),
         };
         answer.await.map_err(lost)?
+    }
+}
+
+// === impl LateCookies ===
+
+impl LateCookies {
+    fn keep(&self, headers: &HeaderMap) {
+        if !headers.contains_key(SET_COOKIE) {
+            return;
+        }
+        let cookies = headers.get_all(SET_COOKIE).iter();
+        let cookies = cookies.map(|cookie| (SET_COOKIE, cookie.clone())).collect();
+        let mut late = self.0.lock();
+        if late.len() == MOST_LATE {
+            late.pop_front();
+        }
+        late.push_back(cookies);
+    }
+
+    /// Those that came since the last time, the oldest first.
+    pub(in crate::upstream) fn take(&self) -> VecDeque<HeaderMap> {
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -113,7 +113,7 @@ async fn a_page_learns_that_it_needs_a_key() {
     let server = Scripted::start().await;
     let mut config = config(&[("s", server.url())]);
     let key = KeyHash::of(b"k-ann");
-    config.callers = BTreeMap::from([("ann".parse().unwrap(), Caller { key })]);
+    config.callers = BTreeMap::from([("ann".parse().unwrap(), Caller::with_key(key))]);
     let gateway = Gateway::start(config).await.unwrap();
     let url = format!("http://{}/mcp/s", gateway.listen());
     assert_eq!(preflight(&url, LOCAL).await.status(), 204);

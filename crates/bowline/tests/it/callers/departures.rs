@@ -25,9 +25,7 @@ use crate::kit::wait::until;
 const SIGN_IN_NEEDED: i64 = -31003;
 
 fn callers(named: &[(&str, &str)]) -> BTreeMap<CallerName, Caller> {
-    let caller = |key: &str| Caller {
-        key: KeyHash::of(key.as_bytes()),
-    };
+    let caller = |key: &str| Caller::with_key(KeyHash::of(key.as_bytes()));
     let named = named.iter();
     named
         .map(|(name, key)| (name.parse().unwrap(), caller(key)))

@@ -21,12 +21,7 @@ fn callers() -> BTreeMap<CallerName, Caller> {
         for (part, word) in bytes.chunks_exact_mut(8).zip(hash) {
             part.copy_from_slice(&word.to_be_bytes());
         }
-        (
-            name.parse().unwrap(),
-            Caller {
-                key: KeyHash(bytes),
-            },
-        )
+        (name.parse().unwrap(), Caller::with_key(KeyHash(bytes)))
     };
     BTreeMap::from([caller("ann", ANN), caller("bob", BOB)])
 }

@@ -104,6 +104,22 @@ async fn when_both_fail_both_are_told() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_the_second_attempt_does_not_hide_the_first() {
+    for (status, name) in [(401, "upstream_unauthorized"), (403, "upstream_forbidden")] {
+        let mut play = SsePlay::start(|_| {}).await;
+        play.server.behave(|manners| {
+            manners.wrong_post = 405;
+            manners.get = Some(status);
+        });
+        let (reason, message) = reason(&play.client.initialize().await);
+        assert_eq!(reason, name, "{message}");
+        for told in ["405", &status.to_string(), "streamable HTTP", "HTTP+SSE"] {
+            assert!(message.contains(told), "{told}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_pinned_is_not_tried_otherwise() {
     let mut play =
         SsePlay::start(|config| only(config).transport = Transport::StreamableHttp).await;

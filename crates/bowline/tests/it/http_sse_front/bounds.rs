@@ -173,7 +173,7 @@ async fn a_client_that_does_not_read_holds_back_its_server() {
 }
 
 /// A stream that is open and never read, and a client for its messages.
-async fn unread(gateway: &Gateway) -> (TcpStream, Client) {
+pub(super) async fn unread(gateway: &Gateway) -> (TcpStream, Client) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let listen = gateway.listen().tcp().unwrap();
@@ -195,7 +195,7 @@ async fn unread(gateway: &Gateway) -> (TcpStream, Client) {
 }
 
 /// Answers the next request, on a connection of its own; without a body the connection stays open.
-async fn answer(
+pub(super) async fn answer(
     listener: &TcpListener,
     status: u16,
     headers: &str,

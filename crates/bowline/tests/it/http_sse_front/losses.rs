@@ -7,8 +7,10 @@ use bowline_testbed::counting::{Counting, Tally};
 use serde_json::{Value, json};
 
 use crate::kit::gateway::{config, gateway};
+use crate::kit::log::Log;
 use crate::kit::messages::list;
 use crate::kit::sse::{REVISION, Sse};
+use crate::kit::wait::until;
 use crate::kit::wired::{call_of, initialize};
 
 async fn stage() -> (Tally, Counting, Gateway, Sse) {
@@ -41,7 +43,7 @@ async fn a_server_that_restarts_during_a_call_is_told_only_where_it_matters() {
     let (lost, kept) = (slowly("unsafe", 60_000), slowly("safe", 500));
     client.say(&call_of("unsafe", "slow", &lost)).await;
     client.say(&call_of("safe", "stream_read", &kept)).await;
-    crate::kit::wait::until("both run", || {
+    until("both run", || {
         tally.executions("unsafe") == 1 && tally.executions("safe") == 1
     })
     .await;
@@ -59,6 +61,8 @@ async fn a_server_that_restarts_during_a_call_is_told_only_where_it_matters() {
 
 #[tokio::test]
 async fn a_request_waits_for_a_server_that_is_away() {
+    let log = Log::default();
+    let _kept = log.keep();
     let tally = Tally::default();
     let server = Counting::start("r", &tally).await.unwrap();
     let mut config = config(&[("s", &server.url())]);
@@ -68,8 +72,10 @@ async fn a_request_waits_for_a_server_that_is_away() {
     client.begin().await;
     server.die().await;
     client.say(&bump("k")).await;
-    // The request has failed several times by then.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    until("the request has failed more than once", || {
+        log.lines_with("session not recovered").len() > 1
+    })
+    .await;
     server.come_back().unwrap();
     let answer = client.answer_to(&json!("k")).await;
     assert!(answer["result"].is_object(), "{answer}");
@@ -104,11 +110,12 @@ async fn a_session_that_is_too_old_ends_its_stream() {
     let gateway = Gateway::start(config).await.unwrap();
     let mut client = Sse::open(&gateway).await;
     client.begin().await;
+    // Longer than it may become.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let told = client.ask(&bump("old")).await;
     assert_eq!(told["error"]["code"], -32001, "{told}");
     client.ended().await;
-    crate::kit::wait::until("it ends at the server", || server.deletes() == 1).await;
+    until("it ends at the server", || server.deletes() == 1).await;
 }
 
 #[tokio::test]
@@ -119,6 +126,7 @@ async fn an_open_stream_keeps_its_session_beyond_the_idle_time() {
     let gateway = Gateway::start(config).await.unwrap();
     let mut client = Sse::open(&gateway).await;
     client.begin().await;
+    // Several times the idle time.
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(client.ask(&bump("k")).await["result"].is_object());
     assert_eq!(server.initializes(), 1);
@@ -126,12 +134,14 @@ async fn an_open_stream_keeps_its_session_beyond_the_idle_time() {
 
 #[tokio::test]
 async fn initialize_waits_for_a_server_that_is_not_there_yet() {
+    let log = Log::default();
+    let _kept = log.keep();
     let server = Counting::start("r", &Tally::default()).await.unwrap();
     server.die().await;
     let gateway = gateway(&server.url()).await;
     let mut client = Sse::open(&gateway).await;
     client.say(&initialize(REVISION, &json!({}))).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    until("it has failed", || log.contains("no session yet")).await;
     server.come_back().unwrap();
     let opened = client.answer_to(&json!("init")).await;
     assert!(opened["result"].is_object(), "{opened}");

@@ -17,7 +17,7 @@ use crate::kit::sse::{REVISION, Sse, opened};
 fn callers() -> BTreeMap<CallerName, Caller> {
     let caller = |name: &str| {
         let key = KeyHash::of(format!("k-{name}").as_bytes());
-        (name.parse().unwrap(), Caller { key })
+        (name.parse().unwrap(), Caller::with_key(key))
     };
     BTreeMap::from([caller("ann"), caller("bob")])
 }

@@ -1,8 +1,6 @@
 //! A client of any transport, as a test of all of them uses it: it says messages, and hears what comes, on
 //! whatever stream.
 
-use std::collections::VecDeque;
-
 use bowline::Gateway;
 use bowline::config::Config;
 use bowline_testbed::haproxy::Haproxy;
@@ -13,6 +11,8 @@ use tokio::task::JoinSet;
 
 use super::client::{Client, read, sent};
 use super::events::Events;
+use super::gateway::config;
+use super::heard::{Heard, answers, is_of};
 use super::messages::{VERSION, ready};
 use super::sse::{REVISION, Sse};
 use super::wired::{Wired, initialize};
@@ -20,7 +20,7 @@ use super::wired::{Wired, initialize};
 /// A client, and the gateway that serves it.
 pub(crate) enum Front {
     Http(Box<OverHttp>),
-    Stdio(Box<Wired>),
+    Stdio(Box<OverStdio>),
     Sse(Box<OverSse>),
 }
 
@@ -29,6 +29,12 @@ pub(crate) enum Front {
 pub(crate) struct Site {
     gateways: Vec<Gateway>,
     balancer: Option<Haproxy>,
+}
+
+/// A client on stdio and its bridge, with the gateways that the bridge connects to, if it has no server of its own.
+pub(crate) struct OverStdio {
+    client: Wired,
+    site: Option<Site>,
 }
 
 /// A client of HTTP+SSE, and its gateways.
@@ -41,7 +47,7 @@ pub(crate) struct OverSse {
 pub(crate) struct OverHttp {
     site: Site,
     client: Client,
-    heard: VecDeque<Value>,
+    heard: Heard,
     incoming: mpsc::UnboundedReceiver<Value>,
     hears: mpsc::UnboundedSender<Value>,
     /// What reads answers and the stream of a GET.
@@ -57,7 +63,7 @@ impl Front {
         Self::Http(Box::new(OverHttp {
             client: Client::at(format!("{}/mcp/s", site.url())),
             site,
-            heard: VecDeque::new(),
+            heard: Heard::default(),
             incoming,
             hears,
             reading: JoinSet::new(),
@@ -66,7 +72,16 @@ impl Front {
 
     /// A client on stdio.
     pub(crate) async fn stdio(config: Config) -> Self {
-        Self::Stdio(Box::new(Wired::with(config).await))
+        let client = Wired::with(config).await;
+        Self::Stdio(Box::new(OverStdio { client, site: None }))
+    }
+
+    /// A client on stdio whose bridge connects to these gateways.
+    pub(crate) async fn connected(site: Site) -> Self {
+        let url = format!("{}/mcp/s", site.url());
+        let client = Wired::with(config(&[("s", &url)])).await;
+        let site = Some(site);
+        Self::Stdio(Box::new(OverStdio { client, site }))
     }
 
     /// A client of HTTP+SSE.
@@ -79,7 +94,7 @@ impl Front {
     pub(crate) async fn begin(&mut self, capabilities: &Value) -> Value {
         match self {
             Self::Http(http) => http.begin(capabilities).await,
-            Self::Stdio(wired) => wired.begin_with(VERSION, capabilities).await,
+            Self::Stdio(stdio) => stdio.client.begin_with(VERSION, capabilities).await,
             Self::Sse(sse) => sse.client.begin_with(REVISION, capabilities).await,
         }
     }
@@ -88,7 +103,7 @@ impl Front {
     pub(crate) async fn say(&mut self, message: &Value) {
         match self {
             Self::Http(http) => http.say(message),
-            Self::Stdio(wired) => wired.say(message).await,
+            Self::Stdio(stdio) => stdio.client.say(message).await,
             Self::Sse(sse) => sse.client.say(message).await,
         }
     }
@@ -101,10 +116,9 @@ impl Front {
 
     /// Waits for the answer to this id.
     pub(crate) async fn answer_to(&mut self, id: &Value) -> Value {
-        let is_it = |message: &Value| message.get("method").is_none() && &message["id"] == id;
         match self {
-            Self::Http(http) => http.hear_where(is_it).await,
-            Self::Stdio(wired) => wired.answer_to(id).await,
+            Self::Http(http) => http.hear_where(answers(id)).await,
+            Self::Stdio(stdio) => stdio.client.answer_to(id).await,
             Self::Sse(sse) => sse.client.answer_to(id).await,
         }
     }
@@ -112,8 +126,8 @@ impl Front {
     /// Waits for a request or a notification of this method.
     pub(crate) async fn hear_of(&mut self, method: &str) -> Value {
         match self {
-            Self::Http(http) => http.hear_where(|message| message["method"] == method).await,
-            Self::Stdio(wired) => wired.hear_of(method).await,
+            Self::Http(http) => http.hear_where(is_of(method)).await,
+            Self::Stdio(stdio) => stdio.client.hear_of(method).await,
             Self::Sse(sse) => sse.client.hear_of(method).await,
         }
     }
@@ -125,9 +139,12 @@ impl Front {
                 assert_eq!(sent(http.client.delete()).await.status, 204);
                 http.site.stop().await;
             }
-            Self::Stdio(mut wired) => {
-                wired.close();
-                wired.ended().await;
+            Self::Stdio(mut stdio) => {
+                stdio.client.close();
+                stdio.client.ended().await;
+                if let Some(site) = stdio.site {
+                    site.stop().await;
+                }
             }
             Self::Sse(sse) => {
                 drop(sse.client);
@@ -148,7 +165,7 @@ impl Site {
         }
     }
 
-    /// Three gateways behind a load balancer. Its cookie is not kept, so that it knows nothing of sessions.
+    /// Three gateways behind a load balancer that knows nothing of sessions.
     pub(crate) async fn spread(config: &Config) -> Self {
         let mut gateways = Vec::new();
         for _ in 0..3 {
@@ -156,7 +173,7 @@ impl Site {
         }
         let addresses = gateways.iter().map(|one| one.listen().tcp().unwrap());
         let addresses: Vec<_> = addresses.collect();
-        let balancer = Haproxy::sticky(&addresses).await.unwrap();
+        let balancer = Haproxy::in_turn(&addresses).await.unwrap();
         Self {
             gateways,
             balancer: Some(balancer),
@@ -207,18 +224,12 @@ impl OverHttp {
         });
     }
 
-    async fn hear_where(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.heard.iter().position(&is_it) {
-            return self.heard.remove(at).unwrap();
-        }
-        loop {
+    async fn hear_where(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+        let next = async || {
             let heard = tokio::time::timeout(3 * PATIENCE, self.incoming.recv()).await;
-            let message = heard.expect("a message in time").unwrap();
-            if is_it(&message) {
-                return message;
-            }
-            self.heard.push_back(message);
-        }
+            heard.expect("a message in time")
+        };
+        self.heard.find(is_meant, next).await
     }
 }
 

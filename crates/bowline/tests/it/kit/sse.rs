@@ -1,6 +1,5 @@
 //! A client of HTTP+SSE: one stream, and a URL for its messages.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bowline::Gateway;
@@ -13,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Answer, sent};
 use super::events::Events;
+use super::heard::{Heard, answers, is_of};
 use super::messages::ready;
 use super::wired::initialize;
 
@@ -25,7 +25,7 @@ pub(crate) struct Sse {
     key: Option<&'static str>,
     /// Where its messages go.
     pub(crate) endpoint: Url,
-    heard: VecDeque<Value>,
+    heard: Heard,
     incoming: mpsc::UnboundedReceiver<Option<Value>>,
     /// Dropping it closes the stream.
     _reading: AbortOnDropHandle<()>,
@@ -60,7 +60,7 @@ impl Sse {
             http,
             key,
             endpoint,
-            heard: VecDeque::new(),
+            heard: Heard::default(),
             incoming,
             _reading: reading,
         }
@@ -118,26 +118,19 @@ impl Sse {
 
     /// Waits for the answer to this id.
     pub(crate) async fn answer_to(&mut self, id: &Value) -> Value {
-        self.hear_where(|message| message.get("method").is_none() && &message["id"] == id)
-            .await
+        self.hear_where(answers(id)).await
     }
 
     /// Waits for a request or a notification of this method.
     pub(crate) async fn hear_of(&mut self, method: &str) -> Value {
-        self.hear_where(|message| message["method"] == method).await
+        self.hear_where(is_of(method)).await
     }
 
-    async fn hear_where(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.heard.iter().position(&is_it) {
-            return self.heard.remove(at).unwrap();
-        }
-        loop {
-            let message = self.read().await.expect("a message before the end");
-            if is_it(&message) {
-                return message;
-            }
-            self.heard.push_back(message);
-        }
+    async fn hear_where(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+        let mut heard = std::mem::take(&mut self.heard);
+        let found = heard.find(is_meant, async || self.read().await).await;
+        self.heard = heard;
+        found
     }
 
     async fn read(&mut self) -> Option<Value> {
@@ -147,7 +140,7 @@ impl Sse {
 
     /// Waits until the gateway ends the stream; what it said last.
     pub(crate) async fn ended(mut self) -> Vec<Value> {
-        let mut last = Vec::from(std::mem::take(&mut self.heard));
+        let mut last = self.heard.take();
         while let Some(message) = self.read().await {
             last.push(message);
         }

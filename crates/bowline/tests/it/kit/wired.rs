@@ -1,7 +1,5 @@
 //! A client on a pair of byte streams, and the bridge that serves it.
 
-use std::collections::VecDeque;
-
 use bowline::Bridge;
 use bowline::config::Config;
 use bowline_testbed::scripted::PATIENCE;
@@ -11,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::gateway::config;
+use super::heard::{Heard, answers, is_of};
 use super::messages::{VERSION, ready};
 
 /// How much fits into a pipe on its way.
@@ -20,7 +19,7 @@ const PIPE: usize = 64 * 1024;
 pub(crate) struct Wired {
     input: Option<DuplexStream>,
     pub(crate) output: Lines<BufReader<DuplexStream>>,
-    heard: VecDeque<Value>,
+    heard: Heard,
     stop: CancellationToken,
     serving: AbortOnDropHandle<()>,
 }
@@ -52,7 +51,7 @@ impl Wired {
         Self {
             input: Some(input),
             output: BufReader::new(output).lines(),
-            heard: VecDeque::new(),
+            heard: Heard::default(),
             stop,
             serving: AbortOnDropHandle::new(serving),
         }
@@ -89,26 +88,19 @@ impl Wired {
 
     /// Waits for the answer to this id.
     pub(crate) async fn answer_to(&mut self, id: &Value) -> Value {
-        self.hear_where(|message| message.get("method").is_none() && &message["id"] == id)
-            .await
+        self.hear_where(answers(id)).await
     }
 
     /// Waits for a request or a notification of this method.
     pub(crate) async fn hear_of(&mut self, method: &str) -> Value {
-        self.hear_where(|message| message["method"] == method).await
+        self.hear_where(is_of(method)).await
     }
 
-    async fn hear_where(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.heard.iter().position(&is_it) {
-            return self.heard.remove(at).unwrap();
-        }
-        loop {
-            let message = self.read().await.expect("a message before the end");
-            if is_it(&message) {
-                return message;
-            }
-            self.heard.push_back(message);
-        }
+    async fn hear_where(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+        let mut heard = std::mem::take(&mut self.heard);
+        let found = heard.find(is_meant, async || self.read().await).await;
+        self.heard = heard;
+        found
     }
 
     /// The next line; `None` at the end.
@@ -135,7 +127,7 @@ impl Wired {
 
     /// Waits until the bridge has ended; what it said last.
     pub(crate) async fn ended(mut self) -> Vec<Value> {
-        let mut last = Vec::from(std::mem::take(&mut self.heard));
+        let mut last = self.heard.take();
         while let Some(message) = self.read().await {
             last.push(message);
         }

@@ -155,10 +155,17 @@ pub(super) async fn subscribes(mut stage: Stage) {
     stage.assert_sessions();
 }
 
+/// More than any place on the way holds; where the server is killed, which is another question, more than is passed on
+/// whole. Such answers are what takes longest here.
+fn many_bytes(stage: &Stage) -> usize {
+    if stage.is_killed { 1 << 20 } else { 5 << 20 }
+}
+
 pub(super) async fn passes_large_results(mut stage: Stage) {
+    let bytes = many_bytes(&stage);
     for id in ["before", "after"] {
-        let text = stage.call(id, "large", json!({"bytes": 5 << 20})).await;
-        assert_eq!(text.len(), 5 << 20);
+        let text = stage.call(id, "large", json!({"bytes": bytes})).await;
+        assert_eq!(text.len(), bytes);
         if id == "before" {
             stage.disturb().await;
         }
@@ -168,12 +175,13 @@ pub(super) async fn passes_large_results(mut stage: Stage) {
 
 /// The answer follows on a stream that has begun.
 pub(super) async fn streams_large_results(mut stage: Stage) {
-    let arguments = json!({"key": "w", "progress": true, "bytes": 5 << 20});
+    let bytes = many_bytes(&stage);
+    let arguments = json!({"key": "w", "progress": true, "bytes": bytes});
     stage.begin("w", "wait_safely", arguments).await;
     stage.front.hear_of("notifications/progress").await;
     stage.disturb().await;
     stage.go_on();
-    assert_eq!(stage.text("w").await.len(), 5 << 20);
+    assert_eq!(stage.text("w").await.len(), bytes);
     stage.assert_sessions();
 }
 

@@ -123,6 +123,18 @@ impl Pair {
         Self::of(Transport::Sse, Transport::Sse, Kept::InRedis)
     }
 
+    pub(super) fn stdio_to_stdio_in_file() -> Self {
+        Self::of(Transport::Stdio, Transport::Stdio, Kept::InFile)
+    }
+
+    pub(super) fn stdio_to_stdio_in_redis() -> Self {
+        Self::of(Transport::Stdio, Transport::Stdio, Kept::InRedis)
+    }
+
+    pub(super) fn stdio_to_stdio_spread() -> Self {
+        Self::of(Transport::Stdio, Transport::Stdio, Kept::Spread)
+    }
+
     pub(super) fn http_to_http_spread() -> Self {
         Self::of(Transport::Http, Transport::Http, Kept::Spread)
     }
@@ -170,7 +182,8 @@ impl Stage {
         }
         let mut front = match pair.front {
             Transport::Http => Front::http(site(&pair.kept, config).await),
-            Transport::Stdio => Front::stdio(config).await,
+            Transport::Stdio if matches!(pair.kept, Kept::InMemory) => Front::stdio(config).await,
+            Transport::Stdio => Front::connected(site(&pair.kept, config).await).await,
             Transport::Sse => Front::sse(site(&pair.kept, config).await).await,
         };
         let opened = front

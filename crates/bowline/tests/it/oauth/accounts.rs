@@ -98,7 +98,7 @@ async fn cookies_stay_behind_when_somebody_else_signs_in() {
 
 fn bob_with(key: &str) -> BTreeMap<CallerName, Caller> {
     let key = KeyHash::of(key.as_bytes());
-    BTreeMap::from([("bob".parse().unwrap(), Caller { key })])
+    BTreeMap::from([("bob".parse().unwrap(), Caller::with_key(key))])
 }
 
 /// The gateway's configuration, with other callers.

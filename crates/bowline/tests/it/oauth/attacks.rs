@@ -15,7 +15,7 @@ use crate::kit::signing::{OAuthStage, token_of};
 fn callers() -> BTreeMap<CallerName, Caller> {
     let caller = |name: &str| {
         let key = KeyHash::of(format!("k-{name}").as_bytes());
-        (name.parse().unwrap(), Caller { key })
+        (name.parse().unwrap(), Caller::with_key(key))
     };
     BTreeMap::from([caller("ann"), caller("bob")])
 }

@@ -132,7 +132,7 @@ async fn an_answer_for_one_session_is_none_for_another_caller() {
     let gateway = gateway(&server, Flow::Drive, |config| {
         for (name, key) in [("ann", "k-ann"), ("bob", "k-bob")] {
             let key = bowline::config::KeyHash::of(key.as_bytes());
-            let caller = bowline::config::Caller { key };
+            let caller = bowline::config::Caller::with_key(key);
             config.callers.insert(name.parse().unwrap(), caller);
         }
     })

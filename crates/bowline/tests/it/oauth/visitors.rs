@@ -23,7 +23,7 @@ async fn strangers_use_up_the_visits_of_nobody_who_is_known() {
         let key = KeyHash::of(b"the-key-of-ann");
         config
             .callers
-            .insert("ann".parse().unwrap(), Caller { key });
+            .insert("ann".parse().unwrap(), Caller::with_key(key));
     })
     .await;
     let token = format!("Bearer {API_TOKEN}");

@@ -138,7 +138,10 @@ async fn a_peer_that_lies_is_refused() {
     let key = "a-key-of-ann-and-of-nobody-else";
     let named = |name: &str, key: &str| {
         let key = bowline::config::KeyHash::of(key.as_bytes());
-        (name.parse().unwrap(), bowline::config::Caller { key })
+        (
+            name.parse().unwrap(),
+            bowline::config::Caller::with_key(key),
+        )
     };
     let started = Fleet::start_with(1, |_, config| {
         config.callers.extend([

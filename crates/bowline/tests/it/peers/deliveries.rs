@@ -1,10 +1,16 @@
 //! The stream of an HTTP+SSE client is at one gateway, and its messages reach any.
 
+use std::time::Duration;
+
 use bowline::Gateway;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use super::failures::free_port;
 use super::fleet::{Fleet, calling};
+use crate::kit::cable::Cable;
 use crate::kit::client::{Answer, sent};
+use crate::kit::gateway::only;
 use crate::kit::messages::{list, ready};
 use crate::kit::programs::until_gone;
 use crate::kit::sse::{REVISION, Sse};
@@ -104,4 +110,33 @@ async fn a_stream_whose_gateway_is_gone_is_unknown_and_one_that_cannot_be_reache
         at(&client, &fleet.gateways[0], &list(4)).await.status == 404
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_message_for_a_stream_elsewhere_waits_no_longer_than_a_call_may() {
+    let owner = free_port();
+    let cable = Cable::to(owner).await;
+    let advertised = cable.address.to_string();
+    let Some(fleet) = Fleet::start_with(2, |number, config| {
+        only(config).call_timeout = Some(Duration::from_secs(1));
+        if number == 0 {
+            let peers = config.peers.as_mut().unwrap();
+            peers.listen = owner;
+            peers.advertise = Some(advertised.clone());
+        }
+    })
+    .await
+    else {
+        return;
+    };
+    let mut client = Sse::open(&fleet.gateways[0]).await;
+    client.begin().await;
+    accepted_at(&client, &fleet.gateways[1], &list(1)).await;
+    client.answer_to(&json!(1)).await;
+    cable.cut();
+    let began = Instant::now();
+    let refused = at(&client, &fleet.gateways[1], &list(2)).await;
+    assert!(refused.status.is_server_error(), "{refused:?}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }

@@ -4,18 +4,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_testbed::faulty::Faulty;
+use bowline_testbed::redis::Redis;
 use serde_json::json;
 
 use super::fleet::{Fleet, calling, peers};
 use crate::kit::across::assert_cannot_know;
+use crate::kit::cable::Cable;
 use crate::kit::client::Client;
 use crate::kit::gateway::only;
-use crate::kit::programs::text_of;
-use crate::kit::stores::{call_back, send_away};
+use crate::kit::programs::{text_of, until_gone};
+use crate::kit::stores::{at_redis, call_back, send_away};
 use crate::kit::wait::until_so;
 
 /// A port that is free now.
-fn free_port() -> SocketAddr {
+pub(super) fn free_port() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
@@ -154,9 +156,8 @@ async fn gateways_with_different_secrets_forward_nothing() {
 async fn a_caller_that_the_owner_does_not_know_any_more_is_refused() {
     let key = "a-key-of-ann-and-of-nobody-else";
     let callers = |config: &mut bowline::config::Config| {
-        let caller = bowline::config::Caller {
-            key: bowline::config::KeyHash::of(key.as_bytes()),
-        };
+        let caller =
+            bowline::config::Caller::with_key(bowline::config::KeyHash::of(key.as_bytes()));
         config.callers.insert("ann".parse().unwrap(), caller);
         only(config).recovery.budget = Duration::from_secs(9);
     };
@@ -171,7 +172,7 @@ async fn a_caller_that_the_owner_does_not_know_any_more_is_refused() {
     let other = bowline::config::KeyHash::of(b"a-key-of-bob-and-of-nobody-else");
     config.callers.insert(
         "bob".parse().unwrap(),
-        bowline::config::Caller { key: other },
+        bowline::config::Caller::with_key(other),
     );
     fleet.gateways[0].reload(config).unwrap();
     let answer = fleet.at(1).call(1, "bump", &json!({"key": "gone"})).await;
@@ -182,4 +183,64 @@ async fn a_caller_that_the_owner_does_not_know_any_more_is_refused() {
     );
     assert_eq!(fleet.tally.count("bump gone"), 0);
     assert!(fleet.count(0, "forwards_received", "refused").await > 0);
+}
+
+/// Longer than its heartbeat holds: the others take it for gone, while its process and its clients are there.
+#[tokio::test]
+async fn an_owner_that_is_cut_off_from_the_store_is_stood_in_for_and_nothing_runs_twice() {
+    let Ok(redis) = Redis::start().await else {
+        bowline_testbed::skip("no Redis");
+        return;
+    };
+    let url = redis.url();
+    let there = url.trim_start_matches("redis://").trim_end_matches('/');
+    let cable = Cable::to(there.parse().unwrap()).await;
+    let through = format!("redis://{}", cable.address);
+    let fleet = Fleet::start_on(redis, 2, |number, config| {
+        only(config).recovery.budget = Duration::from_secs(30);
+        if number == 0 {
+            config.store = at_redis(&through);
+        }
+    });
+    let fleet = fleet.await.open().await;
+    let first = fleet.pid(1).await;
+    cable.cut();
+    // Both sides are asked all the time. What one of them does not know, it does not run.
+    let mut ran = 0;
+    let second = loop {
+        for (gateway, key) in [(0, "owner"), (1, "other")] {
+            let answer = fleet
+                .at(gateway)
+                .call(gateway, "bump", &json!({ "key": key }))
+                .await;
+            match answer.status.as_u16() {
+                200 if answer.failure().is_none() => ran += 1,
+                200 => assert_eq!(answer.failure(), Some(-31001), "{answer:?}"),
+                _ => assert_cannot_know(&answer),
+            }
+        }
+        let answer = fleet.at(1).call(7, "peek", &json!({"key": "pid"})).await;
+        if answer.status == 200 && answer.failure().is_none() {
+            let pid = text_of(&answer).parse::<u32>().unwrap();
+            if pid != first {
+                break pid;
+            }
+        }
+    };
+    // The one that was given up may not use what it has.
+    let late = fleet.at(0).call(8, "bump", &json!({"key": "late"})).await;
+    assert_cannot_know(&late);
+    cable.mend();
+    until_gone(first).await;
+    until_so("it serves the session by its new owner", async || {
+        let answer = fleet.at(0).call(9, "peek", &json!({"key": "back"})).await;
+        answer.status == 200 && answer.failure().is_none() && text_of(&answer) == second.to_string()
+    })
+    .await;
+    let bumps = fleet.tally.count("bump owner") + fleet.tally.count("bump other");
+    assert!(bumps >= ran, "{bumps} ran, {ran} were answered");
+    assert_eq!(
+        (fleet.tally.count("bump late"), fleet.tally.starts()),
+        (0, 2)
+    );
 }

@@ -67,6 +67,15 @@ impl Fleet {
             bowline_testbed::skip("no Redis");
             return None;
         };
+        Some(Self::start_on(redis, gateways, change).await)
+    }
+
+    /// The same on this Redis.
+    pub(super) async fn start_on(
+        redis: Redis,
+        gateways: usize,
+        change: impl Fn(usize, &mut Config),
+    ) -> Self {
         let tally = Tally::default();
         let mut started = Vec::new();
         for number in 0..gateways {
@@ -75,12 +84,12 @@ impl Fleet {
             started.push(Gateway::start(config).await.unwrap());
         }
         let client = Client::new(&started[0]);
-        Some(Self {
+        Self {
             redis,
             tally,
             gateways: started,
             client,
-        })
+        }
     }
 
     /// Opens the session.

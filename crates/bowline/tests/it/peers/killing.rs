@@ -17,6 +17,8 @@ use crate::kit::programs::{Tally, signal, text_of};
 const SAYS: &str = "PEERS_TEST_SAYS";
 const REDIS: &str = "PEERS_TEST_REDIS";
 const TALLY: &str = "PEERS_TEST_TALLY";
+/// Where it listens to other gateways, if that is not any port.
+const PEERS: &str = "PEERS_TEST_PEERS";
 
 /// Longer than a gateway is taken for present after its last sign of life.
 const UNTIL_GONE: Duration = Duration::from_secs(40);
@@ -29,7 +31,10 @@ fn gateway() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let url = std::env::var(REDIS).unwrap();
-        let config = fleet::config_at(&url, &variable(TALLY));
+        let mut config = fleet::config_at(&url, &variable(TALLY));
+        if let (Ok(listen), Some(peers)) = (std::env::var(PEERS), &mut config.peers) {
+            peers.listen = listen.parse().unwrap();
+        }
         let gateway = Gateway::start(config).await.unwrap();
         let says = variable(SAYS);
         std::fs::write(says.with_extension("new"), gateway.listen().to_string()).unwrap();
@@ -46,8 +51,20 @@ struct Running {
 
 impl Running {
     async fn start(redis: &Redis, tally: &Tally, folder: &Path, name: &str) -> Self {
+        Self::start_at(redis, tally, folder, name, "127.0.0.1:0").await
+    }
+
+    /// The same, where other gateways find it there.
+    async fn start_at(
+        redis: &Redis,
+        tally: &Tally,
+        folder: &Path,
+        name: &str,
+        peers: &str,
+    ) -> Self {
         let says = folder.join(name);
         let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .env(PEERS, peers)
             .args([
                 "--exact",
                 "peers::killing::gateway",
@@ -227,4 +244,29 @@ async fn an_owner_that_wakes_after_it_was_given_up_does_nothing_more() {
         assert_eq!(three.recovered(gateway, "after").await, second);
     }
     assert_eq!(three.tally.starts(), 2);
+}
+
+/// It has another name, at the same address, and the old one still counts as present.
+#[tokio::test]
+async fn an_owner_that_comes_back_at_its_address_is_another_one() {
+    let Ok(redis) = Redis::start().await else {
+        bowline_testbed::skip("no Redis");
+        return;
+    };
+    let (tally, folder) = (Tally::default(), tempfile::tempdir().unwrap());
+    let listen = super::failures::free_port().to_string();
+    let mut owner = Running::start_at(&redis, &tally, folder.path(), "a", &listen).await;
+    let other = Running::start(&redis, &tally, folder.path(), "b").await;
+    let mut client = Client::at(owner.url.clone());
+    assert_eq!(client.begin().await.status, 200);
+    let at_other = other.at(&client);
+    let before = at_other.call(1, "bump", &json!({"key": "before"})).await;
+    assert_eq!(before.status, 200, "{before:?}");
+    owner.child.kill().unwrap();
+    owner.child.wait().unwrap();
+    let _again = Running::start_at(&redis, &tally, folder.path(), "c", &listen).await;
+    let after = at_other.call(2, "bump", &json!({"key": "after"})).await;
+    assert_ne!(after.failure(), Some(-31001), "it did not run: {after:?}");
+    let ran = usize::from(after.status == 200);
+    assert_eq!(tally.count("bump after"), ran, "{after:?}");
 }

@@ -1,12 +1,10 @@
 //! An owner that stops in good order: what is in progress is finished, and the rest goes on elsewhere at once.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::fleet::{Fleet, calling};
 use crate::kit::programs::{text_of, until_gone};
-use crate::kit::wait::until;
+use crate::kit::wait::{until, until_so};
 
 #[tokio::test]
 async fn an_owner_that_stops_hands_over_what_nothing_uses() {
@@ -22,12 +20,17 @@ async fn an_owner_that_stops_hands_over_what_nothing_uses() {
     let busy = busy.moved_to(&fleet.gateways[1]);
     let call = calling(1, "wait", &json!({"key": "busy"}));
     let owner = fleet.gateways.remove(0);
+    let ready = format!("http://{}/ready", owner.admin().unwrap());
     let stopping = async {
         fleet.tally.until("wait busy", 1).await;
         let stopped = owner.stop();
         let elsewhere = async {
             // Long before the owner is gone.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            until_so("it stops", async || {
+                let asked = reqwest::get(&ready).await;
+                asked.is_ok_and(|answer| answer.status() == 503)
+            })
+            .await;
             let answer = fleet.at(0).call(2, "bump", &json!({"key": "moved"})).await;
             assert_eq!(answer.status, 200, "{answer:?}");
             assert_ne!(text_of(&answer), pid.to_string());

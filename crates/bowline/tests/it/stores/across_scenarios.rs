@@ -29,7 +29,9 @@ const BOB: &str = "the-key-of-bob-0123456789abcdef00";
 fn with_callers(config: &mut Config) {
     for (name, key) in [("alice", ALICE), ("bob", BOB)] {
         let key = KeyHash::of(key.as_bytes());
-        config.callers.insert(name.parse().unwrap(), Caller { key });
+        config
+            .callers
+            .insert(name.parse().unwrap(), Caller::with_key(key));
     }
     let server = config.servers.values_mut().next().unwrap();
     let token = "Bearer of-the-operator".parse().unwrap();

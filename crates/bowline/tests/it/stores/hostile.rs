@@ -243,12 +243,9 @@ const CALLER_KEY: &str = "the-key-of-a-caller-0123456789abcdef";
 
 fn with_caller(config: &mut Config) {
     let name: CallerName = "a-caller".parse().unwrap();
-    config.callers.insert(
-        name,
-        Caller {
-            key: KeyHash::of(CALLER_KEY.as_bytes()),
-        },
-    );
+    config
+        .callers
+        .insert(name, Caller::with_key(KeyHash::of(CALLER_KEY.as_bytes())));
 }
 
 #[tokio::test]

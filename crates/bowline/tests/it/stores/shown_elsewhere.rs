@@ -150,9 +150,9 @@ async fn hints_version(connection: &mut redis::aio::MultiplexedConnection) -> u6
 async fn listings_that_teach_nothing_write_nothing_and_no_caller_learns_from_another() {
     let mut across = Across::start_with(2, |config| {
         for key in ["one", "two"] {
-            let caller = bowline::config::Caller {
-                key: bowline::config::KeyHash::of(key_of(key).as_bytes()),
-            };
+            let caller = bowline::config::Caller::with_key(bowline::config::KeyHash::of(
+                key_of(key).as_bytes(),
+            ));
             config.callers.insert(key.parse().unwrap(), caller);
         }
     })

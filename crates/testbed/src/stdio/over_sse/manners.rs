@@ -15,6 +15,12 @@ pub struct Manners {
     pub answers_late: bool,
     /// The `Authorization` that it requires.
     pub authorization: Option<String>,
+    /// `WWW-Authenticate` of its 401.
+    pub challenge: Option<String>,
+    /// Where a GET of the stream is redirected to, by 307.
+    pub moved: Option<String>,
+    /// `Set-Cookie` of the answer to a message.
+    pub cookie: Option<String>,
 }
 
 impl Default for Manners {
@@ -26,6 +32,9 @@ impl Default for Manners {
             post: None,
             answers_late: false,
             authorization: None,
+            challenge: None,
+            moved: None,
+            cookie: None,
         }
     }
 }

@@ -69,6 +69,22 @@ async fn progress_goes_to_its_call_and_what_is_nobodys_to_the_listener_else_to_t
 }
 
 #[tokio::test]
+async fn progress_of_a_call_that_nobody_waits_for_is_not_for_another_call() {
+    let routing = Routing::default();
+    let left = routing.call(&request(1, Some("7")), true).unwrap();
+    let other = routing.call(&request(2, Some("8")), true).unwrap();
+    routing.leave(&left);
+    let progress =
+        message(r#"{"method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#);
+    assert_eq!(routing.deliver(&progress).await, Routed::Done);
+    assert!(next(&other).is_none());
+    let (listener, held) = routing.listen().unwrap();
+    assert_eq!(held, std::slice::from_ref(&progress));
+    routing.deliver(&progress).await;
+    assert!(next(&listener).is_some() && next(&other).is_none());
+}
+
+#[tokio::test]
 async fn what_nobody_can_be_shown_waits_within_bounds() {
     let routing = Routing::default();
     let question = message(r#"{"id":1,"method":"roots/list"}"#);
