@@ -11,7 +11,7 @@ use std::str::FromStr as _;
 use bowline::SealKeys;
 use bowline::config::{
     Config, Environment, Flags, KeyHash, LoadError, RedirectProblem, RedirectUri, Server,
-    ServerName, ServerOAuth, SignInProblem, Store, StoreKind,
+    ServerName, ServerOAuth, SignInProblem, Store, StoreKind, UnionProblem,
 };
 
 use crate::args::{Admin, ConfigArguments};
@@ -49,6 +49,7 @@ impl Plan {
         let flags = Flags {
             listen: arguments.listen.clone(),
             redirect_uri,
+            servers: servers.keys().cloned().collect(),
         };
         let mut config = load(arguments.config.as_deref(), environment, &flags)?;
         config.api_token = api_token(environment)?;
@@ -117,6 +118,11 @@ fn check_whole(config: &Config) -> Result<(), Failure> {
             ),
             format!("give the caller another key, or set {API_TOKEN} to another token"),
         ));
+    }
+    let unions = config.union_problems();
+    if !unions.is_empty() {
+        let complain = |problem: &UnionProblem| Complaint::new(problem.what(), problem.help());
+        return Err(Failure::Usage(unions.iter().map(complain).collect()));
     }
     let problems = config.sign_in_problems();
     if problems.is_empty() {

@@ -1,6 +1,9 @@
 //! What `bowline check` prints: the configuration as it was understood, in the file's own words,
 //! defaults included and secrets masked.
 
+mod callers;
+mod union;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -29,6 +32,7 @@ impl fmt::Display for Summary<'_> {
         for (name, one) in &config.servers {
             writeln!(f, "\n[servers.{}]", key(name.as_ref()))?;
             server(f, one)?;
+            union::member(f, config, name, one)?;
             if let Some(oauth) = &one.oauth {
                 writeln!(f, "\n[servers.{}.oauth]", key(name.as_ref()))?;
                 server_oauth(f, oauth)?;
@@ -38,29 +42,14 @@ impl fmt::Display for Summary<'_> {
                 fingerprint(f, lost)?;
             }
         }
+        union::unions(f, config)?;
         if *demo {
             writeln!(
                 f,
                 "\n# no servers: `bowline serve` runs its built-in demo server"
             )?;
         }
-        for (name, caller) in &config.callers {
-            writeln!(f, "\n[callers.{}]", key(name.as_ref()))?;
-            if caller.key.is_some() {
-                writeln!(f, "key = \"{MASKED}\"")?;
-            }
-            let hashes: Vec<_> = caller
-                .certificates
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            if !hashes.is_empty() {
-                writeln!(f, "certificate_sha256 = [{}]", strings(&hashes))?;
-            }
-        }
-        if config.callers.is_empty() {
-            writeln!(f, "\n# no callers: no key is required")?;
-        }
+        callers::callers(f, config)?;
         writeln!(f, "\nok")
     }
 }

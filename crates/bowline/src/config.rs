@@ -35,7 +35,9 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
+mod tools;
 mod tree;
+mod union;
 mod url;
 
 use std::collections::BTreeMap;
@@ -62,6 +64,8 @@ pub use self::schema::schema;
 pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Target, Transport};
 pub use self::store::{OnUnreachable, RedisStore, Store, StoreKind};
 pub use self::tls::{ServerCertificate, ServerCertificateError};
+pub use self::tools::ToolFilter;
+pub use self::union::{Union, UnionNames, UnionProblem};
 pub use self::url::{UrlProblem, shown_url};
 
 /// The whole configuration of a gateway.
@@ -87,6 +91,10 @@ pub struct Config {
     pub oauth: OAuth,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
     pub servers: BTreeMap<ServerName, Server>,
+    /// What `/mcp` is where there are several servers; see [`Config::whole_union`].
+    pub union: Union,
+    /// Unions with a name of their own, by that name.
+    pub unions: BTreeMap<ServerName, Union>,
     /// Who may use the gateway; nothing is required when this is empty.
     pub callers: BTreeMap<CallerName, Caller>,
     /// What the operator's API asks for, if it asks for anything.
@@ -131,6 +139,8 @@ pub struct Flags {
     pub listen: Option<ListenAddress>,
     /// The redirect URI of servers that have none of their own.
     pub redirect_uri: Option<RedirectUri>,
+    /// The names of servers that are added to the file's.
+    pub servers: Vec<ServerName>,
 }
 
 /// A configuration file that could not be used.
@@ -164,6 +174,8 @@ impl Default for Config {
             limits: Limits::default(),
             oauth: OAuth::default(),
             servers: BTreeMap::new(),
+            union: Union::default(),
+            unions: BTreeMap::new(),
             callers: BTreeMap::new(),
             api_token: None,
             supervisor: Vec::new(),

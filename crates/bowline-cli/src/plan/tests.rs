@@ -89,6 +89,24 @@ fn flags_win_over_the_file() {
 }
 
 #[test]
+fn a_server_of_a_flag_is_one_of_the_union() {
+    let file =
+        "[servers.a]\nurl = \"http://a.example/\"\n[unions.team]\nservers = [\"a\", \"b\"]\n";
+    let plan = with_file(file, servers_of(&["b=http://b.example/"])).unwrap();
+    assert_eq!(plan.config.whole_union().servers.len(), 2);
+    let said = complaints(with_file(
+        file,
+        servers_of(&["b=http://b.example/", "a__b=http://c/"]),
+    ));
+    assert!(said.contains("can belong to `a` or to `a__b`"), "{said}");
+    let said = complaints(with_file(
+        file,
+        servers_of(&["b=http://b.example/", "team=http://c/"]),
+    ));
+    assert!(said.contains("has the name of a server"), "{said}");
+}
+
+#[test]
 fn a_file_without_servers_needs_one_from_a_flag() {
     let said = complaints(with_file("", ConfigArguments::default()));
     assert!(said.contains("has no servers"), "{said}");

@@ -30,6 +30,7 @@ fn a_file_as_it_is_understood() {
         on_session_loss = "tell"
         replay = ["search", "read"]
         drain_timeout = "1h"
+        tools = { allow = ["get_*"] }
         [[servers.files.session_lost]]
         status = 400
         [[servers.files.session_lost]]
@@ -38,6 +39,7 @@ fn a_file_as_it_is_understood() {
         text = 'no session'
         [callers.alice]
         key = "s3cret-s3cret-s3cret"
+        servers = ["files", "v1.0"]
     "#;
     std::fs::write(folder.path().join("bowline.toml"), text).unwrap();
     let options = [
@@ -88,6 +90,10 @@ recovery_budget = "1m 30s"
 on_session_loss = "tell"
 replay = ["search", "read"]
 drain_timeout = "1h"
+prefix = "files"
+required = false
+list_timeout = "10s"
+tools = { allow = ["get_*"], deny = [] }
 
 [[servers.files.session_lost]]
 status = 400
@@ -106,9 +112,19 @@ recovery_budget = "30s"
 on_session_loss = "recover"
 replay = "safe"
 drain_timeout = "10m"
+prefix = "v1.0"
+required = false
+list_timeout = "10s"
+
+# /mcp
+[union]
+servers = ["files", "v1.0"]
+names = "prefixed"
+separator = "__"
 
 [callers.alice]
 key = "****"
+servers = ["files", "v1.0"]
 
 ok
 

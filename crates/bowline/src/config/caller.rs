@@ -17,6 +17,8 @@ pub struct Caller {
     pub key: Option<KeyHash>,
     /// What the caller's certificates hash to. Where there is no key, the first one is who it is.
     pub certificates: Vec<CertificateHash>,
+    /// The servers that the caller may use; `None` for all.
+    pub servers: Option<Vec<ServerName>>,
 }
 
 /// The SHA-256 hash of a bearer key.
@@ -42,15 +44,15 @@ impl Caller {
     pub fn with_key(key: KeyHash) -> Self {
         Self {
             key: Some(key),
-            certificates: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// One that is known by certificates.
     pub fn with_certificates(certificates: Vec<CertificateHash>) -> Self {
         Self {
-            key: None,
             certificates,
+            ..Self::default()
         }
     }
 

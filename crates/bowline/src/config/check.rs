@@ -13,6 +13,7 @@ mod recovery;
 mod server;
 mod store;
 mod tls;
+mod union;
 mod value;
 
 use super::file::{self, File};
@@ -31,6 +32,7 @@ pub(super) fn check(
     let default = Config::default();
     let (listen, admin) = addresses(&file, findings);
     let stop_timeout = file.stop_timeout.as_ref();
+    let (known, places) = (union::Known::of(&file, flags), union::Places::of(&file));
     let signing_in = oauth::SigningIn::of(&file);
     let oauth = oauth::check(&file.oauth, flags, findings);
     let servers = file.servers.into_iter();
@@ -51,12 +53,15 @@ pub(super) fn check(
             .filter_map(|server| server::check(server, &oauth, environment, findings))
             .collect(),
         oauth,
-        callers: caller::check(file.callers, has_tls, findings),
+        union: union::check(&file.union, &known, findings),
+        unions: union::named(&file.unions, &known, findings),
+        callers: caller::check(file.callers, has_tls, &known, findings),
         // Not in a file: a token in the environment is one place less to leak it.
         api_token: None,
         supervisor: Vec::new(),
     };
     signing_in.check(&config, findings);
+    places.check(&config, flags, findings);
     config
 }
 

@@ -91,6 +91,10 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         health: Health::default(),
         recovery: Recovery::default(),
         oauth: file::read_oauth(&mut table),
+        prefix: None,
+        required: None,
+        list_timeout: None,
+        tools: None,
     };
     table.ignore(&IGNORED);
     table.finish();

@@ -3,6 +3,8 @@
 //! The first of two stages. It knows which keys there are ([`keys`] declares them)
 //! and nothing of what the values mean; that is for [`check`](super::check).
 
+mod union;
+
 use std::ops::Range;
 
 use toml::Spanned;
@@ -11,6 +13,8 @@ use super::keys;
 use super::read::{OneOrMany, Secret, Table, Texts};
 use super::report::Findings;
 use super::tree::Node;
+
+pub(super) use self::union::{Tools, Union};
 
 /// A string of the file.
 type Text = Option<Spanned<String>>;
@@ -29,6 +33,8 @@ pub(super) struct File {
     pub(super) limits: Limits,
     pub(super) oauth: OAuth,
     pub(super) servers: Vec<Server>,
+    pub(super) union: Union,
+    pub(super) unions: Vec<(Spanned<String>, Union)>,
     pub(super) callers: Vec<Caller>,
 }
 
@@ -109,6 +115,10 @@ pub(super) struct Server {
     pub(super) health: Health,
     pub(super) recovery: Recovery,
     pub(super) oauth: Option<ServerOAuth>,
+    pub(super) prefix: Text,
+    pub(super) required: Option<bool>,
+    pub(super) list_timeout: Text,
+    pub(super) tools: Option<Tools>,
 }
 
 /// How a server's process is started; there is no `Debug`, because its environment is secret.
@@ -168,6 +178,7 @@ pub(super) struct Caller {
     pub(super) key: Text,
     pub(super) key_sha256: Text,
     pub(super) certificate_sha256: Option<OneOrMany>,
+    pub(super) servers: Option<Texts>,
 }
 
 /// Reads the values of a TOML file.
@@ -226,6 +237,8 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
         oauth.finish();
     }
     file.servers = top.named("servers", read_server);
+    file.union = union::read_union(&mut top);
+    file.unions = top.named("unions", union::read_named_union);
     file.callers = top.named("callers", read_caller);
     top.finish();
     file
@@ -304,6 +317,10 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
             fingerprints: table.list("session_lost", read_fingerprint),
         },
         oauth: read_oauth(&mut table),
+        prefix: table.text("prefix"),
+        required: table.flag("required"),
+        list_timeout: table.text("list_timeout"),
+        tools: union::read_tools(&mut table),
     };
     if let Some(mut health) = table.table("health") {
         server.health = Health {
@@ -368,6 +385,7 @@ fn read_caller(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Caller
         key: table.text("key"),
         key_sha256: table.text("key_sha256"),
         certificate_sha256: table.text_or_texts("certificate_sha256"),
+        servers: table.texts("servers"),
     };
     table.finish();
     Some(caller)

@@ -7,6 +7,7 @@
 
 mod declared;
 mod oauth;
+mod union;
 
 pub(super) use self::declared::{EDITOR, FILE, SMALLEST_BODY, STATUSES, known};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Certificates, Command, ServerOAuth, UrlProblem, url};
+use super::{Certificates, Command, ServerName, ServerOAuth, ToolFilter, UrlProblem, url};
 
 /// One MCP server behind the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,14 @@ pub struct Server {
     pub recovery: Recovery,
     /// How callers sign in there; `None` where they do not.
     pub oauth: Option<ServerOAuth>,
+    /// What names begin with that a union has from it; its own name when this is `None`, see [`Server::prefix`].
+    pub prefix: Option<String>,
+    /// Whether a union answers with an error while this server cannot be listed.
+    pub required: bool,
+    /// How long it may delay a list of a union.
+    pub list_timeout: Duration,
+    /// Which of its tools may be used; `None` for all.
+    pub tools: Option<ToolFilter>,
 }
 
 /// Where a server is. Paths and queries are as written.
@@ -115,6 +123,14 @@ impl Server {
     /// How long to wait for a connection by default.
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+    /// How long it may delay a list of a union by default.
+    pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// What names begin with that a union has from this server, which is called `name`.
+    pub fn prefix<'a>(&'a self, name: &'a ServerName) -> &'a str {
+        self.prefix.as_deref().unwrap_or(name.as_ref())
+    }
+
     /// Whether the operator configured a token for it.
     pub(crate) fn sets_token(&self) -> bool {
         self.headers.contains_key(http::header::AUTHORIZATION)
@@ -161,6 +177,10 @@ impl Server {
             health: Health::default(),
             recovery: Recovery::default(),
             oauth: None,
+            prefix: None,
+            required: false,
+            list_timeout: Self::LIST_TIMEOUT,
+            tools: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! "Did you mean": the known key nearest to an unknown one.
 
 /// The known key that a writer most likely meant, if any is near enough to be worth saying.
-pub(super) fn nearest(unknown: &str, known: &[&'static str]) -> Option<&'static str> {
+pub(super) fn nearest<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
     // Nothing that long is a slip of the pen, and the distance costs the product of the lengths.
     if unknown.len() > 64 {
         return None;

@@ -13,6 +13,7 @@ mod schema;
 mod secrets;
 mod servers;
 mod store;
+mod unions;
 mod variables;
 
 use std::fs;
@@ -343,7 +344,7 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
             "servers.a = { url = \"http://h\", x = 1 }",
             "the keys allowed here are `url`, `endpoints`, `transport`, `command`, `env`, `cwd`, `headers`, \
              `forward_headers`, `ca_file`, `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, \
-             `on_session_loss`, `replay`, `drain_timeout`, `session_lost`, `oauth`",
+             `on_session_loss`, `replay`, `drain_timeout`, `session_lost`, `oauth`, `prefix`, `required`, `list_timeout`, `tools`",
         ),
     ] {
         let errors = parse(text).unwrap_err();

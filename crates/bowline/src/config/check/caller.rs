@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 
+use super::union::Known;
 use crate::config::read::OneOrMany;
 use crate::config::report::Findings;
 use crate::config::tree::join;
@@ -18,6 +19,7 @@ const SHORTEST: usize = 16;
 pub(super) fn check(
     written: Vec<file::Caller>,
     has_tls: bool,
+    known: &Known,
     findings: &mut Findings,
 ) -> BTreeMap<CallerName, Caller> {
     let mut callers = BTreeMap::new();
@@ -48,10 +50,17 @@ pub(super) fn check(
                 None => owners.push((hash, path.clone())),
             }
         }
+        let servers = caller.servers.as_ref();
+        let servers = servers.map(|written| known.servers(&path, written, findings));
         if let Ok(name) = name
             && (key.is_some() || !certificates.is_empty())
         {
-            callers.insert(name, Caller { key, certificates });
+            let caller = Caller {
+                key,
+                certificates,
+                servers,
+            };
+            callers.insert(name, caller);
         }
     }
     callers

@@ -6,7 +6,7 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use toml::Spanned;
 
-use super::{command, headers, oauth, recovery, value};
+use super::{command, headers, oauth, recovery, union, value};
 use crate::config::read::Texts;
 use crate::config::report::Findings;
 use crate::config::{
@@ -61,6 +61,10 @@ pub(super) fn check(
     let health = health(&written.health, findings);
     let recovery = recovery::check(written.recovery, findings);
     let transport = transport(written.transport.as_ref(), findings);
+    let list_timeout = written.list_timeout.as_ref();
+    let default = Server::LIST_TIMEOUT;
+    let prefix = written.prefix.as_ref();
+    let tools = written.tools.as_ref();
     let server = Server {
         transport,
         headers,
@@ -71,6 +75,10 @@ pub(super) fn check(
         health,
         recovery,
         oauth,
+        prefix: prefix.and_then(|written| union::prefix(written, findings)),
+        required: written.required.unwrap_or_default(),
+        list_timeout: value::duration("list_timeout", list_timeout, default, findings),
+        tools: tools.and_then(|written| union::tools(written, findings)),
         ..Server::at(way?)
     };
     Some((name.ok()?, server))

@@ -1,6 +1,7 @@
 //! Every key that there is.
 
 use super::oauth::{EDITOR_OAUTH, OAUTH, SERVER_OAUTH};
+use super::union::{NAMED_UNION, TOOLS, UNION};
 use super::{Key, Kind, Shape};
 use crate::config::Transport;
 
@@ -74,6 +75,16 @@ pub(in crate::config) static FILE: Shape = Shape::new(&[
         "servers",
         Kind::Named(&SERVER),
         "The MCP servers behind the gateway; clients reach each at `/mcp/NAME`.",
+    ),
+    Key::new(
+        "union",
+        Kind::Table(&UNION),
+        "What `/mcp` is where there are several servers: all of them as one.",
+    ),
+    Key::new(
+        "unions",
+        Kind::Named(&NAMED_UNION),
+        "Some of the servers as one; clients reach each union at `/mcp/NAME`.",
     ),
     Key::new(
         "callers",
@@ -286,6 +297,17 @@ static SERVER: Shape = Shape::new(&[
     Key::new("session_lost", Kind::List(&SESSION_LOST), "Answers by which this server says that it lost a session, besides the protocol's 404."),
     Key::new("oauth", Kind::Table(&SERVER_OAUTH), "Bowline is the OAuth client of its callers at this server; may be empty.")
         .example("{}"),
+    Key::new("prefix", Kind::Text, "What the names of its tools and prompts begin with in a union; the server's name when left out.")
+        .example(r#""docs""#)
+        .open(),
+    Key::new("required", Kind::Flag, "Whether a union answers with an error while this server cannot be listed; otherwise it is left out, which the result says.")
+        .default("false")
+        .open(),
+    Key::new("list_timeout", Kind::Text, "How long this server may delay a list of a union.")
+        .default(r#""10s""#)
+        .open(),
+    Key::new("tools", Kind::Table(&TOOLS), "Which of its tools clients see and may call, on every path.")
+        .example(r#"{ allow = ["get_*", "search"], deny = ["*_secret"] }"#),
 ])
 .one_of(&["url", "endpoints", "command"]);
 
@@ -351,6 +373,13 @@ static CALLER: Shape = Shape::new(&[
         "Instead of a key or beside it: the SHA-256 fingerprint of the caller's TLS certificate, or several. The first one stays in front when a certificate is renewed: where there is no key, sessions and sign-ins belong to it.",
     )
     .example(r#""0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef""#)
+    .open(),
+    Key::new(
+        "servers",
+        Kind::Texts,
+        "The servers that the caller may use, alone and in unions; all when left out.",
+    )
+    .example(r#"["files", "web"]"#)
     .open(),
 ])
 .one_of(&["key", "key_sha256"])
@@ -421,6 +450,8 @@ pub(in crate::config) fn known(name: &str) -> Option<&'static Key> {
         &SERVER_OAUTH,
         &HEALTH,
         &SESSION_LOST,
+        &NAMED_UNION,
+        &TOOLS,
         &CALLER,
         // After it, because a caller's `key` is secret, and the name of this one's file is not.
         &TLS,

@@ -441,8 +441,8 @@ fn others_must_say_who_they_are() {
 fn flags_stand_in_for_the_file() {
     let with = |text: &str, flags: &Flags| Config::parse_with("x", text, &super::variable, flags);
     let flags = Flags {
-        listen: None,
         redirect_uri: Some("myapp://cb".parse().unwrap()),
+        ..Flags::default()
     };
     let text = ["[oauth]\nredirect_uri = \"https://x/\"\n", &signing_in("")].concat();
     let config = with(&text, &flags).unwrap();
@@ -456,7 +456,7 @@ fn flags_stand_in_for_the_file() {
 
     let listen = |address: &str| Flags {
         listen: Some(address.parse().unwrap()),
-        redirect_uri: None,
+        ..Flags::default()
     };
     let open = [OPEN, &signing_in("")].concat();
     with(&open, &listen("127.0.0.1:1")).unwrap();

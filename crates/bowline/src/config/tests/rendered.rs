@@ -47,7 +47,7 @@ error: unknown key `colour`
 3 | colour = ****
   | ^^^^^^
   |
-  = help: the keys allowed here are `listen`, `admin`, `stop_timeout`, `hosts`, `origins`, `tls`, `store`, `peers`, `limits`, `oauth`, `servers`, `callers`
+  = help: the keys allowed here are `listen`, `admin`, `stop_timeout`, `hosts`, `origins`, `tls`, `store`, `peers`, `limits`, `oauth`, `servers`, `union`, `unions`, `callers`
 
 error: `sessions` must be at least 1
  --> bowline.toml:6:12
@@ -170,7 +170,7 @@ error: unknown key `ü`
 2 |     "ü" = *
   |     ^^^
   |
-  = help: the keys allowed here are `listen`, `admin`, `stop_timeout`, `hosts`, `origins`, `tls`, `store`, `peers`, `limits`, `oauth`, `servers`, `callers`
+  = help: the keys allowed here are `listen`, `admin`, `stop_timeout`, `hosts`, `origins`, `tls`, `store`, `peers`, `limits`, `oauth`, `servers`, `union`, `unions`, `callers`
 "#,
     );
 }
