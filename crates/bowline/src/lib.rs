@@ -35,6 +35,7 @@ mod session;
 mod session_store;
 mod share;
 mod telemetry;
+mod union;
 mod upstream;
 
 pub use bowline_store::private::is_open_to_others;
