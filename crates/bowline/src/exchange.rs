@@ -18,6 +18,7 @@ pub(crate) mod reply;
 mod send;
 pub(crate) mod sign_in;
 pub(crate) mod stream;
+mod tool_filter;
 mod unopened;
 
 use std::sync::Arc;
@@ -75,6 +76,9 @@ impl Exchange {
                     request(session, message.clone(), carried, sent).await
                 }
                 Kind::Notification => {
+                    if session.upstream.filters_tools() {
+                        tool_filter::check_call(&session.leg(), &message)?;
+                    }
                     let body = message.raw().clone();
                     Box::pin(notify(self.notice(&message, body, sent))).await
                 }

@@ -105,6 +105,12 @@ pub(crate) enum Fault {
     BodyBroken,
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    #[error("this tool is not allowed here by the operator's configuration")]
+    ToolNotAllowed,
+    #[error(
+        "the server's list of tools is too large or too unclear to apply the operator's configuration to it, so it is not shown"
+    )]
+    ToolsNotFiltered,
     #[error("the batch is empty")]
     EmptyBatch,
     #[error("`initialize` must not be in a batch")]
@@ -277,6 +283,8 @@ impl Fault {
             Self::Malformed(Malformed::NotJson(_)) => Reason::NotJson,
             Self::Malformed(Malformed::NotJsonRpc(_) | Malformed::Ambiguous) => Reason::NotJsonRpc,
             Self::Malformed(Malformed::Batch) => Reason::Batch,
+            Self::ToolNotAllowed => Reason::ToolNotAllowed,
+            Self::ToolsNotFiltered => Reason::ToolsNotFiltered,
             Self::EmptyBatch => Reason::EmptyBatch,
             Self::InitializeInBatch => Reason::InitializeInBatch,
             Self::InitializeTooLarge { .. } => Reason::InitializeTooLarge,

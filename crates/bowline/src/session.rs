@@ -368,9 +368,10 @@ impl Session {
         }
     }
 
-    /// Whether its caller is still configured.
+    /// Whether its caller is still configured, and may still use the server.
     pub(crate) fn is_callers(&self) -> bool {
-        self.upstream.identities().knows(&self.caller)
+        let identities = self.upstream.identities();
+        identities.may_use(&self.caller, &self.upstream.name)
     }
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Upstream {
     pub(crate) name: ServerName,
     pub(crate) endpoints: Endpoints,
     server: RwLock<Arc<Server>>,
+    /// Whether its configuration has a filter of tools.
+    filters_tools: AtomicBool,
     /// No longer configured: its sessions continue, but no new ones are opened.
     retired: AtomicBool,
     /// It has opened a GET stream, so it has a route for GET: a later refusal does not mean that it
@@ -148,6 +150,7 @@ impl Upstream {
         let server_tls = tls.of_server(server.ca.as_ref());
         let upstream = Self {
             endpoints: Endpoints::default(),
+            filters_tools: AtomicBool::new(server.tools.is_some()),
             server: RwLock::new(Arc::new(server)),
             retired: AtomicBool::new(false),
             opens_streams: AtomicBool::new(false),
@@ -181,12 +184,23 @@ impl Upstream {
         Arc::clone(&self.server.read())
     }
 
+    /// Whether its configuration has a filter of tools.
+    pub(crate) fn filters_tools(&self) -> bool {
+        self.filters_tools.load(Ordering::Acquire)
+    }
+
     /// Applies a new configuration. Endpoints that are no longer in it start to drain.
     pub(crate) fn reconfigure(&self, server: Server) {
         self.flows.auth_servers.know(&server);
         self.tls.trust(server.ca.as_ref());
         let is_another = identity(&server) != self.identity();
-        *self.server.write() = Arc::new(server);
+        let filters_tools = server.tools.is_some();
+        // Both under the lock, so that no filter is overlooked that is configured already.
+        {
+            let mut current = self.server.write();
+            *current = Arc::new(server);
+            self.filters_tools.store(filters_tools, Ordering::Release);
+        }
         if is_another {
             self.tool_hints.lose_all();
             self.verdict.forget();

@@ -4,6 +4,8 @@
 pub const PARSE_ERROR: i64 = -32700;
 /// The body is JSON, but no valid request.
 pub const INVALID_REQUEST: i64 = -32600;
+/// A parameter of the request is not one that can be used.
+pub const INVALID_PARAMS: i64 = -32602;
 /// A fault of Bowline's own.
 pub const INTERNAL_ERROR: i64 = -32603;
 /// Only with HTTP 404, and only in protocol revisions that have sessions.

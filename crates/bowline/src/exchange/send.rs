@@ -16,6 +16,8 @@ use crate::exchange::replay::tool_hints::ToolLesson;
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
 use crate::exchange::stream::rescue::Rescue;
+use crate::exchange::tool_filter::{self, ActiveFilter};
+use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Rewrite;
 use crate::leg::{Leg, array, repeat_id};
@@ -93,6 +95,9 @@ async fn send_until_answered(
         return Ok(Reply::refusal(session, message, &full.into()));
     }
     if leg.is_lost() {
+        if let Err(refused) = tool_filter::check_call(&leg, message) {
+            return Ok(Reply::refusal(session, message, &refused));
+        }
         let recovering = recovered(&request, &leg, Cause::Lost);
         let recovering = CallTimeout::within_recovery(&mut timeout, &request, &leg, recovering);
         leg = Box::pin(recovering).await?;
@@ -102,6 +107,10 @@ async fn send_until_answered(
             && let Some(result) = leg.missing_lists.empty_list(message.method())
         {
             return Ok(Reply::result(message, result));
+        }
+        // For each attempt, because the operator may change the filter in between.
+        if let Err(refused) = tool_filter::check_call(&leg, message) {
+            return Ok(Reply::refusal(session, message, &refused));
         }
         request.call.mark_sent(session.upstream.tool_hints.now());
         let response = answer(&request, &leg, &mut sent_request);
@@ -281,6 +290,11 @@ async fn answer(
         }
         Outcome::Frames(frames) => {
             sent_request.lesson.miss(session);
+            if sent_request.lesson.is_listing() && ActiveFilter::of(&session.upstream).is_some() {
+                // It is too large to be held, so it cannot be filtered.
+                let why = Fault::ToolsNotFiltered;
+                return Ok(Reply::refusal(session, &request.message, &why));
+            }
             let sent_as = frames.sent_as.clone();
             let frames = FrameRelay::new(frames, session.hash, leg);
             Ok(Reply::Stream(Arriving {
@@ -315,6 +329,16 @@ fn whole_reply(
     }
     let body = sent_request.with_client_id(body);
     let rewrite = || rewrite(session, leg, sent_request);
+    let body = match ActiveFilter::of(&session.upstream) {
+        None => body,
+        Some(filter) => {
+            let is_good = whole.sent_as.is_good();
+            match filter.whole(sent_request.lesson, body, is_good) {
+                Ok(body) => body,
+                Err(why) => return Ok(Reply::refusal(session, &request.message, &why)),
+            }
+        }
+    };
     sent_request.lesson.take_whole(session, rewrite, &body);
     Ok(Reply::Message {
         body,

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use self::answer::Elicited;
 use self::prompt::{mark, question, withdrawn};
-use self::words::{NOT_YET, error, is_own_tool, signed_in, told, told_body, try_later, why};
+pub(crate) use self::words::is_own_tool;
+use self::words::{NOT_YET, error, signed_in, told, told_body, try_later, why};
 use crate::exchange::detach::{Abandoned, detachable};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::request;

@@ -3,8 +3,8 @@
 use tracing::Level;
 
 use bowline_wire::codes::{
-    CANCELLED, DEADLINE, INTERNAL_ERROR, INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, PARSE_ERROR,
-    SESSION_NOT_FOUND, SIGN_IN_NEEDED, UPSTREAM_UNAVAILABLE,
+    CANCELLED, DEADLINE, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, OUTCOME_UNKNOWN,
+    OVERLOADED, PARSE_ERROR, SESSION_NOT_FOUND, SIGN_IN_NEEDED, UPSTREAM_UNAVAILABLE,
 };
 
 /// Who can fix the cause of a refusal.
@@ -134,6 +134,10 @@ table! {
         "the body is JSON and not a JSON-RPC message";
     Batch = "batch", Client, No, INVALID_REQUEST, INFO, false:
         "a batch outside a session of revision 2025-03-26";
+    ToolNotAllowed = "tool_not_allowed", Client, No, INVALID_PARAMS, INFO, false:
+        "the tool is not one that the server's `tools` allow, or the call names it in a way that can be read differently; it did not reach the server";
+    ToolsNotFiltered = "tools_not_filtered", Upstream, No, INTERNAL_ERROR, WARN, true:
+        "`tools/list` of a server with `tools`: the list is larger than 8 MiB or can be read in several ways, so it is not shown";
     EmptyBatch = "empty_batch", Client, No, INVALID_REQUEST, INFO, false:
         "the batch has no messages";
     InitializeInBatch = "initialize_in_batch", Client, No, INVALID_REQUEST, INFO, false:

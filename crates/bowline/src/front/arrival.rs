@@ -47,6 +47,9 @@ impl Arrival {
         // Some clients have a URL that names the socket, and no place for a path.
         let is_bare = path == "/" && hub.guard.is_of_socket();
         let (upstream, service) = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
+        if !hub.callers.may_use(&caller, &upstream.name) {
+            return Err(Fault::NoSuchServer);
+        }
         let query = head.uri.query();
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });

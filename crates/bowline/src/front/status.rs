@@ -28,6 +28,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::NotJson
         | Reason::NotJsonRpc
         | Reason::Batch
+        | Reason::ToolNotAllowed
         | Reason::EmptyBatch
         | Reason::InitializeInBatch
         | Reason::BatchTooLarge
@@ -77,6 +78,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::UpstreamUnauthorized
         | Reason::SignInNeeded
         | Reason::UpstreamDeclined
+        | Reason::ToolsNotFiltered
         | Reason::OutcomeUnknown
         | Reason::DeliveryUnknown
         | Reason::Cancelled => StatusCode::BAD_GATEWAY,

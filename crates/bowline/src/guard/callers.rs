@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bowline_system::clock;
@@ -16,35 +17,49 @@ use http::{HeaderMap, header};
 use parking_lot::RwLock;
 
 use crate::caller::{Caller, ClientCertificate, KeyPrint};
-use crate::config::{self, CallerName, CertificateHash, KeyHash, ListenAddress};
+use crate::config::{self, CallerName, CertificateHash, KeyHash, ListenAddress, ServerName};
 use crate::fault::Fault;
 
 /// The callers of a gateway; a reload replaces them all.
 #[derive(Debug)]
-pub(crate) struct Callers(RwLock<Known>);
+pub(crate) struct Callers {
+    known: RwLock<Known>,
+    /// Whether some of them may not use every server.
+    are_limited: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Known {
     is_empty: bool,
     keys: Vec<(Caller, KeyHash)>,
     certificates: Vec<(Caller, CertificateHash)>,
+    /// Those who may not use every server, and what they may use.
+    limited: Vec<(Caller, Vec<ServerName>)>,
 }
 
 // === impl Callers ===
 
 impl Callers {
     pub(crate) fn new(configured: &BTreeMap<CallerName, config::Caller>) -> Self {
-        Self(RwLock::new(Known::of(configured)))
+        let known = Known::of(configured);
+        Self {
+            are_limited: AtomicBool::new(!known.limited.is_empty()),
+            known: RwLock::new(known),
+        }
     }
 
     /// Replaces the callers by these.
     pub(crate) fn replace(&self, configured: &BTreeMap<CallerName, config::Caller>) {
-        *self.0.write() = Known::of(configured);
+        let next = Known::of(configured);
+        let mut known = self.known.write();
+        self.are_limited
+            .store(!next.limited.is_empty(), Ordering::Release);
+        *known = next;
     }
 
     /// Who sent a request. The certificate of its connection, if it has one, is among its extensions.
     pub(crate) fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
-        let known = self.0.read();
+        let known = self.known.read();
         if known.is_empty {
             return Ok(Caller::Local);
         }
@@ -64,14 +79,25 @@ impl Callers {
         }
     }
 
+    /// Whether a caller may use a server.
+    pub(crate) fn may_use(&self, caller: &Caller, server: &ServerName) -> bool {
+        if !self.are_limited.load(Ordering::Acquire) {
+            return true;
+        }
+        let known = self.known.read();
+        let mut limited = known.limited.iter();
+        let limits = limited.find(|(one, _)| one == caller);
+        limits.is_none_or(|(_, servers)| servers.contains(server))
+    }
+
     /// Whether callers have to show who they are.
     pub(crate) fn are_known(&self) -> bool {
-        !self.0.read().is_empty
+        !self.known.read().is_empty
     }
 
     /// Whether some of them show certificates.
     pub(crate) fn have_certificates(&self) -> bool {
-        !self.0.read().certificates.is_empty()
+        !self.known.read().certificates.is_empty()
     }
 
     /// Whether anybody on the network may use a gateway that listens here.
@@ -90,6 +116,9 @@ impl Known {
         };
         for (name, configured) in configured {
             let caller = Caller::Named(name.clone(), KeyPrint::of_caller(configured));
+            if let Some(servers) = &configured.servers {
+                known.limited.push((caller.clone(), servers.clone()));
+            }
             let keys = configured.key.iter();
             known
                 .keys
@@ -293,6 +322,22 @@ mod tests {
             assert_eq!(who(&callers, &[gone]), None);
         }
         assert_eq!(who(&callers, &["Bearer new"]), named("bob", "new"));
+    }
+
+    #[test]
+    fn servers_are_limited_for_those_who_have_a_list() {
+        let mut both = configured(&[("ann", "k-ann"), ("bob", "k-bob")]);
+        let callers = Callers::new(&both);
+        let [ann, bob] = ["ann", "bob"].map(|name| named(name, &format!("k-{name}")).unwrap());
+        let [server, other] = ["s", "t"].map(|name| name.parse().unwrap());
+        let may = |who: &Caller| (callers.may_use(who, &server), callers.may_use(who, &other));
+        assert_eq!((may(&ann), may(&bob)), ((true, true), (true, true)));
+        both.get_mut("bob").unwrap().servers = Some(vec![server.clone()]);
+        callers.replace(&both);
+        assert_eq!((may(&ann), may(&bob)), ((true, true), (true, false)));
+        both.get_mut("bob").unwrap().servers = None;
+        callers.replace(&both);
+        assert_eq!(may(&bob), (true, true));
     }
 
     #[test]

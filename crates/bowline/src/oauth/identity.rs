@@ -7,27 +7,38 @@ use std::collections::{BTreeMap, HashMap};
 use parking_lot::RwLock;
 
 use crate::caller::{Caller, KeyPrint};
-use crate::config::{self, CallerName};
+use crate::config::{self, CallerName, ServerName};
 
 /// Separates name and fingerprint; it occurs in neither.
 const BETWEEN: char = '#';
 
-/// The configured callers: the fingerprint of each key, by name.
+/// The configured callers, by name.
 #[derive(Debug, Default)]
-pub(crate) struct CallerIdentities(RwLock<HashMap<CallerName, KeyPrint>>);
+pub(crate) struct CallerIdentities(RwLock<HashMap<CallerName, Known>>);
+
+#[derive(Debug)]
+struct Known {
+    key: KeyPrint,
+    /// The servers that it may use; `None` for all.
+    servers: Option<Vec<ServerName>>,
+}
 
 impl CallerIdentities {
     /// Replaces the known callers by these.
     pub(crate) fn know(&self, callers: &BTreeMap<CallerName, config::Caller>) {
-        let known = callers
-            .iter()
-            .filter_map(|(name, caller)| Some((name.clone(), KeyPrint::of_caller(caller)?)));
+        let known = callers.iter().filter_map(|(name, caller)| {
+            let known = Known {
+                key: KeyPrint::of_caller(caller)?,
+                servers: caller.servers.clone(),
+            };
+            Some((name.clone(), known))
+        });
         *self.0.write() = known.collect();
     }
 
     /// The caller with this name; if none is configured, one without a key.
     pub(crate) fn named(&self, name: CallerName) -> Caller {
-        let key = self.0.read().get(&name).copied();
+        let key = self.0.read().get(&name).map(|known| known.key);
         Caller::Named(name, key)
     }
 
@@ -36,7 +47,21 @@ impl CallerIdentities {
         let known = self.0.read();
         match caller {
             Caller::Local => known.is_empty(),
-            Caller::Named(name, key) => key.is_some() && known.get(name) == key.as_ref(),
+            Caller::Named(name, key) => {
+                key.is_some() && known.get(name).map(|known| known.key) == *key
+            }
+        }
+    }
+
+    /// Whether this caller is configured, with this key, and may use this server.
+    pub(crate) fn may_use(&self, caller: &Caller, server: &ServerName) -> bool {
+        let known = self.0.read();
+        match caller {
+            Caller::Local => known.is_empty(),
+            Caller::Named(name, key) => known.get(name).is_some_and(|known| {
+                let servers = known.servers.as_ref();
+                Some(known.key) == *key && servers.is_none_or(|servers| servers.contains(server))
+            }),
         }
     }
 
@@ -98,5 +123,28 @@ mod tests {
             assert_eq!(name_of(&identity_of(caller)), "bob");
         }
         assert_eq!(name_of(&identity_of(&Caller::Local)), "");
+    }
+
+    #[test]
+    fn a_caller_may_use_the_servers_that_it_was_given() {
+        let identities = CallerIdentities::default();
+        let [name, server, other] = ["bob", "s", "t"].map(|name| name.parse().unwrap());
+        assert!(identities.may_use(&Caller::Local, &server));
+        let mut caller = config::Caller::with_key(KeyHash::of(b"first"));
+        let mut know = |servers: Option<&ServerName>| {
+            caller.servers = servers.map(|server| vec![server.clone()]);
+            identities.know(&BTreeMap::from([(
+                CallerName::clone(&name),
+                caller.clone(),
+            )]));
+            identities.named(name.clone())
+        };
+        let bob = know(None);
+        assert!(identities.may_use(&bob, &server) && identities.may_use(&bob, &other));
+        assert_eq!(know(Some(&server)), bob, "it is the same caller");
+        assert!(identities.may_use(&bob, &server) && !identities.may_use(&bob, &other));
+        assert!(identities.knows(&bob) && !identities.may_use(&Caller::Local, &server));
+        let nobody = Caller::Named(name.clone(), None);
+        assert!(!identities.may_use(&nobody, &server));
     }
 }

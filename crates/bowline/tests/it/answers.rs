@@ -12,4 +12,5 @@ mod large;
 mod odd;
 mod redirects;
 mod refused;
+mod tools;
 mod verbatim;

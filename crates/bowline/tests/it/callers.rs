@@ -7,3 +7,4 @@ mod cross_origin;
 mod departures;
 mod keys;
 mod loops;
+mod servers;

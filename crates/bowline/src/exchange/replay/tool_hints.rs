@@ -34,6 +34,11 @@ impl ToolLesson {
         matches!(self, Self::Listing(_))
     }
 
+    /// Whether the response can be a tools list.
+    pub(crate) fn may_be_listing(self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
     /// Learns from the response.
     pub(crate) fn take(self, session: &Session, answer: &Message) {
         match (self, answer.result()) {

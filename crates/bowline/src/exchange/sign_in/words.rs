@@ -90,7 +90,8 @@ pub(super) fn signed_in(id: RawId<'_>, session: &Session) -> String {
     compose::result(id, result)
 }
 
-pub(super) fn is_own_tool(message: &Message) -> bool {
+/// Whether a message calls that tool.
+pub(crate) fn is_own_tool(message: &Message) -> bool {
     message.method() == Some("tools/call")
         && message.param("name").is_some_and(|name| {
             serde_json::from_str::<String>(message.text(name)).is_ok_and(|name| name == TOOL)

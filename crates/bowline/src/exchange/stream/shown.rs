@@ -10,6 +10,7 @@ use super::events::{EventRelay, Shown};
 use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::recovery::memory::{Remembered, accepts};
 use crate::exchange::replay::tool_hints as lesson;
+use crate::exchange::tool_filter::ActiveFilter;
 use crate::leg::rewrite::Content;
 use crate::session::ServerRequest;
 use crate::upstream::{StreamError, is_lie};
@@ -29,7 +30,10 @@ impl EventRelay {
             Some(Cow::Owned(joined)) => Content::of(joined.into())?,
             None => Content::Other(Bytes::new()),
         };
-        let Some(mut content) = self.rewrite.admitted(event, content) else {
+        let Some(content) = self.rewrite.admitted(event, content) else {
+            return Ok(None);
+        };
+        let Some(mut content) = self.filtered(content) else {
             return Ok(None);
         };
         if content.is_progress() {
@@ -65,6 +69,18 @@ impl EventRelay {
         let shown = shown.ok_or(StreamError::Seal)?;
         self.has_told |= has_data;
         Ok(Some((shown, content)))
+    }
+
+    /// The content without tools that the operator does not allow, if it may have any.
+    fn filtered(&self, content: Content) -> Option<Content> {
+        if !self.lesson.may_be_listing() {
+            return Some(content);
+        }
+        let leg = self.leg.as_ref();
+        match leg.and_then(|leg| ActiveFilter::of(&leg.upstream)) {
+            None => Some(content),
+            Some(filter) => filter.event(self.lesson, content),
+        }
     }
 
     /// Remembers the request once it is answered. `None`: there is nothing to wait for.

@@ -108,10 +108,10 @@ pub(super) async fn take(hub: &Arc<Hub>, forward: &Forward, from: &str, out: &Ou
     let (Some(upstream), Some(caller)) = (upstream, whose.caller()) else {
         return Ending::Refused("it names no server, or nobody".into());
     };
-    if !upstream.identities().knows(&caller) {
+    if !upstream.identities().may_use(&caller, &upstream.name) {
         tracing::warn!(
             gateway = from,
-            "a forward was refused: its caller is not configured here"
+            "a forward was refused: its caller is not configured here, or may not use the server"
         );
         return Ending::Refused("its caller is not configured here".into());
     }

@@ -71,6 +71,36 @@ async fn for_another_caller_a_token_is_unknown() {
 }
 
 #[tokio::test]
+async fn a_caller_that_loses_the_server_loses_its_stream() {
+    let mut server = Scripted::start().await;
+    let mut config = guarded(&[("s", server.url()), ("t", "http://127.0.0.1:9/")]);
+    let gateway = Gateway::start(config.clone()).await.unwrap();
+    let mut ann = Sse::open_as(&gateway, "/sse/s", Some("k-ann")).await;
+    let _of_ann = begin(&mut server, &mut ann, REVISION, "u1").await;
+    let mut bob = Sse::open_as(&gateway, "/sse/s", Some("k-bob")).await;
+    let _of_bob = begin(&mut server, &mut bob, REVISION, "u2").await;
+    let message = Client::at(bob.endpoint.to_string()).with_key("k-bob");
+    config.callers.get_mut("bob").unwrap().servers = Some(vec!["t".parse().unwrap()]);
+    gateway.reload(config).unwrap();
+    bob.ended().await;
+    let refused = message.send(&call(1)).await;
+    assert_eq!(refused.status, 404, "{}", refused.text);
+    ann.say(&call(2)).await;
+    assert_eq!(next_call(&mut server).await, 2);
+}
+
+/// The id of the next call; the end of another session may come first.
+async fn next_call(server: &mut Scripted) -> u64 {
+    loop {
+        let asked = server.next().await;
+        if asked.method.as_str() == "POST" {
+            return asked.json()["id"].as_u64().unwrap();
+        }
+        asked.reply(200, &[], "");
+    }
+}
+
+#[tokio::test]
 async fn at_another_server_or_changed_a_token_is_unknown() {
     let (mut server, other) = (Scripted::start().await, Scripted::start().await);
     let servers = [("s", server.url()), ("t", other.url())];

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use bowline::config::Flow;
+use bowline::config::{Flow, ToolFilter};
 use serde_json::{Value, json};
 
 use crate::kit::asking::{
     REDIRECT, accept, gateway, pass_on, question, reply, session, stream, text,
 };
-use crate::kit::browser::{browse, query};
-use crate::kit::messages::call;
+use crate::kit::browser::{browse, come_back, query, set_out};
+use crate::kit::gateway::only;
+use crate::kit::messages::{call, list};
 use crate::kit::protected::{GOOD, Protected};
+use crate::kit::wired::call_of;
 
 const SIGN_IN_NEEDED: i64 = -31003;
 
@@ -325,6 +327,30 @@ async fn a_declined_sign_in_is_asked_for_again_by_the_tool() {
     reply(&client, &asked, &tokens).await;
     assert_eq!(text(&events.next_message().await.1), "Signed in at \"s\".");
     assert_eq!(text(&client.send(&call(3)).await.json()), "good-given");
+}
+
+#[tokio::test]
+async fn the_tool_is_not_one_of_those_that_the_operator_chooses_from() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::Managed, |config| {
+        only(config).tools = Some(ToolFilter {
+            allow: Some(vec!["t".to_owned()]),
+            deny: Vec::new(),
+        });
+    })
+    .await;
+    let client = session(&gateway, &Value::Null).await;
+    let listed = client.send(&list(1)).await.json();
+    assert_eq!(listed["result"]["tools"][0]["name"], "sign_in", "{listed}");
+    let sign_in = call_of(2, "sign_in", &json!({}));
+    let told = client.send(&sign_in).await.json();
+    let link = text(&told).rsplit(' ').next().unwrap();
+    let (state, cookie) = set_out(link).await.unwrap();
+    assert_eq!(come_back(&gateway, &state, &cookie).await, 200);
+    assert_eq!(client.send(&call(3)).await.status, 200);
+    // Now it would be the server's.
+    assert_eq!(client.send(&sign_in).await.code(), -32602);
+    assert_eq!(server.tool_calls(), 1);
 }
 
 #[tokio::test]
