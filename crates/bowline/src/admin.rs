@@ -49,7 +49,7 @@ fn health(hub: &Hub) -> Response<ReplyBody> {
     let upstreams = hub.routes.all();
     let servers = upstreams
         .values()
-        .map(|upstream| (upstream.name.to_string(), server(upstream)));
+        .map(|upstream| (upstream.name.to_string(), server(hub, upstream)));
     let is_well = matches!(condition(hub), Condition::Well);
     let status = match (hub.drain.has_begun(), is_well) {
         (true, _) => "stopping",
@@ -94,7 +94,7 @@ fn store(hub: &Hub) -> Value {
     report
 }
 
-fn server(upstream: &Upstream) -> Value {
+fn server(hub: &Hub, upstream: &Upstream) -> Value {
     let status = match (upstream.is_retired(), upstream.has_well_endpoint()) {
         (true, _) => "retired",
         (false, true) => "ok",
@@ -108,6 +108,13 @@ fn server(upstream: &Upstream) -> Value {
     });
     if let Some(processes) = upstream.processes_running() {
         report["processes"] = processes.into();
+    }
+    if let Some(absence) = hub.unions.absence(&upstream.name) {
+        // It was missing from the last list that a client asked for.
+        report["missing"] = serde_json::json!({
+            "reason": absence.reason,
+            "message": absence.message,
+        });
     }
     report
 }
@@ -213,7 +220,7 @@ fn sessions(hub: &Hub) -> Response<ReplyBody> {
         .collect();
     json(
         StatusCode::OK,
-        serde_json::json!({"sessions": sessions}).to_string(),
+        serde_json::json!({"sessions": sessions, "attachments": hub.unions.report()}).to_string(),
     )
 }
 

@@ -65,6 +65,7 @@ pub use self::server::{Fingerprint, Health, OnLoss, Recovery, Replay, Server, Ta
 pub use self::store::{OnUnreachable, RedisStore, Store, StoreKind};
 pub use self::tls::{ServerCertificate, ServerCertificateError};
 pub use self::tools::ToolFilter;
+pub(crate) use self::union::COMMON as COMMON_UNION;
 pub use self::union::{Union, UnionNames, UnionProblem};
 pub use self::url::{UrlProblem, shown_url};
 

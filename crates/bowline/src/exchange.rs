@@ -36,7 +36,6 @@ use self::stream::outlet::Outlet;
 use self::stream::relay::Relay;
 use self::stream::{LiveStream, Source};
 use crate::fault::Fault;
-use crate::leg::Generation;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::{Ending, Registry};
 use crate::session::streams::ClientStream as _;
@@ -62,6 +61,34 @@ impl Exchange {
         let sent = Sent::default();
         let abandoned = Abandoned::of(&self.registry, self.in_use.session());
         detachable(self.converse(message, sent.clone()), sent, abandoned)
+    }
+
+    /// The same for a request that is not worth a sign-in: where one is needed, that is the fault.
+    pub(crate) fn handle_unasked(
+        self,
+        message: Message,
+    ) -> impl Future<Output = Result<Reply, Fault>> {
+        let sent = Sent::default();
+        let abandoned = Abandoned::of(&self.registry, self.in_use.session());
+        detachable(
+            self.converse_unasked(message, sent.clone()),
+            sent,
+            abandoned,
+        )
+    }
+
+    async fn converse_unasked(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
+        let session = self.in_use.session();
+        let place = session.stream_place().map_err(Fault::TooManyStreams)?;
+        let reply = request(session, message.clone(), &self.carried, sent).await;
+        let reply = reply.map_err(|error| self.fail(error))?;
+        Ok(deliver(
+            &self.registry,
+            session,
+            &message,
+            reply,
+            Some(place),
+        ))
     }
 
     async fn converse(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
@@ -152,7 +179,7 @@ fn unmark(session: &Session, answer: &Message) -> Result<AnswerTo, Fault> {
     // The request may have been shown by another gateway.
     session.announce(|session| Announcement::Settled(session, mark.to_buf()));
     Ok(match at {
-        Generation::OWN => AnswerTo::Own(id),
+        at if at.is_own() => AnswerTo::Own(id),
         at if at == session.leg().generation => AnswerTo::Server(answer.splice(span, id.as_str())),
         _ => AnswerTo::TooLate,
     })

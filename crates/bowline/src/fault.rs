@@ -87,6 +87,22 @@ pub(crate) enum Fault {
         "this gateway has no authorization metadata: no authorization server issues tokens for it"
     )]
     NoMetadata,
+    #[error("this endpoint does not know the method")]
+    NoSuchMethod,
+    #[error("`params.{0}` is missing, or is not what it should be")]
+    MissingParam(&'static str),
+    #[error("this cursor is none of this list's: ask for the list from its beginning")]
+    BadCursor,
+    #[error("\"{name}\": {why}")]
+    UnknownName { name: Box<str>, why: Box<str> },
+    #[error(
+        "server \"{server}\" lost its session with this client, and all state in it; the next request opens another one"
+    )]
+    MemberLost { server: ServerName },
+    #[error("server \"{server}\" is required here and cannot be listed: {why}")]
+    RequiredServer { server: ServerName, why: Box<str> },
+    #[error("this session has opened too many sessions with its servers; initialize again")]
+    TooManyMembers,
     #[error("this method is not served here; use one of {allow}")]
     Method { allow: &'static str },
     #[error(
@@ -242,6 +258,14 @@ impl Fault {
         }
     }
 
+    /// Whether it says that the session is gone: its server forgot it, or it has ended.
+    pub(crate) fn is_session_lost(&self) -> bool {
+        matches!(
+            self.reason(),
+            Reason::UpstreamSessionLost | Reason::UnknownSession
+        )
+    }
+
     /// How this fault is reported.
     pub(crate) fn row(&self) -> Row {
         let row = self.reason().row();
@@ -274,6 +298,13 @@ impl Fault {
             Self::PeerUnreachable(_) => Reason::OwnerUnreachable,
             Self::ServerNotNamed => Reason::ServerNotNamed,
             Self::NoMetadata => Reason::NoMetadata,
+            Self::NoSuchMethod => Reason::NoSuchMethod,
+            Self::MissingParam(_) => Reason::MissingParam,
+            Self::BadCursor => Reason::BadCursor,
+            Self::UnknownName { .. } => Reason::UnknownName,
+            Self::MemberLost { .. } => Reason::MemberLost,
+            Self::RequiredServer { .. } => Reason::RequiredServer,
+            Self::TooManyMembers => Reason::TooManyMembers,
             Self::Method { .. } => Reason::MethodNotAllowed,
             Self::AcceptForPost | Self::AcceptForGet => Reason::NotAcceptable,
             Self::ContentType => Reason::UnsupportedMediaType,
@@ -344,6 +375,9 @@ impl Fault {
         } = self
         {
             _ = write!(body, r#","server":"{server}","generation":{generation}"#);
+        }
+        if let Self::MemberLost { server } | Self::RequiredServer { server, .. } = self {
+            _ = write!(body, r#","server":"{server}""#);
         }
         body.push_str("}}}");
         body

@@ -19,9 +19,11 @@ use crate::peers::Peers;
 use crate::registry::Registry;
 use crate::registry::presence::OtherGateways;
 use crate::route::Routes;
+use crate::route::union::UnionParts;
 use crate::session::Session;
 use crate::share::Share;
 use crate::telemetry::Metrics;
+use crate::union::Unions;
 use crate::upstream::{LiveChannels, Surroundings};
 
 /// What every connection of a gateway shares.
@@ -31,6 +33,8 @@ pub(crate) struct Hub {
     pub(crate) callers: Callers,
     pub(crate) routes: Routes,
     pub(crate) registry: Arc<Registry>,
+    /// The clients of several servers.
+    pub(crate) unions: Arc<Unions>,
     pub(crate) limits: Limits,
     /// The permits of requests and streams.
     pub(crate) streams: Arc<Share>,
@@ -69,6 +73,14 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
+    /// What unions are made with.
+    pub(crate) fn union_parts(&self) -> UnionParts<'_> {
+        UnionParts {
+            metrics: &self.metrics,
+            streams: &self.streams,
+        }
+    }
+
     /// What an upstream is made with.
     pub(crate) fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {

@@ -65,9 +65,10 @@ pub(crate) struct Life {
     pub(crate) missing_lists: MissingLists,
 }
 
-/// Which leg of a session, and which generation of it. Marks carry this.
+/// Which leg, and which generation of it. Marks carry this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Generation {
+    /// The number of the session's leg among the members of its attachment; 0 if it belongs to none.
     pub(crate) leg: u16,
     pub(crate) number: u32,
 }
@@ -81,7 +82,7 @@ impl Leg {
         account: Option<Arc<Account>>,
         life: Life,
     ) -> Self {
-        let is_lost = life.generation == Generation::UNOPENED || life.conversation.is_over();
+        let is_lost = life.generation.is_unopened() || life.conversation.is_over();
         Self {
             upstream,
             endpoint,
@@ -190,7 +191,7 @@ impl Leg {
 
     /// Whether a new generation costs the client nothing.
     pub(crate) fn is_to_be_opened(&self) -> bool {
-        self.generation == Generation::UNOPENED || self.belongs_to_other_sign_in()
+        self.generation.is_unopened() || self.belongs_to_other_sign_in()
     }
 
     pub(crate) fn missing_lists(&self) -> MissingLists {
@@ -312,17 +313,45 @@ impl Leg {
 impl Generation {
     const BYTES: usize = 6;
 
-    /// A leg that waits for its caller to sign in, before its first generation.
-    pub(crate) const UNOPENED: Self = Self { leg: 0, number: 0 };
+    /// The number of a leg that waits for its caller to sign in, before its first generation.
+    const UNOPENED: u32 = 0;
 
-    /// No leg: requests that Bowline itself sends to a client.
-    pub(crate) const OWN: Self = Self {
-        leg: u16::MAX,
-        number: 0,
-    };
+    /// No generation: requests that Bowline itself sends to a client.
+    const OWN: u32 = u32::MAX;
 
-    /// The first generation of a session's only leg.
+    /// The first generation of the leg of a session that belongs to no attachment.
     pub(crate) const FIRST: Self = Self { leg: 0, number: 1 };
+
+    /// The first generation of the leg with this number.
+    pub(crate) fn first_of(leg: u16) -> Self {
+        Self { leg, ..Self::FIRST }
+    }
+
+    /// Before the first generation of the leg with this number.
+    pub(crate) fn unopened(leg: u16) -> Self {
+        Self {
+            leg,
+            number: Self::UNOPENED,
+        }
+    }
+
+    /// Whether this leg waits for its caller to sign in.
+    pub(crate) fn is_unopened(self) -> bool {
+        self.number == Self::UNOPENED
+    }
+
+    /// What marks the requests that Bowline itself sends to the client of this leg.
+    pub(crate) fn own(self) -> Self {
+        Self {
+            number: Self::OWN,
+            ..self
+        }
+    }
+
+    /// Whether this marks a request of Bowline's own.
+    pub(crate) fn is_own(self) -> bool {
+        self.number == Self::OWN
+    }
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -4,14 +4,22 @@
 //! the path, so every server is also at `/NAME/mcp` and `/NAME/sse`. A first segment that means something else
 //! always means that: a server of such a name has the first two paths only.
 
+pub(crate) mod names;
+pub(crate) mod union;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::config::{Server, ServerName};
+use self::union::{COMMON, Union, UnionParts};
+use crate::config::{self, Server, ServerName};
 use crate::fault::Fault;
-use crate::upstream::Upstream;
+use crate::share::ServerShares;
+use crate::telemetry::ServerMetrics;
+use crate::upstream::{Carried, Upstream};
+use http::HeaderMap;
 
 /// First segments with a meaning of their own, here or at the operator's listener, which may be behind the same
 /// proxy.
@@ -83,38 +91,141 @@ fn is_reserved(first: &str) -> bool {
     RESERVED.contains(&first) || first.starts_with('.')
 }
 
-/// The configured servers by name, and those that are no longer configured but have sessions.
+/// What a path leads to.
+#[derive(Debug, Clone)]
+pub(crate) enum Destination {
+    Server(Arc<Upstream>),
+    Union(Arc<Union>),
+}
+
+/// The configured servers by name, and those that are no longer configured but have sessions; and the unions.
 #[derive(Debug)]
-pub(crate) struct Routes(RwLock<Arc<Named>>);
+pub(crate) struct Routes {
+    named: RwLock<Arc<Named>>,
+    unions: RwLock<BTreeMap<ServerName, Arc<Union>>>,
+}
 
 type Named = HashMap<ServerName, Arc<Upstream>>;
 
+/// The unions of a configuration, by name.
+pub(crate) type ConfiguredUnions = BTreeMap<ServerName, config::Union>;
+
+// === impl Destination ===
+
+impl Destination {
+    pub(crate) fn name(&self) -> &ServerName {
+        match self {
+            Self::Server(upstream) => &upstream.name,
+            Self::Union(union) => &union.name,
+        }
+    }
+
+    /// Counts its requests.
+    pub(crate) fn answered(&self) -> &ServerMetrics {
+        match self {
+            Self::Server(upstream) => &upstream.answered,
+            Self::Union(union) => &union.answered,
+        }
+    }
+
+    /// The places of its clients' streams.
+    pub(crate) fn streams(&self) -> &ServerShares {
+        match self {
+            Self::Server(upstream) => &upstream.streams,
+            Self::Union(union) => &union.streams,
+        }
+    }
+
+    /// How long one call may take, if there is a limit for all.
+    pub(crate) fn call_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Server(upstream) => upstream.config().call_timeout,
+            Self::Union(_) => None,
+        }
+    }
+
+    /// What goes along with a message of this request.
+    pub(crate) fn carried(&self, query: Option<&str>, headers: &HeaderMap) -> Carried {
+        match self {
+            Self::Server(upstream) => Carried::of(query, headers, &upstream.config()),
+            Self::Union(union) => Carried::of_all(query, headers, &union.now().configured()),
+        }
+    }
+
+    /// Whether no new session can begin there.
+    pub(crate) fn is_retired(&self) -> bool {
+        match self {
+            Self::Server(upstream) => upstream.is_retired(),
+            Self::Union(_) => false,
+        }
+    }
+
+    /// Does not use connections of before.
+    pub(crate) fn drop_idle_connections(&self) {
+        match self {
+            Self::Server(upstream) => upstream.drop_idle_connections(),
+            Self::Union(union) => {
+                let now = union.now();
+                now.servers
+                    .iter()
+                    .for_each(|one| one.drop_idle_connections());
+            }
+        }
+    }
+}
+
+// === impl Routes ===
+
 impl Routes {
-    pub(crate) fn new(upstreams: impl IntoIterator<Item = Arc<Upstream>>) -> Self {
+    pub(crate) fn new(
+        upstreams: impl IntoIterator<Item = Arc<Upstream>>,
+        unions: ConfiguredUnions,
+        parts: UnionParts<'_>,
+    ) -> Self {
         let named = upstreams
             .into_iter()
             .map(|upstream| (upstream.name.clone(), upstream));
-        Self(RwLock::new(Arc::new(named.collect())))
+        let named: Named = named.collect();
+        let unions = union::configured(&BTreeMap::new(), unions, &named, parts);
+        Self {
+            named: RwLock::new(Arc::new(named)),
+            unions: RwLock::new(unions),
+        }
     }
 
-    /// The server of a path, or the only one where the path names none; and the transport.
-    pub(crate) fn by_path(&self, path: &str) -> Result<(Arc<Upstream>, Service), Fault> {
+    /// What a path leads to, and the transport. Where the path names nothing, that is the only server, or the union
+    /// of all.
+    pub(crate) fn by_path(&self, path: &str) -> Result<(Destination, Service), Fault> {
         let Route {
             service, server, ..
         } = Route::of(path).ok_or(Fault::NoSuchPath)?;
-        let upstream = match server {
-            None => self.only().ok_or(Fault::ServerNotNamed)?,
-            Some(name) => {
-                let named = self.0.read();
-                named.get(name).cloned().ok_or(Fault::NoSuchServer)?
-            }
+        let destination = match server {
+            None => match self.only() {
+                Some(only) => Destination::Server(only),
+                None => self.union(COMMON).ok_or(Fault::ServerNotNamed)?,
+            },
+            Some(name) => self.named(name).ok_or(Fault::NoSuchServer)?,
         };
-        Ok((upstream, service))
+        Ok((destination, service))
+    }
+
+    /// The server or the union of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<Destination> {
+        let found = self.named.read().get(name).cloned();
+        match found {
+            Some(upstream) => Some(Destination::Server(upstream)),
+            None => self.union(name),
+        }
+    }
+
+    fn union(&self, name: &str) -> Option<Destination> {
+        let union = self.unions.read().get(name).cloned();
+        union.map(Destination::Union)
     }
 
     /// The server, if exactly one is configured.
     pub(crate) fn only(&self) -> Option<Arc<Upstream>> {
-        let named = self.0.read();
+        let named = self.named.read();
         let mut configured = named.values().filter(|upstream| !upstream.is_retired());
         match (configured.next(), configured.next()) {
             (Some(only), None) => Some(Arc::clone(only)),
@@ -127,9 +238,11 @@ impl Routes {
     pub(crate) fn reconfigure(
         &self,
         servers: BTreeMap<ServerName, Server>,
+        unions: ConfiguredUnions,
+        parts: UnionParts<'_>,
         make: impl Fn(ServerName, Server) -> Arc<Upstream>,
     ) {
-        let mut named = self.0.write();
+        let mut named = self.named.write();
         let mut next = Named::new();
         for (name, upstream) in named.iter() {
             if !servers.contains_key(name) {
@@ -149,6 +262,8 @@ impl Routes {
             };
             next.insert(name, upstream);
         }
+        let mut known = self.unions.write();
+        *known = union::configured(&known, unions, &next, parts);
         *named = Arc::new(next);
     }
 
@@ -158,7 +273,7 @@ impl Routes {
         all.values().for_each(Upstream::tend);
         let is_gone = |upstream: &Upstream| upstream.is_retired() && upstream.sessions() == 0;
         if all.values().any(|upstream| is_gone(upstream)) {
-            let mut named = self.0.write();
+            let mut named = self.named.write();
             let left = named.iter().filter(|(_, upstream)| !is_gone(upstream));
             *named = Arc::new(
                 left.map(|(name, upstream)| (name.clone(), Arc::clone(upstream)))
@@ -169,7 +284,7 @@ impl Routes {
 
     /// Every upstream by name.
     pub(crate) fn all(&self) -> Arc<Named> {
-        Arc::clone(&self.0.read())
+        Arc::clone(&self.named.read())
     }
 }
 

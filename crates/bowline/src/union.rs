@@ -1,7 +1,130 @@
-//! Several servers as one MCP server.
+//! One endpoint for several servers. A client has an attachment; each server that it uses is a member of it, and a
+//! member is an ordinary session: recovery, replay, cookies, sign-in and stores hold for it without a special case.
+//!
+//! This floor is a client of the exchange. It decides which member a message is for, joins the lists and the streams
+//! of all members, and says which servers are missing from what it answers.
 
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the union's lists and calls use it")
-)]
-pub(crate) mod names;
+pub(crate) mod announcements;
+mod asking;
+pub(crate) mod attachment;
+pub(crate) mod attachments;
+pub(crate) mod dialog;
+mod joint;
+mod known;
+mod list;
+mod listening;
+mod listing;
+mod lists;
+mod members;
+mod page;
+mod record;
+mod resources;
+mod routing;
+mod slot;
+mod stored;
+mod welcome;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use self::attachment::{Attachment, AttachmentUse};
+use self::attachments::Attachments;
+use self::known::Known;
+use self::list::List;
+use self::listing::Absence;
+use crate::config::ServerName;
+use crate::oauth::Flows;
+use crate::registry::Registry;
+use crate::upstream::{Carried, Upstream};
+
+/// What all attachments of a gateway share.
+#[derive(Debug)]
+pub(crate) struct Unions {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) attachments: Attachments,
+    pub(crate) flows: Arc<Flows>,
+    /// What servers said last, for when they cannot be asked.
+    known: Known,
+    /// The servers whose lists could not be had the last time that anybody asked, and why.
+    absences: Mutex<BTreeMap<ServerName, Arc<Absence>>>,
+}
+
+/// An attachment, and what its messages are sent with.
+#[derive(Debug, Clone)]
+pub(crate) struct Attached {
+    pub(crate) unions: Arc<Unions>,
+    pub(crate) in_use: AttachmentUse,
+    pub(crate) carried: Carried,
+}
+
+// === impl Unions ===
+
+impl Unions {
+    pub(crate) fn new(registry: Arc<Registry>, flows: Arc<Flows>) -> Self {
+        Self {
+            registry,
+            attachments: Attachments::default(),
+            flows,
+            known: Known::default(),
+            absences: Mutex::default(),
+        }
+    }
+
+    /// Why a server was missing from the last list of a union, if it was.
+    pub(crate) fn absence(&self, server: &ServerName) -> Option<Arc<Absence>> {
+        self.absences.lock().get(server).cloned()
+    }
+
+    /// Notes whether a server's list could be had. The log says it when that changes.
+    fn note_absence(&self, server: &ServerName, list: List, absence: Option<&Arc<Absence>>) {
+        let mut absences = self.absences.lock();
+        match absence {
+            Some(absence) => {
+                let before = absences.insert(server.clone(), Arc::clone(absence));
+                if before.is_none() {
+                    let (reason, list) = (absence.reason, list.items());
+                    tracing::warn!(%server, reason, list, "server missing from a union");
+                }
+            }
+            None => {
+                if absences.remove(server).is_some() {
+                    tracing::info!(%server, "server is back in a union");
+                }
+            }
+        }
+    }
+}
+
+// === impl Attached ===
+
+impl Attached {
+    pub(crate) fn attachment(&self) -> &Arc<Attachment> {
+        self.in_use.attachment()
+    }
+
+    /// The servers that this client may use, in the order of the configuration.
+    fn servers(&self) -> Vec<Arc<Upstream>> {
+        let now = self.attachment().union.now();
+        let servers = now.servers.iter();
+        servers.filter(|one| self.may_use(one)).cloned().collect()
+    }
+
+    /// One of them.
+    fn server(&self, name: &str) -> Option<Arc<Upstream>> {
+        let server = self.attachment().union.server(name);
+        server.filter(|one| self.may_use(one))
+    }
+
+    fn may_use(&self, server: &Upstream) -> bool {
+        let caller = &self.attachment().caller;
+        let identities = &self.unions.flows.identities;
+        !server.is_retired() && identities.may_use(caller, &server.name)
+    }
+
+    /// What goes along with a message to this server.
+    fn carried_to(&self, server: &Upstream) -> Carried {
+        self.carried.for_server(&server.config())
+    }
+}

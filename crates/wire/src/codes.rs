@@ -4,7 +4,9 @@
 pub const PARSE_ERROR: i64 = -32700;
 /// The body is JSON, but no valid request.
 pub const INVALID_REQUEST: i64 = -32600;
-/// A parameter of the request is not one that can be used.
+/// There is no such method.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// The parameters are not what the method wants.
 pub const INVALID_PARAMS: i64 = -32602;
 /// A fault of Bowline's own.
 pub const INTERNAL_ERROR: i64 = -32603;
@@ -20,5 +22,7 @@ pub const SIGN_IN_NEEDED: i64 = -31003;
 pub const DEADLINE: i64 = -31004;
 /// A limit is reached.
 pub const OVERLOADED: i64 = -31005;
+/// One server of several lost its session with this client, and the state in it.
+pub const MEMBER_LOST: i64 = -31006;
 /// The Language Server Protocol's code. MCP has none, because a client does not wait for a cancelled request.
 pub const CANCELLED: i64 = -32800;

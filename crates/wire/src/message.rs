@@ -179,6 +179,12 @@ impl Message {
         member(&self.0.raw, self.object(self.0.params?)?, name)
     }
 
+    /// The span of a member of an object among the params.
+    pub fn nested_param(&self, object: &str, name: &str) -> Option<Span> {
+        let object = self.param(object)?;
+        member(&self.0.raw, self.object(object)?, name)
+    }
+
     /// The span of a member of the result.
     pub fn result_member(&self, name: &str) -> Option<Span> {
         member(&self.0.raw, self.object(self.0.result?)?, name)

@@ -4,7 +4,12 @@
 //! union may leave a doubt about where a name belongs. [`Config::union_problems`] finds those that do, for the file
 //! and for flags beside it.
 
+use std::collections::BTreeMap;
+
 use super::{Config, Server, ServerName};
+
+/// The name of the union at `/mcp`.
+pub(crate) const COMMON: &str = "union";
 
 /// Servers that clients use as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +115,18 @@ impl Config {
             union.servers = self.servers.keys().cloned().collect();
         }
         union
+    }
+
+    /// Every union by name. The one of `/mcp` is called `union`, and is there where several servers are.
+    pub(crate) fn all_unions(&self) -> BTreeMap<ServerName, Union> {
+        let mut unions = self.unions.clone();
+        let whole = self.whole_union();
+        if self.servers.len() > 1
+            && let Ok(name) = COMMON.parse()
+        {
+            unions.insert(name, whole);
+        }
+        unions
     }
 
     /// What is wrong with the unions; each pair of servers is reported once.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Malformed, Message, RawId};
-use bowline_wire::version;
+use bowline_wire::version::{self, Agreed};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -22,7 +22,8 @@ use crate::exchange::Exchange;
 use crate::exchange::answer::LargeAnswers;
 use crate::exchange::reply::Reply;
 use crate::fault::Fault;
-use crate::upstream::MAX_HELD_ANSWER;
+use crate::registry::Registry;
+use crate::upstream::{MAX_HELD_ANSWER, UpstreamError};
 
 /// The maximum number of messages in a batch.
 const MAX_MEMBERS: usize = 100;
@@ -48,46 +49,76 @@ pub(crate) enum Part {
 /// Where members send their parts. It is closed when the client has left.
 pub(crate) type Parts = mpsc::Sender<Part>;
 
-impl Exchange {
-    /// Handles a JSON array of messages.
-    pub(crate) async fn handle_batch(self, array: &Bytes) -> Result<Reply, Fault> {
-        if !version::has_batches(self.in_use.session().leg().version()) {
-            return Err(Malformed::Batch.into());
-        }
-        let members = read(array)?;
-        let tracker = self.registry.tracker.clone();
-        // Capacity 1: a client that reads slowly slows the servers down and does not use memory.
-        let (parts, mut answers) = mpsc::channel(1);
-        tracker.spawn(send(self, members, parts));
-        let (mut held, mut bytes, mut failed) = (Vec::new(), 0, None);
-        while let Some(part) = answers.recv().await {
-            match part {
-                Part::Message(message) => {
-                    bytes += message.len();
-                    held.push(message);
-                    if bytes > MAX_HELD {
-                        return Ok(Reply::Batch(Box::new(Joined::new(held, answers))));
-                    }
-                }
-                Part::Streams => return Ok(Reply::Batch(Box::new(Joined::new(held, answers)))),
-                Part::Failed(fault) => {
-                    failed.get_or_insert(fault);
+/// What takes the messages of a batch one by one: a session, or an attachment.
+pub(crate) trait TakesMessages: Clone + Send + Sync + 'static {
+    /// Handles one message.
+    fn take(self, message: Message) -> impl Future<Output = Result<Reply, Fault>> + Send;
+
+    /// The revision that the client speaks.
+    fn version(&self) -> Agreed;
+
+    fn registry(&self) -> &Arc<Registry>;
+
+    /// The fault for a reply that is not what MCP says.
+    fn failed(&self, error: UpstreamError) -> Fault;
+}
+
+impl TakesMessages for Exchange {
+    fn take(self, message: Message) -> impl Future<Output = Result<Reply, Fault>> + Send {
+        self.handle(message)
+    }
+
+    fn version(&self) -> Agreed {
+        self.in_use.session().leg().version.clone()
+    }
+
+    fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    fn failed(&self, error: UpstreamError) -> Fault {
+        Fault::on(&self.in_use.session().leg(), error)
+    }
+}
+
+/// Handles a JSON array of messages.
+pub(crate) async fn handle<T: TakesMessages>(taker: T, array: &Bytes) -> Result<Reply, Fault> {
+    if !version::has_batches(taker.version().as_str()) {
+        return Err(Malformed::Batch.into());
+    }
+    let members = read(array)?;
+    let tracker = taker.registry().tracker.clone();
+    // Capacity 1: a client that reads slowly slows the servers down and does not use memory.
+    let (parts, mut answers) = mpsc::channel(1);
+    tracker.spawn(send(taker, members, parts));
+    let (mut held, mut bytes, mut failed) = (Vec::new(), 0, None);
+    while let Some(part) = answers.recv().await {
+        match part {
+            Part::Message(message) => {
+                bytes += message.len();
+                held.push(message);
+                if bytes > MAX_HELD {
+                    return Ok(Reply::Batch(Box::new(Joined::new(held, answers))));
                 }
             }
-        }
-        #[cfg(feature = "planted")]
-        if crate::planted::has(crate::planted::Bug::BatchDropsOne) {
-            held.truncate(1);
-        }
-        match failed {
-            _ if !held.is_empty() => {
-                let array = [&b"["[..], &held.join(&b","[..]), b"]"].concat();
-                Ok(Reply::own(array))
+            Part::Streams => return Ok(Reply::Batch(Box::new(Joined::new(held, answers)))),
+            Part::Failed(fault) => {
+                failed.get_or_insert(fault);
             }
-            // No member has a response, so the fault becomes the reply's status.
-            Some(fault) => Err(fault),
-            None => Ok(Reply::Accepted),
         }
+    }
+    #[cfg(feature = "planted")]
+    if crate::planted::has(crate::planted::Bug::BatchDropsOne) {
+        held.truncate(1);
+    }
+    match failed {
+        _ if !held.is_empty() => {
+            let array = [&b"["[..], &held.join(&b","[..]), b"]"].concat();
+            Ok(Reply::own(array))
+        }
+        // No member has a response, so the fault becomes the reply's status.
+        Some(fault) => Err(fault),
+        None => Ok(Reply::Accepted),
     }
 }
 
@@ -122,27 +153,27 @@ async fn turn(at_once: &Arc<Semaphore>, parts: &Parts) -> Option<OwnedSemaphoreP
 }
 
 /// Sends the members in order, until the client leaves.
-async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
+async fn send<T: TakesMessages>(taker: T, members: Vec<Member>, parts: Parts) {
     let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
     let large = LargeAnswers::up_to(MAX_HELD_ANSWER);
     for member in members {
         if parts.is_closed() {
             return;
         }
-        let exchange = exchange.clone();
+        let taker = taker.clone();
         match member {
             Ok(message) if message.kind() == Kind::Request => {
                 let Some(turn) = turn(&at_once, &parts).await else {
                     return;
                 };
-                let tracker = exchange.registry.tracker.clone();
-                let request = member::ask(exchange, message, parts.clone(), large.clone());
+                let tracker = taker.registry().tracker.clone();
+                let request = member::ask(taker, message, parts.clone(), large.clone());
                 tracker.spawn(async move {
                     request.await;
                     drop(turn);
                 });
             }
-            Ok(message) => notify(exchange, message, &parts).await,
+            Ok(message) => notify(taker, message, &parts).await,
             Err(malformed) => {
                 let body = Fault::Malformed(malformed).body(Some(RawId::NULL));
                 // If the client has left, the error is dropped.
@@ -153,20 +184,16 @@ async fn send(exchange: Exchange, members: Vec<Member>, parts: Parts) {
 }
 
 /// Sends a notification or a response.
-async fn notify(exchange: Exchange, message: Message, parts: &Parts) {
-    let registry = Arc::clone(&exchange.registry);
-    let session = Arc::clone(exchange.in_use.session());
+async fn notify<T: TakesMessages>(taker: T, message: Message, parts: &Parts) {
     let result = tokio::select! {
-        result = exchange.handle(message) => result,
+        result = taker.clone().take(message) => result,
         () = parts.closed() => return,
     };
     let fault = match result {
-        Ok(Reply::Message { sent_as, .. }) if !sent_as.is_good() => {
-            Fault::on(&session.leg(), sent_as.not_mcp())
-        }
+        Ok(Reply::Message { sent_as, .. }) if !sent_as.is_good() => taker.failed(sent_as.not_mcp()),
         Ok(_) => return,
         Err(fault) => fault,
     };
-    registry.metrics.refused(fault.row().name);
+    taker.registry().metrics.refused(fault.row().name);
     drop(parts.send(Part::Failed(fault)).await);
 }

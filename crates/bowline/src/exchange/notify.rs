@@ -10,7 +10,7 @@ use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::recovery::{Cause, recover, recover_in_background};
 use crate::exchange::replay::retry::is_forgotten;
 use crate::exchange::reply::Reply;
-use crate::leg::{Generation, Leg};
+use crate::leg::Leg;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 use crate::session::Session;
@@ -72,7 +72,7 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
         }
         SessionState::Unproven => Cause::Unproven,
     };
-    if leg.generation == Generation::UNOPENED {
+    if leg.generation.is_unopened() {
         // The server gets it once the leg is open.
         session.remember(message).await;
         return Ok(Reply::Accepted);

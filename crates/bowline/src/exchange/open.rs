@@ -35,6 +35,17 @@ pub(crate) struct Opening {
     pub(crate) caller: Caller,
     pub(crate) carried: Carried,
     pub(crate) message: Message,
+    /// Whose member the session will be, if anybody's.
+    pub(crate) member: Option<Membership>,
+}
+
+/// What makes a session a member of an attachment: marks of all members are sealed with one key, and say whose
+/// they are.
+#[derive(Debug, Clone)]
+pub(crate) struct Membership {
+    pub(crate) seal: Seal,
+    /// At least 1.
+    pub(crate) number: u16,
 }
 
 /// The outcome of opening a session.
@@ -103,7 +114,9 @@ impl Opening {
             caller,
             carried,
             message,
+            member,
         } = self;
+        let Membership { seal, number } = member.unwrap_or(Membership { seal, number: 0 });
         let account = upstream.account(&caller);
         let opening = async {
             let first = FirstLeg {
@@ -113,11 +126,12 @@ impl Opening {
                 message: &message,
                 carried: &carried,
                 seal: &seal,
+                number,
                 sent,
             };
             match (first.open().await, account.clone()) {
                 (Err(UpstreamError::SignIn(_)), Some(account)) => {
-                    Box::pin(unopened(Arc::clone(&upstream), account, &message)).await
+                    Box::pin(unopened(Arc::clone(&upstream), account, &message, number)).await
                 }
                 (opened, _) => opened,
             }

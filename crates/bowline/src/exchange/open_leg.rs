@@ -108,7 +108,7 @@ impl LegOpening<'_> {
         };
         let reserved = &self.upstream.reserved;
         let id = self.message.id().unwrap_or_default();
-        let (answer, reply) = read_answer(answer, id, self.seal, reserved).await?;
+        let (answer, reply) = read_answer(answer, id, self.seal, self.generation, reserved).await?;
         if let Some(result) = answer.initialized() {
             issued?;
             let agreed = Agreed::on(&result.version).ok_or(UpstreamError::BadInitialize)?;
@@ -161,6 +161,7 @@ async fn read_answer(
     answer: InitializeAnswer,
     id: RawId<'_>,
     seal: &Seal,
+    generation: Generation,
     reserved: &Reserved,
 ) -> Result<(Message, Reply<Arriving>), UpstreamError> {
     let whole = match answer {
@@ -168,7 +169,7 @@ async fn read_answer(
         InitializeAnswer::Held(whole) => whole,
         InitializeAnswer::Events(source) => {
             let origin = StreamOrigin::Request(id.to_buf());
-            let rewrite = Rewrite::new(seal.clone(), Generation::FIRST, origin, reserved.clone());
+            let rewrite = Rewrite::new(seal.clone(), generation, origin, reserved.clone());
             let mut events = Box::new(EventRelay::new(source, rewrite));
             let message = events.until_answer(id).await?;
             return Ok((message, Reply::events(events, || None).await));

@@ -6,7 +6,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod prompt;
-mod words;
+pub(crate) mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,6 @@ use crate::exchange::stream::rescue::source_of;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::exchange::{Exchange, stream_key};
 use crate::fault::Fault;
-use crate::leg::Generation;
 use crate::oauth::{Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason};
 use crate::registry::Registry;
 use crate::session::{Call, Session};
@@ -281,8 +280,7 @@ impl Wait {
 /// Whether this lists what the server has, before the session was ever opened there.
 fn is_first_list(session: &Session, message: &Message) -> bool {
     let method = message.method();
-    session.leg().generation == Generation::UNOPENED
-        && method.is_some_and(|method| method.ends_with("/list"))
+    session.leg().generation.is_unopened() && method.is_some_and(|method| method.ends_with("/list"))
 }
 
 fn failed(session: &Session, error: UpstreamError, id: Option<&RawIdBuf>) -> Source {

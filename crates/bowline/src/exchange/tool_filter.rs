@@ -19,8 +19,8 @@ use crate::config::{Server, ToolFilter};
 use crate::exchange::replay::tool_hints::ToolLesson;
 use crate::exchange::sign_in::is_own_tool;
 use crate::fault::Fault;
+use crate::leg::Leg;
 use crate::leg::rewrite::Content;
-use crate::leg::{Generation, Leg};
 use crate::upstream::{MAX_BATCH, Upstream};
 
 /// The filter of a server that has one, as it was when something was looked at.
@@ -47,7 +47,7 @@ pub(crate) fn check_call(leg: &Leg, message: &Message) -> Result<(), Fault> {
     match ActiveFilter::of(&leg.upstream) {
         None => Ok(()),
         // Before a sign-in, the tool that a client sees is Bowline's own, and nothing is sent on this leg.
-        Some(_) if leg.generation == Generation::UNOPENED && is_own_tool(message) => Ok(()),
+        Some(_) if leg.generation.is_unopened() && is_own_tool(message) => Ok(()),
         Some(filter) => filter.check_call(message),
     }
 }

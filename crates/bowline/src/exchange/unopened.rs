@@ -21,11 +21,12 @@ use crate::upstream::{Conversation, Upstream, UpstreamError};
 const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
 
 /// Answers the client's `initialize` instead of the server: with the server's last answer to this caller, if
-/// it is known.
+/// it is known. `number` is the leg's.
 pub(crate) async fn unopened(
     upstream: Arc<Upstream>,
     account: Arc<Account>,
     message: &Message,
+    number: u16,
 ) -> Result<First, UpstreamError> {
     let endpoint = upstream.pick().await?;
     let wanted = message
@@ -51,7 +52,7 @@ pub(crate) async fn unopened(
             .map_or(CAPABILITIES, Initialized::capabilities),
     );
     let life = Life {
-        generation: Generation::UNOPENED,
+        generation: Generation::unopened(number),
         conversation: Conversation::new(&endpoint.address, Jar::default()),
         version: Agreed::on(version).ok_or(UpstreamError::BadInitialize)?,
         sign_in: 0,

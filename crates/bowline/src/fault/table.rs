@@ -3,8 +3,9 @@
 use tracing::Level;
 
 use bowline_wire::codes::{
-    CANCELLED, DEADLINE, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, OUTCOME_UNKNOWN,
-    OVERLOADED, PARSE_ERROR, SESSION_NOT_FOUND, SIGN_IN_NEEDED, UPSTREAM_UNAVAILABLE,
+    CANCELLED, DEADLINE, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MEMBER_LOST,
+    METHOD_NOT_FOUND, OUTCOME_UNKNOWN, OVERLOADED, PARSE_ERROR, SESSION_NOT_FOUND, SIGN_IN_NEEDED,
+    UPSTREAM_UNAVAILABLE,
 };
 
 /// Who can fix the cause of a refusal.
@@ -158,6 +159,22 @@ table! {
         "the response matches no request that was sent to this client";
     LastEventId = "last_event_id", Client, No, INVALID_REQUEST, INFO, false:
         "`Last-Event-ID` was not issued to this session";
+
+    // Unions.
+    NoSuchMethod = "no_such_method", Client, No, METHOD_NOT_FOUND, INFO, true:
+        "a union does not know the method";
+    MissingParam = "missing_param", Client, No, INVALID_PARAMS, INFO, true:
+        "a union needs a parameter to find the server of a request, and it is missing";
+    BadCursor = "bad_cursor", Client, No, INVALID_PARAMS, INFO, true:
+        "a list of a union was asked for with a cursor that is none";
+    UnknownName = "unknown_name", Client, No, INVALID_PARAMS, INFO, true:
+        "no server of the union has a tool or prompt of this name, or several have it; the message says which";
+    MemberLost = "member_lost", Upstream, No, MEMBER_LOST, WARN, true:
+        "a server of a union lost its session with this client and was not recovered (`on_loss = \"tell\"`), or the session ended; the next request opens another one";
+    RequiredServer = "required_server", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, true:
+        "a server with `required = true` cannot be listed";
+    TooManyMembers = "too_many_members", Client, No, OVERLOADED, INFO, true:
+        "a client of a union has opened 65535 sessions with its servers";
 
     // Limits.
     TooManySessions = "too_many_sessions", Gateway, Later(5), OVERLOADED, WARN, false:

@@ -1,6 +1,7 @@
 //! A request that passed the guard: who asks, which server, what goes along, which session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use bowline_wire::{header as mcp, version};
@@ -12,26 +13,30 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::registry::Ending;
-use crate::route::Service;
-use crate::session::{InUse, Session};
+use crate::route::union::Union;
+use crate::route::{Destination, Service};
+use crate::session::InUse;
+use crate::union::Attached;
+use crate::union::attachment::AttachmentUse;
+use crate::union::dialog::Dialog;
 use crate::upstream::{Carried, MAX_QUERY, Upstream};
+
+/// What a request named and may use.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Session { id: SessionId, in_use: InUse },
+    Attachment(AttachmentUse),
+}
 
 /// A client's request, its body aside.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) hub: Arc<Hub>,
     pub(crate) caller: Caller,
-    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) to: Destination,
     pub(crate) service: Service,
     pub(crate) headers: HeaderMap,
     pub(crate) carried: Carried,
-}
-
-/// A session that a request named and may use.
-#[derive(Debug)]
-pub(crate) struct FoundSession {
-    pub(crate) id: SessionId,
-    pub(crate) in_use: InUse,
 }
 
 impl Arrival {
@@ -46,19 +51,21 @@ impl Arrival {
         let caller = hub.callers.identify(head)?;
         // Some clients have a URL that names the socket, and no place for a path.
         let is_bare = path == "/" && hub.guard.is_of_socket();
-        let (upstream, service) = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
-        if !hub.callers.may_use(&caller, &upstream.name) {
+        let (to, service) = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
+        if let Destination::Server(upstream) = &to
+            && !hub.callers.may_use(&caller, &upstream.name)
+        {
             return Err(Fault::NoSuchServer);
         }
         let query = head.uri.query();
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });
         }
-        let carried = Carried::of(query, &head.headers, &upstream.config());
+        let carried = to.carried(query, &head.headers);
         Ok(Self {
             hub,
             caller,
-            upstream,
+            to,
             service,
             headers: std::mem::take(&mut head.headers),
             carried,
@@ -70,59 +77,156 @@ impl Arrival {
         if self.hub.drain.has_begun() {
             return Err(Fault::Stopping);
         }
-        if self.upstream.is_retired() {
+        if self.to.is_retired() {
             return Err(Fault::NoSuchServer);
         }
         if self.hub.pseudonym.is_in(&self.headers) {
-            let server = self.upstream.name.clone();
+            let server = self.to.name().clone();
             return Err(Fault::Loop { server });
         }
         Ok(())
     }
 
-    /// The session that was found, and what its messages are sent with. The rest is let go: headers are
-    /// parts of the connection's read buffer, and would keep it as long as the answer takes.
-    pub(crate) fn into_exchange(self, found: FoundSession) -> Exchange {
-        Exchange {
-            registry: Arc::clone(&self.hub.registry),
-            id: found.id,
-            in_use: found.in_use,
-            carried: self.carried,
+    /// What was found, and what its messages are sent with. The rest is let go: headers are parts of the
+    /// connection's read buffer, and would keep it as long as the answer takes.
+    pub(crate) fn into_dialog(self, found: Found) -> Dialog {
+        match found {
+            Found::Session { id, in_use } => Dialog::Session(Exchange {
+                registry: Arc::clone(&self.hub.registry),
+                id,
+                carried: match self.to {
+                    Destination::Server(_) => self.carried,
+                    Destination::Union(_) => {
+                        self.carried.for_server(&in_use.session().upstream.config())
+                    }
+                },
+                in_use,
+            }),
+            Found::Attachment(in_use) => {
+                let mut carried = self.carried;
+                carried.via = self.hub.pseudonym.after(&self.headers);
+                Dialog::Attachment(Attached {
+                    unions: Arc::clone(&self.hub.unions),
+                    in_use,
+                    carried,
+                })
+            }
         }
     }
 
-    /// The session that the request names: its caller's, on the path of its server. Anybody
-    /// else's gets the same refusal as one that never existed.
-    pub(crate) async fn find(&self) -> Result<FoundSession, Fault> {
+    /// What the request names: its caller's, on the path of its server or union. Anybody else's gets the same
+    /// refusal as one that never existed.
+    pub(crate) async fn find(&self) -> Result<Found, Fault> {
         let value = self
             .headers
             .get(mcp::SESSION_ID)
             .ok_or(Fault::SessionRequired)?;
         let id = SessionId::from_header(value).ok_or(Fault::UnknownSession)?;
-        let found = self.hub.registry.table.find(&id, &self.upstream).await;
+        let Destination::Server(upstream) = &self.to else {
+            return Box::pin(self.find_in_union(&id)).await;
+        };
+        match self.session(&id, upstream).await? {
+            Some(in_use) => self.current(Found::Session { id, in_use }),
+            None => Box::pin(self.find_attachment(&id)).await,
+        }
+    }
+
+    /// The session of this server with this id, if it is this caller's.
+    async fn session(
+        &self,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Option<InUse>, Fault> {
+        let found = self.hub.registry.table.find(id, upstream).await;
         let found = found.map_err(|error| Fault::store_failed(&error))?;
-        let in_use = found
-            .filter(|in_use| self.may_use(in_use.session()))
-            .ok_or(Fault::UnknownSession)?;
-        let session = in_use.session();
+        Ok(found.filter(|in_use| {
+            let session = in_use.session();
+            session.caller == self.caller && Arc::ptr_eq(&session.upstream, upstream)
+        }))
+    }
+
+    /// What may be used now, unless it is too old, or in another revision than the request says.
+    fn current(&self, found: Found) -> Result<Found, Fault> {
         let max_age = self.hub.limits.session_max_age;
-        if max_age.is_some_and(|max_age| session.age() >= max_age) {
-            self.hub
-                .registry
-                .end_session(&id, Ending::TooOld, &Carried::default());
+        if max_age.is_some_and(|max_age| found.age() >= max_age) {
+            found.end(&self.hub);
             return Err(Fault::UnknownSession);
         }
         let named = self.headers.get(mcp::PROTOCOL_VERSION);
         match named.map(|version| version.to_str()) {
             None => {}
-            Some(Ok(named)) if version::is_supported(named) || named == session.leg().version() => {
-            }
+            Some(Ok(named)) if version::is_supported(named) || found.is_of(named) => {}
             Some(_) => return Err(Fault::ProtocolVersion),
         }
-        Ok(FoundSession { id, in_use })
+        Ok(found)
     }
 
-    fn may_use(&self, session: &Session) -> bool {
-        session.caller == self.caller && Arc::ptr_eq(&session.upstream, &self.upstream)
+    /// An attachment of the union of this path, or a session from before there were several servers.
+    async fn find_in_union(&self, id: &SessionId) -> Result<Found, Fault> {
+        let Destination::Union(union) = &self.to else {
+            return Err(Fault::UnknownSession);
+        };
+        if let Some(in_use) = self.attachment(id, union).await? {
+            return self.current(Found::Attachment(in_use));
+        }
+        for server in &union.now().servers {
+            // A member is nobody's but its attachment's.
+            if let Some(in_use) = self.session(id, server).await?
+                && in_use.session().leg().generation.leg == 0
+            {
+                return self.current(Found::Session { id: *id, in_use });
+            }
+        }
+        Err(Fault::UnknownSession)
+    }
+
+    /// An attachment from before there was only one server.
+    async fn find_attachment(&self, id: &SessionId) -> Result<Found, Fault> {
+        let cached = self.hub.unions.attachments.cached(id);
+        let cached = cached.ok_or(Fault::UnknownSession)?;
+        let found = self.attachment(id, &cached.attachment().union).await?;
+        self.current(Found::Attachment(found.ok_or(Fault::UnknownSession)?))
+    }
+
+    async fn attachment(
+        &self,
+        id: &SessionId,
+        union: &Arc<Union>,
+    ) -> Result<Option<AttachmentUse>, Fault> {
+        let found = self.hub.unions.find(id, union).await;
+        let found = found.map_err(|error| Fault::store_failed(&error))?;
+        Ok(found.filter(|in_use| {
+            let attachment = in_use.attachment();
+            attachment.caller == self.caller && attachment.union.name == union.name
+        }))
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    fn age(&self) -> Duration {
+        match self {
+            Self::Session { in_use, .. } => in_use.session().age(),
+            Self::Attachment(in_use) => in_use.attachment().age(),
+        }
+    }
+
+    fn is_of(&self, version: &str) -> bool {
+        match self {
+            Self::Session { in_use, .. } => in_use.session().leg().version() == version,
+            Self::Attachment(in_use) => in_use.attachment().version.as_str() == version,
+        }
+    }
+
+    /// Ends what has reached its maximum age.
+    fn end(&self, hub: &Hub) {
+        match self {
+            Self::Session { id, .. } => {
+                let registry = &hub.registry;
+                registry.end_session(id, Ending::TooOld, &Carried::default());
+            }
+            Self::Attachment(in_use) => hub.unions.end_later(in_use.attachment(), Ending::TooOld),
+        }
     }
 }

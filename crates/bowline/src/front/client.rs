@@ -27,7 +27,8 @@ use crate::exchange::answer::LargeAnswers;
 use crate::fault::{Fault, LogContext};
 use crate::hub::Hub;
 use crate::mailboxes::room::RoomPermit;
-use crate::upstream::{Carried, Upstream};
+use crate::route::Destination;
+use crate::upstream::Carried;
 
 /// The largest JSON answer. It is held in memory, because what was written cannot be taken back if the answer
 /// breaks.
@@ -37,7 +38,8 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) hub: Arc<Hub>,
-    pub(super) upstream: Arc<Upstream>,
+    /// What it talks to.
+    pub(super) to: Destination,
     pub(super) caller: Caller,
     /// What happens if the session ends while the client is there.
     after_end: AfterEnd,
@@ -78,7 +80,7 @@ pub(super) struct Incoming {
 impl Client {
     pub(super) fn new(
         hub: Arc<Hub>,
-        upstream: Arc<Upstream>,
+        to: Destination,
         caller: Caller,
         after_end: AfterEnd,
         outgoing: Outgoing,
@@ -92,7 +94,7 @@ impl Client {
             delivering: TaskTracker::new(),
             over: CancellationToken::new(),
             hub,
-            upstream,
+            to,
             caller,
             after_end,
             outgoing,
@@ -161,7 +163,7 @@ impl Client {
     fn log(&self, fault: &Fault) {
         self.hub.metrics.refused(fault.row().name);
         fault.log(&LogContext {
-            server: Some(&self.upstream.name),
+            server: Some(self.to.name()),
             session: self.conversation.hash(),
             status: None,
         });

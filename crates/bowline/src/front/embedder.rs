@@ -73,18 +73,33 @@ pub(crate) async fn answer(
         return Err(Fault::Method { allow: "POST" });
     }
     let body = whole_body(body, MAX_ANSWER).await?;
-    let result = match session(hub, hash) {
-        Some(session) => take(&session, &body).await?,
-        None => elsewhere(hub, hash, &body).await?,
+    let sessions = sessions(hub, hash);
+    let result = match sessions.is_empty() {
+        false => take_any(&sessions, &body).await?,
+        true => elsewhere(hub, hash, &body).await?,
     };
     Ok(no_store(response::json(StatusCode::OK, result)))
 }
 
-/// The session in this gateway's memory that has a hash.
-pub(super) fn session(hub: &Hub, hash: &str) -> Option<Arc<Session>> {
-    let all = hub.registry.table.all();
-    all.into_iter()
-        .find(|session| session.hash.to_string() == hash)
+/// The session in this gateway's memory that has a hash, or those of the attachment that has it.
+pub(super) fn sessions(hub: &Hub, hash: &str) -> Vec<Arc<Session>> {
+    if let Some(members) = hub.unions.sessions_of(hash) {
+        return members;
+    }
+    let mut all = hub.registry.table.all();
+    all.retain(|session| session.hash.to_string() == hash);
+    all
+}
+
+/// Gives the answer to the one of these sessions that waits for it.
+pub(super) async fn take_any(sessions: &[Arc<Session>], body: &Bytes) -> Result<String, Fault> {
+    for session in sessions {
+        match take(session, body).await {
+            Err(Fault::NoSuchQuestion) => {}
+            taken => return taken,
+        }
+    }
+    Err(Fault::NoSuchQuestion)
 }
 
 /// Asks the other gateways for the session. Whoever has it takes the answer.
@@ -133,7 +148,7 @@ fn refusal(reason: &str) -> Fault {
 }
 
 /// Gives a session the answer to its elicitation.
-pub(super) async fn take(session: &Session, body: &Bytes) -> Result<String, Fault> {
+async fn take(session: &Session, body: &Bytes) -> Result<String, Fault> {
     let Answer {
         elicited,
         elicitation_id,

@@ -79,19 +79,15 @@ fn open(
     arrival.refuse_new()?;
     let hub = Arc::clone(&arrival.hub);
     let prefix = endpoint::prefix(&arrival, &head.uri, connection.is_proxied());
-    let Arrival {
-        upstream, caller, ..
-    } = arrival;
-    let share = upstream.streams.of_caller(&caller);
+    let Arrival { to, caller, .. } = arrival;
+    let share = to.streams().of_caller(&caller);
     let place = share.take();
-    let place = place.ok_or_else(|| Fault::TooManyStreams(upstream.streams.exhausted()))?;
+    let place = place.ok_or_else(|| Fault::TooManyStreams(to.streams().exhausted()))?;
     let query = head.uri.query().filter(|query| !query.is_empty());
     let query = query.map(Into::into);
-    let opened = hub
-        .mailboxes
-        .open(&upstream.name, &caller, query, &hub.limits);
+    let opened = hub.mailboxes.open(to.name(), &caller, query, &hub.limits);
     let (mailbox, token, letters) = opened.map_err(|_| Fault::Random)?;
-    let path = endpoint::path(head.uri.path(), &upstream.name);
+    let path = endpoint::path(head.uri.path(), to.name());
     let left = CancellationToken::new();
     let (outgoing, messages) = Outgoing::channel();
     let body = MessagesBody::new(
@@ -101,7 +97,7 @@ fn open(
         left.clone().drop_guard(),
     );
     let tracker = hub.tracker.clone();
-    let client = Client::new(hub, upstream, caller, AfterEnd::Over, outgoing, left);
+    let client = Client::new(hub, to, caller, AfterEnd::Over, outgoing, left);
     tracker.spawn(run(client, connection, mailbox, letters));
     Ok(response::messages(body))
 }
@@ -150,7 +146,7 @@ async fn never_begun(client: &Client) {
     match tokio::time::timeout(FIRST_MESSAGE, client.conversation.begun()).await {
         Ok(()) => std::future::pending().await,
         Err(_) => tracing::info!(
-            server = %client.upstream.name,
+            server = %client.to.name(),
             "a client opened a stream and did not send `initialize`"
         ),
     }
@@ -159,7 +155,7 @@ async fn never_begun(client: &Client) {
 /// Waits until the client has taken nothing for too long, although much waits for it.
 async fn unread(client: &Client) {
     client.outgoing.unread_for(UNREAD).await;
-    let (server, bytes) = (&client.upstream.name, client.outgoing.waiting());
+    let (server, bytes) = (client.to.name(), client.outgoing.waiting());
     tracing::warn!(%server, bytes, within = ?UNREAD, "a client does not read its stream, which is closed");
 }
 
@@ -193,13 +189,13 @@ async fn take(client: &Arc<Client>, letter: Letter, notices: &mut Notices) {
 /// session that is deleted.
 async fn end(client: &Client) {
     client.settled().await;
-    let Some(exchange) = client.conversation.close() else {
+    let Some(dialog) = client.conversation.close() else {
         return;
     };
-    while exchange.in_use.is_shared() {
+    while dialog.is_shared() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    client.end_session(Some(exchange));
+    client.end_session(Some(dialog));
 }
 
 // === POST ===
@@ -228,9 +224,9 @@ async fn post(
                 put(&arrival.hub, &mailbox, body, carried, via)
             }
             StreamAt::Elsewhere(gateway) => {
-                let whose = Whose::new(&arrival.upstream.name, &arrival.caller);
+                let whose = Whose::new(arrival.to.name(), &arrival.caller);
                 let delivery = Delivery::new(token, whose, carried);
-                let limit = arrival.upstream.config().call_timeout;
+                let limit = arrival.to.call_timeout();
                 Box::pin(delivery.forward(&arrival.hub, &gateway, &body, limit)).await
             }
             StreamAt::Gone => Err(Fault::UnknownSession),
@@ -248,17 +244,14 @@ async fn post(
 /// Where the stream is that the token names, if there is one and it can be reached from here.
 async fn locate(arrival: &Arrival, token: &str) -> Result<StreamAt, Fault> {
     let Arrival {
-        hub,
-        upstream,
-        caller,
-        ..
+        hub, to, caller, ..
     } = arrival;
     let owners = &hub.channels.owners;
-    let located = hub.mailboxes.locate(token, &upstream.name, caller, owners);
+    let located = hub.mailboxes.locate(token, to.name(), caller, owners);
     match located.await {
         StreamAt::Gone => Err(Fault::UnknownSession),
         StreamAt::Elsewhere(gateway) if hub.peers.is_none() => {
-            tracing::debug!(%gateway, server = %upstream.name, "the stream is at another gateway");
+            tracing::debug!(%gateway, server = %to.name(), "the stream is at another gateway");
             Err(Fault::StreamElsewhere)
         }
         at => Ok(at),
@@ -297,7 +290,7 @@ fn is_initialize(message: &Message) -> bool {
 /// What goes along with a message besides the query of its stream: the listed headers of this request. A copy,
 /// because the message outlives its request.
 fn carried(arrival: &Arrival) -> Carried {
-    let carried = Carried::of(None, &arrival.headers, &arrival.upstream.config());
+    let carried = arrival.to.carried(None, &arrival.headers);
     carried.to_keep().map(|kept| *kept).unwrap_or_default()
 }
 

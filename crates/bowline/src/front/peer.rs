@@ -150,11 +150,12 @@ async fn elicited(hub: &Hub, forward: &Forward, out: &Out) -> Ending {
     let Some(hash) = forward.head::<String>() else {
         return Ending::Refused("it names no session".into());
     };
-    let Some(session) = embedder::session(hub, &hash) else {
+    let sessions = embedder::sessions(hub, &hash);
+    if sessions.is_empty() {
         return Ending::NotMine("no session has this hash".into());
-    };
+    }
     out.put(Record::Accepted).await;
-    match embedder::take(&session, &forward.body).await {
+    match embedder::take_any(&sessions, &forward.body).await {
         Ok(result) => {
             out.put_whole(Bytes::from(result)).await;
             Ending::Done

@@ -40,7 +40,11 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::NoState
         | Reason::NoCode
         | Reason::WrongIssuer
-        | Reason::NoAnswer => StatusCode::BAD_REQUEST,
+        | Reason::NoAnswer
+        | Reason::NoSuchMethod
+        | Reason::MissingParam
+        | Reason::BadCursor
+        | Reason::UnknownName => StatusCode::BAD_REQUEST,
         Reason::Unauthorized
         | Reason::UnknownCertificate
         | Reason::CertificateExpired
@@ -81,8 +85,11 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::ToolsNotFiltered
         | Reason::OutcomeUnknown
         | Reason::DeliveryUnknown
+        | Reason::MemberLost
+        | Reason::RequiredServer
         | Reason::Cancelled => StatusCode::BAD_GATEWAY,
-        Reason::TooManySessions
+        Reason::TooManyMembers
+        | Reason::TooManySessions
         | Reason::TooManySessionsOfCaller
         | Reason::TooManyStreams
         | Reason::TooManyStreamsOfServer

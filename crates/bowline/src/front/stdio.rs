@@ -22,7 +22,8 @@ use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::mailboxes::room::Room;
-use crate::upstream::{Carried, Upstream};
+use crate::route::Destination;
+use crate::upstream::Carried;
 
 /// How long requests may take after the client has closed its output.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 /// session is ended.
 pub(crate) async fn serve(
     hub: Arc<Hub>,
-    upstream: Arc<Upstream>,
+    to: Destination,
     input: impl AsyncRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
@@ -45,14 +46,7 @@ pub(crate) async fn serve(
     let (outgoing, messages) = Outgoing::channel();
     let writing = writer::write_all(output, messages, left.clone());
     let writing = hub.tracker.spawn(writing);
-    let client = Client::new(
-        hub,
-        upstream,
-        Caller::Local,
-        AfterEnd::Reopen,
-        outgoing,
-        left,
-    );
+    let client = Client::new(hub, to, Caller::Local, AfterEnd::Reopen, outgoing, left);
     let mut lines = Lines::new(input, client.hub.limits.body_bytes);
     tokio::select! {
         biased;
@@ -108,7 +102,7 @@ async fn tell_unread(client: &Client) {
 /// Takes one message. Only a request needs a place: other messages are delivered before the next line is read,
 /// or soon after.
 async fn take(client: &Arc<Client>, message: Message, room: &Room, notices: &mut Notices) {
-    client.conversation.notice_sleep(&client.upstream);
+    client.conversation.notice_sleep(&client.to);
     let place = match message.kind() {
         Kind::Request => match room.take(message.raw().len()) {
             Ok(place) => Some(place),

@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tokio::time::Instant;
 
-use super::arrival::{Arrival, FoundSession};
+use super::arrival::Arrival;
 use super::body::{long_body, whole_body};
 use super::cross_origin::AllowedOrigin;
 use super::response::{self, ReplyBody};
@@ -24,8 +24,10 @@ use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::listener::{Connection, ConnectionRefusal};
 use crate::net::Peer;
-use crate::route::Service;
+use crate::route::{Destination, Service};
 use crate::session::MAX_OPENING;
+use crate::union::attachments::Attaching;
+use crate::union::dialog::Dialog;
 
 /// The methods of MCP, as `Allow` lists them.
 const METHODS: &str = "GET, POST, DELETE";
@@ -78,7 +80,7 @@ pub(crate) async fn serve(
         {
             break 'answered over_limits(&hub, &arrival, why);
         }
-        let upstream = Arc::clone(&arrival.upstream);
+        let to = arrival.to.clone();
         let served = match method {
             // Boxed, so that every connection's task is not as large as its rarest request.
             _ if arrival.service == Service::HttpSse => {
@@ -89,10 +91,10 @@ pub(crate) async fn serve(
             Method::DELETE => Box::pin(delete(arrival)).await.map_err(Refused::from),
             _ => Err(Fault::Method { allow: METHODS }.into()),
         };
-        let response = served.unwrap_or_else(|why| refused(&hub, Some(&upstream.name), &why));
+        let response = served.unwrap_or_else(|why| refused(&hub, Some(to.name()), &why));
         let (status, after) = (response.status(), started.elapsed());
         let metrics = &hub.metrics;
-        metrics.answered(&upstream.answered, &upstream.name, &method, status, after);
+        metrics.answered(to.answered(), to.name(), &method, status, after);
         response
     };
     if let Some(origin) = origin {
@@ -103,8 +105,7 @@ pub(crate) async fn serve(
 
 /// Refuses a request whose caller has too many connections, and closes this one.
 fn over_limits(hub: &Hub, arrival: &Arrival, why: ConnectionRefusal) -> Response<ReplyBody> {
-    let server = &arrival.upstream.name;
-    let mut response = refused(hub, Some(server), &why.fault().into());
+    let mut response = refused(hub, Some(arrival.to.name()), &why.fault().into());
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
@@ -133,7 +134,7 @@ fn refused(hub: &Hub, server: Option<&ServerName>, why: &Refused) -> Response<Re
 async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refused> {
     let body = read_body(&arrival, body).await?;
     if is_batch(&body) {
-        return Ok(Box::pin(batch(arrival, body)).await?);
+        return Ok(Box::pin(post_batch(arrival, body)).await?);
     }
     let message = Message::parse(body).map_err(Fault::from)?;
     let request = (message.kind() == Kind::Request).then(|| message.clone());
@@ -141,10 +142,13 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
         Box::pin(initialize(arrival, message)).await
     } else {
         match arrival.find().await {
-            Ok(found) => {
-                let exchange = arrival.into_exchange(found);
-                exchange.handle(message).await.map(response::respond)
-            }
+            Ok(found) => match arrival.into_dialog(found) {
+                Dialog::Session(exchange) => exchange.handle(message).await.map(response::respond),
+                Dialog::Attachment(attached) => {
+                    let handled = Box::pin(attached.handle(message)).await;
+                    handled.map(response::respond)
+                }
+            },
             Err(fault) => Err(fault),
         }
     };
@@ -154,13 +158,13 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
     })
 }
 
-async fn batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fault> {
+async fn post_batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fault> {
     if !arrival.headers.contains_key(mcp::SESSION_ID) {
         // Not even an `initialize` in it could be served.
         return Err(Malformed::Batch.into());
     }
     let found = arrival.find().await?;
-    let reply = arrival.into_exchange(found).handle_batch(&array).await?;
+    let reply = arrival.into_dialog(found).handle_batch(&array).await?;
     Ok(response::respond(reply))
 }
 
@@ -170,12 +174,26 @@ async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<R
     arrival.refuse_new()?;
     arrival.carried.via = hub.pseudonym.after(&arrival.headers);
     let wants_hash = embedder::wants_hash(&arrival.headers);
+    let upstream = match arrival.to {
+        Destination::Server(upstream) => upstream,
+        Destination::Union(union) => {
+            let attaching = Attaching {
+                unions: Arc::clone(&hub.unions),
+                union,
+                caller: arrival.caller,
+                carried: arrival.carried,
+                message,
+            };
+            return attach(attaching, wants_hash).await;
+        }
+    };
     let opening = Opening {
         registry: Arc::clone(&hub.registry),
-        upstream: arrival.upstream,
+        upstream,
         caller: arrival.caller,
         carried: arrival.carried,
         message,
+        member: None,
     };
     let (reply, newborn) = opening.open().await?;
     let mut response = response::respond(reply);
@@ -186,6 +204,18 @@ async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<R
         }
         headers.insert(mcp::SESSION_ID, newborn.announce().to_header());
     }
+    Ok(response)
+}
+
+/// The same for several servers: opens an attachment.
+async fn attach(attaching: Attaching, wants_hash: bool) -> Result<Response<ReplyBody>, Fault> {
+    let (reply, attached) = attaching.open().await?;
+    let mut response = response::respond(reply);
+    let (headers, attachment) = (response.headers_mut(), attached.attachment());
+    if wants_hash {
+        headers.extend(embedder::hash_header(attachment.hash));
+    }
+    headers.insert(mcp::SESSION_ID, attachment.id.to_header());
     Ok(response)
 }
 
@@ -247,8 +277,8 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     }
     let mark = arrival.headers.get(mcp::LAST_EVENT_ID).cloned();
     let mark = mark.filter(|id| !id.is_empty());
-    let exchange = arrival.into_exchange(found);
-    let outlet = exchange
+    let dialog = arrival.into_dialog(found);
+    let outlet = dialog
         .listen(mark.as_ref().map(HeaderValue::as_bytes))
         .await?;
     Ok(response::stream(outlet))
@@ -257,18 +287,14 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
 // === DELETE ===
 
 async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
-    let FoundSession { id, in_use } = arrival.find().await?;
+    let found = arrival.find().await?;
+    let dialog = arrival.into_dialog(found);
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::DeletedLivesOn) {
         return Ok(response::empty(StatusCode::NO_CONTENT));
     }
-    let ended = arrival
-        .hub
-        .registry
-        .delete_session(&id, in_use.session(), &arrival.carried)
-        .await;
-    if !ended.map_err(|error| Fault::store_failed(&error))? {
-        return Err(Fault::UnknownSession);
+    match dialog.delete().await? {
+        true => Ok(response::empty(StatusCode::NO_CONTENT)),
+        false => Err(Fault::UnknownSession),
     }
-    Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -32,9 +32,11 @@ use crate::peers::{PeerSecret, Peers};
 use crate::registry::presence::OtherGateways;
 use crate::registry::{RecentlyEnded, Registry, Table, presence};
 use crate::route::Routes;
+use crate::route::union::UnionParts;
 use crate::session_store::{SessionStore, SessionTimes};
 use crate::share::Share;
 use crate::telemetry::Metrics;
+use crate::union::Unions;
 use crate::upstream::{LiveChannels, Surroundings, Upstream};
 
 /// Makes it for a gateway that listens here. `adjust` may change each upstream.
@@ -142,12 +144,17 @@ impl Basis {
             channels: &channels,
             peers: elsewhere.peers.as_ref(),
         };
+        let unions = config.all_unions();
         let upstreams = config.servers.into_iter().map(|(name, server)| {
             let mut upstream = Upstream::new(name, server, surroundings);
             adjust(&mut upstream);
             Arc::new(upstream)
         });
-        let routes = Routes::new(upstreams);
+        let parts = UnionParts {
+            metrics: &self.metrics,
+            streams: &streams,
+        };
+        let routes = Routes::new(upstreams, unions, parts);
         let registry = Arc::new(Registry {
             table: Arc::new(table),
             recently_ended: RecentlyEnded::default(),
@@ -155,9 +162,11 @@ impl Basis {
             tracker: self.tracker.clone(),
             idle: limits.session_idle,
         });
+        let unions = Unions::new(Arc::clone(&registry), Arc::clone(&flows));
         Arc::new(Hub {
             guard,
             callers: Callers::new(&config.callers),
+            unions: Arc::new(unions),
             routes,
             registry,
             other_gateways: OtherGateways::default(),

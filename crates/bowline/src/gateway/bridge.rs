@@ -87,11 +87,11 @@ impl Bridge {
         stop: impl Future<Output = ()> + Send,
     ) {
         let hub = Arc::clone(&self.hub);
-        let Some(upstream) = hub.routes.only() else {
+        let Ok((to, _)) = hub.routes.by_path("/mcp") else {
             return;
         };
         let stopping = CancellationToken::new();
-        let serving = stdio::serve(hub, upstream, input, output, stopping.clone());
+        let serving = stdio::serve(hub, to, input, output, stopping.clone());
         let stopper = async {
             stop.await;
             stopping.cancel();

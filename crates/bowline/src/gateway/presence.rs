@@ -59,7 +59,9 @@ async fn hear(hub: Arc<Hub>, session_store: Arc<SessionStore>, missed: Arc<Notif
                 missed.notify_one();
             }
             ListenerEvent::Announcement(announced) => {
-                if let Some(news) = Announcement::heard(&session_store, &announced.body) {
+                if let Some(news) = Announcement::heard(&session_store, &announced.body)
+                    && !hub.unions.hear(&news).await
+                {
                     announcements::hear(&hub.registry.table, &session_store, news).await;
                 }
             }

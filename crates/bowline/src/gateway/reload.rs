@@ -75,9 +75,12 @@ pub(super) fn reconfigure(hub: &Hub, config: Config) {
     hub.flows.identities.know(&config.callers);
     hub.callers.replace(&config.callers);
     hub.end_streams_where(|session| !session.is_callers());
-    hub.routes.reconfigure(config.servers, |name, server| {
-        Arc::new(Upstream::new(name, server, hub.surroundings()))
-    });
+    let unions = config.all_unions();
+    let make = |name, server| Arc::new(Upstream::new(name, server, hub.surroundings()));
+    hub.routes
+        .reconfigure(config.servers, unions, hub.union_parts(), make);
+    // Their servers, or the names of these, may be others now.
+    hub.unions.all_changed();
     hub.flows.recheck_issuers();
     // What comes on them is for the account of before.
     hub.end_streams_where(|session| session.leg().has_other_token());

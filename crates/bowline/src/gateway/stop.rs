@@ -31,6 +31,7 @@ async fn drain_clients(hub: &Hub) {
     let deadline = Instant::now() + hub.drain.timeout;
     hub.drain.begin();
     tracing::info!(within = ?hub.drain.timeout, "stopping");
+    hub.unions.end_streams();
     for session in hub.registry.table.all() {
         session.end_stream(&StreamOrigin::Standalone);
     }

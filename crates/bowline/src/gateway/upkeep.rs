@@ -38,6 +38,7 @@ pub(super) fn keep_expiring(hub: &Arc<Hub>) {
         loop {
             expiry.tick().await;
             own.registry.table.keep_up();
+            own.unions.expire(idle).await;
             own.registry.expire(idle).await;
             // Whom another gateway signed out, requests would find out; a stream is no request.
             for session in own.registry.table.streaming() {

@@ -20,6 +20,7 @@ impl Capabilities {
     const GUESSED: u16 = 1 << 15;
     /// The position of the bit that says that the first of [`LISTS`] exists.
     const FIRST_LIST: u16 = LISTS.len() as u16;
+    const LOGGING: u16 = 2 * Self::FIRST_LIST + 1;
 
     /// Reads the capabilities in the result of `initialize`.
     pub(crate) fn of(capabilities: &str) -> Self {
@@ -76,6 +77,21 @@ impl Capabilities {
         let is_guess = self.0 & Self::GUESSED != 0;
         let missing = (self.0 & !real.0) >> Self::FIRST_LIST & 0b111;
         MissingLists(if is_guess { missing as u8 } else { 0 })
+    }
+
+    /// Whether the server may have this one of [`LISTS`]: it says so, or it could not be asked yet.
+    pub(crate) fn may_have(self, list: &str) -> bool {
+        let place = LISTS.iter().position(|(name, _)| *name == list);
+        place.is_none_or(|place| self.has(Self::FIRST_LIST + place as u16))
+    }
+
+    /// Whether the server may take a log level.
+    pub(crate) fn may_log(self) -> bool {
+        self.has(Self::LOGGING)
+    }
+
+    fn has(self, place: u16) -> bool {
+        self.0 & (Self::GUESSED | 1 << place) != 0
     }
 
     /// The lists that can send `list_changed`.

@@ -1,7 +1,8 @@
 //! Events on their way to the client: the only places where bytes change.
 //!
 //! An event's id becomes a mark (an empty one stays empty). So does the id of a server's request,
-//! also where the server cancels it. The answer to a repeated request gets the client's own id
+//! also where the server cancels it, and so does the progress token of a request to the client of several servers.
+//! The answer to a repeated request gets the client's own id
 //! back. A batch is split, so that none of its messages is shown without its mark. Keys that are
 //! reserved for Bowline are removed, and fields that some readers would take for several lines. Everything else
 //! passes unchanged.
@@ -142,10 +143,29 @@ impl Rewrite {
         let Some(span) = marked_id(message) else {
             return Some(None);
         };
-        let mark = self
-            .seal
-            .request(self.leg, RawId::new(message.text(span)))?;
-        Some(Some(message.splice(span, mark.as_str())))
+        let mark = self.sealed(message, span)?;
+        let marked = message.splice(span, mark.as_str());
+        match self.progress_token(message) {
+            None => Some(Some(marked)),
+            // Its place has moved with the id.
+            Some(_) => {
+                let marked = Message::from_server(marked).ok()?;
+                let span = self.progress_token(&marked)?;
+                let mark = self.sealed(&marked, span)?;
+                Some(Some(marked.splice(span, mark.as_str())))
+            }
+        }
+    }
+
+    /// The progress token of a server's request that must become a mark: where a client has several servers, it
+    /// says whose request makes progress.
+    fn progress_token(&self, message: &Message) -> Option<Span> {
+        let is_needed = self.leg.leg != 0 && message.kind() == Kind::Request;
+        is_needed.then(|| message.nested_param("_meta", "progressToken"))?
+    }
+
+    fn sealed(&self, message: &Message, span: Span) -> Option<RawIdBuf> {
+        self.seal.request(self.leg, RawId::new(message.text(span)))
     }
 
     /// The mark that a message carries when it is shown.

@@ -20,6 +20,11 @@ pub(crate) struct Vacancy {
 // === impl Table ===
 
 impl Table {
+    /// Takes a place of this caller for something that is no session and is kept as long as one.
+    pub(crate) fn take_place(&self, caller: &Caller) -> Result<Permit, ShareOwner> {
+        self.places.take(caller)
+    }
+
     /// Reserves a place for one more session of this caller, if there is one. With a store, every
     /// session in it occupies a place, cached or not.
     pub(crate) fn reserve(self: &Arc<Self>, caller: &Caller) -> Result<Vacancy, ShareOwner> {

@@ -62,6 +62,11 @@ impl Calls {
         newest.sent_as.lock().clone()
     }
 
+    /// Whether the request with this id is in progress.
+    pub(crate) fn has(&self, id: RawId<'_>) -> bool {
+        !self.with_id(id).is_empty()
+    }
+
     fn with_id(&self, id: RawId<'_>) -> Vec<Arc<Call>> {
         let all: Vec<_> = {
             let under_way = self.under_way.lock();

@@ -31,6 +31,9 @@ pub(crate) struct Record {
     /// Seconds since 1970.
     pub(crate) opened: i64,
     pub(crate) generation: u32,
+    /// Its number among the members of an attachment.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    member: u16,
     endpoint: String,
     /// The session id that the server issued.
     upstream: Option<String>,
@@ -87,6 +90,7 @@ impl Record {
             seal: session.seal.clone(),
             opened,
             generation: leg.generation.number,
+            member: leg.generation.leg,
             endpoint: leg.endpoint.id.to_string(),
             upstream: leg.upstream_session().map(|id| id.as_str().to_owned()),
             version: leg.version().to_owned(),
@@ -188,7 +192,7 @@ impl Record {
     pub(crate) fn generation(&self) -> Generation {
         Generation {
             number: self.generation,
-            ..Generation::FIRST
+            leg: self.member,
         }
     }
 
@@ -211,9 +215,8 @@ impl Record {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -2,6 +2,7 @@
 //! headers.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -62,6 +63,36 @@ impl Carried {
         Self {
             query: query.filter(|query| !query.is_empty()).map(Into::into),
             headers: carried,
+            via: None,
+        }
+    }
+
+    /// The same for several servers: the headers that any of them may get. [`Carried::for_server`] selects those
+    /// of one.
+    pub(crate) fn of_all(
+        query: Option<&str>,
+        headers: &HeaderMap,
+        servers: &[Arc<Server>],
+    ) -> Self {
+        let mut all = Self::default().with_query(query.filter(|query| !query.is_empty()));
+        for server in servers {
+            for header in Self::of(None, headers, server).headers {
+                if !all.headers.contains(&header) {
+                    all.headers.push(header);
+                }
+            }
+        }
+        all
+    }
+
+    /// What of it may go to this server. Nothing says that it came by another way.
+    pub(crate) fn for_server(&self, server: &Server) -> Self {
+        let names: Vec<_> = allowed(server).collect();
+        let headers = self.headers.iter();
+        let headers = headers.filter(|(name, _)| names.contains(&name));
+        Self {
+            query: self.query.clone(),
+            headers: headers.cloned().collect(),
             via: None,
         }
     }

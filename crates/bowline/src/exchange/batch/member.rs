@@ -1,14 +1,10 @@
 //! A request of a batch: its reply is read to the end, message by message, as a client would read it.
 
-use std::sync::Arc;
-
 use bowline_wire::message::{Message, RawId};
 
-use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, LargeAnswers};
-use crate::exchange::batch::{Part, Parts};
+use crate::exchange::batch::{Part, Parts, TakesMessages};
 use crate::exchange::reply::Reply;
-use crate::fault::Fault;
 use crate::upstream::UpstreamError;
 
 /// Why a reply was not passed on to its end.
@@ -20,14 +16,17 @@ enum Stopped {
 
 /// Sends a request and passes its reply on to the batch. If the client leaves, the reply is dropped, as in
 /// any other exchange.
-pub(crate) async fn ask(exchange: Exchange, request: Message, parts: Parts, large: LargeAnswers) {
+pub(crate) async fn ask<T: TakesMessages>(
+    taker: T,
+    request: Message,
+    parts: Parts,
+    large: LargeAnswers,
+) {
     let id = request.id().unwrap_or_default().to_buf();
-    let registry = Arc::clone(&exchange.registry);
-    let session = Arc::clone(exchange.in_use.session());
     let relaying = async {
-        let reply = exchange.handle(request).await?;
+        let reply = taker.clone().take(request).await?;
         match relay(id.as_id(), reply, &parts, &large).await {
-            Err(Stopped::Failed(error)) => Err(Fault::on(&session.leg(), error)),
+            Err(Stopped::Failed(error)) => Err(taker.failed(error)),
             _ => Ok(()),
         }
     };
@@ -36,7 +35,7 @@ pub(crate) async fn ask(exchange: Exchange, request: Message, parts: Parts, larg
         () = parts.closed() => return,
     };
     if let Err(fault) = result {
-        registry.metrics.refused(fault.row().name);
+        taker.registry().metrics.refused(fault.row().name);
         let body = fault.body(Some(id.as_id()));
         // If the client has left, the error is dropped.
         drop(parts.send(Part::Message(body.into())).await);

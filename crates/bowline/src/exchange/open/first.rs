@@ -41,6 +41,8 @@ pub(crate) struct FirstLeg<'a> {
     pub(crate) message: &'a Message,
     pub(crate) carried: &'a Carried,
     pub(crate) seal: &'a Seal,
+    /// The number of the leg.
+    pub(crate) number: u16,
     pub(crate) sent: Sent,
 }
 
@@ -137,7 +139,7 @@ impl FirstLeg<'_> {
         let opening = LegOpening {
             upstream: self.upstream,
             endpoint,
-            generation: Generation::FIRST,
+            generation: Generation::first_of(self.number),
             caller: self.caller,
             account: self.account,
             message: self.message,

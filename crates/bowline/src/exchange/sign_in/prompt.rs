@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use crate::config::shown_url;
 use crate::exchange::sign_in::Means;
-use crate::leg::Generation;
 use crate::oauth::{AwaitedInput, Flow, Flows};
 use crate::session::Session;
 
@@ -14,7 +13,8 @@ use crate::session::Session;
 /// session, because the request's id is.
 pub(crate) fn mark(session: &Session, flow: &Flow, request: RawId<'_>) -> Option<RawIdBuf> {
     let id = format!("{}{request}", flow.id.as_str());
-    session.seal.request(Generation::OWN, RawId::new(&id))
+    let own = session.leg().generation.own();
+    session.seal.request(own, RawId::new(&id))
 }
 
 /// The prompt with this id.

@@ -3,11 +3,11 @@
 
 use bowline_wire::message::{Message, RawId};
 use bowline_wire::{codes, compose};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Means;
+use crate::config::ServerName;
 use crate::exchange::reply::Reply;
-use crate::leg::Generation;
 use crate::oauth::{AwaitedInput, Flow};
 use crate::session::Session;
 
@@ -33,6 +33,16 @@ pub(super) fn why(flow: &Flow) -> &'static str {
     }
 }
 
+/// The definition of the tool that starts a sign-in at this server.
+pub(crate) fn sign_in_tool(server: &ServerName) -> Value {
+    json!({
+        "name": TOOL,
+        "title": "Sign in",
+        "description": format!("Returns the link with which the user signs in at \"{server}\". Its other tools appear afterwards."),
+        "inputSchema": {"type": "object", "properties": {}},
+    })
+}
+
 /// The reply to a client that cannot be prompted.
 pub(super) fn told(session: &Session, message: &Message, link: Option<&str>, why: &str) -> Reply {
     Reply::own(told_body(session, message, link, why))
@@ -48,13 +58,8 @@ pub(super) fn told_body(
     let id = message.id().unwrap_or(RawId::NULL);
     let is_own_tool = is_own_tool(message);
     let result = match (message.method(), link) {
-        (Some("tools/list"), _) if session.leg().generation == Generation::UNOPENED => {
-            json!({"tools": [{
-                "name": TOOL,
-                "title": "Sign in",
-                "description": format!("Returns the link with which the user signs in at \"{}\". Its other tools appear afterwards.", session.upstream.name),
-                "inputSchema": {"type": "object", "properties": {}},
-            }]})
+        (Some("tools/list"), _) if session.leg().generation.is_unopened() => {
+            json!({"tools": [sign_in_tool(&session.upstream.name)]})
         }
         (Some("ping"), _) => json!({}),
         (_, Some(link)) if is_own_tool => json!({"content": [{

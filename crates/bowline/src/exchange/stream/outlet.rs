@@ -1,10 +1,13 @@
-//! A live stream as its client reads it. Dropping it is the client's disconnect. If the stream belongs to a
-//! running request and cannot be resumed, it is still read to its end.
+//! A stream as its client reads it: one live stream, or the events of several that are joined elsewhere. Dropping
+//! it is the client's disconnect. If a live stream belongs to a running request and cannot be resumed, it is still
+//! read to its end.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio_util::sync::DropGuard;
 
 use crate::exchange::detach::Abandoned;
 use crate::exchange::stream::{LiveStream, StreamError};
@@ -16,14 +19,30 @@ use crate::upstream::SentAs;
 /// A client's end of a stream.
 #[derive(Debug)]
 pub(crate) struct Outlet {
+    from: Origin,
+    pub(crate) sent_as: SentAs,
+    /// Whether its pieces are whole events; otherwise they are parts of one body.
+    pub(crate) is_events: bool,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Live(Box<LiveOutlet>),
+    /// Events that somebody else joins, for as long as the guard is held.
+    Joined(
+        mpsc::Receiver<Bytes>,
+        #[expect(dead_code, reason = "ends the joining when dropped")] DropGuard,
+    ),
+}
+
+/// A client's end of a live stream.
+#[derive(Debug)]
+struct LiveOutlet {
     stream: Arc<LiveStream>,
     in_use: InUse,
     abandoned: Abandoned,
     /// The stream's permit, held also while the stream is read out.
     place: Option<Permit>,
-    pub(crate) sent_as: SentAs,
-    /// Whether its pieces are whole events; otherwise they are parts of one body.
-    pub(crate) is_events: bool,
 }
 
 /// A stream whose client left. It is read until it ends or its time is over; then it is detached.
@@ -43,11 +62,23 @@ impl Outlet {
         abandoned: Abandoned,
         place: Option<Permit>,
     ) -> Self {
-        Self {
+        let live = LiveOutlet {
             stream,
             in_use,
             abandoned,
             place,
+        };
+        Self {
+            from: Origin::Live(Box::new(live)),
+            sent_as: SentAs::events(),
+            is_events: true,
+        }
+    }
+
+    /// The client's end of events that are joined elsewhere until the guard is dropped.
+    pub(crate) fn joined(events: mpsc::Receiver<Bytes>, joining: DropGuard) -> Self {
+        Self {
+            from: Origin::Joined(events, joining),
             sent_as: SentAs::events(),
             is_events: true,
         }
@@ -62,7 +93,10 @@ impl Outlet {
 
     /// Whether it has ended with an error that a later attempt may not meet.
     pub(crate) fn has_ended_for_now(&self) -> bool {
-        self.stream.has_ended_for_now()
+        match &self.from {
+            Origin::Live(live) => live.stream.has_ended_for_now(),
+            Origin::Joined(..) => false,
+        }
     }
 
     /// The next piece: one or more whole events, or a part of a body.
@@ -70,11 +104,14 @@ impl Outlet {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
-        self.stream.poll_next(cx)
+        match &mut self.from {
+            Origin::Live(live) => live.stream.poll_next(cx),
+            Origin::Joined(events, _) => events.poll_recv(cx).map(|event| event.map(Ok)),
+        }
     }
 }
 
-impl Drop for Outlet {
+impl Drop for LiveOutlet {
     fn drop(&mut self) {
         let session = Arc::clone(self.in_use.session());
         let stream = Arc::clone(&self.stream);

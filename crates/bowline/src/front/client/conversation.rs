@@ -18,10 +18,12 @@ use crate::exchange::answer::Answer;
 use crate::exchange::open::Opening;
 use crate::exchange::reply::Reply;
 use crate::fault::Fault;
-use crate::leg::marks::StreamOrigin;
 use crate::registry::Ending;
+use crate::route::Destination;
 use crate::telemetry::SessionHash;
-use crate::upstream::{Carried, Upstream};
+use crate::union::attachments::Attaching;
+use crate::union::dialog::Dialog;
+use crate::upstream::Carried;
 
 /// What counts as a sleep of the machine. Clocks are also corrected in small steps.
 const SHORTEST_SLEEP: Duration = Duration::from_secs(2);
@@ -44,7 +46,7 @@ enum Phase {
     /// `initialize` is under way.
     Opening,
     /// The session, which stays in use for as long as the client is there.
-    Open(Exchange),
+    Open(Dialog),
 }
 
 // === impl Conversation ===
@@ -62,13 +64,13 @@ impl Default for Conversation {
 
 impl Conversation {
     /// Begins to open a session with this `initialize`. Returns the one before, if there is one.
-    pub(super) fn begin_opening(&self, initialize: &Message) -> Option<Exchange> {
+    pub(super) fn begin_opening(&self, initialize: &Message) -> Option<Dialog> {
         *self.initialize.lock() = Some(initialize.clone());
         self.phase.send_replace(Phase::Opening).into_open()
     }
 
     /// Ends the conversation. Returns the session, if there is one.
-    pub(in crate::front) fn close(&self) -> Option<Exchange> {
+    pub(in crate::front) fn close(&self) -> Option<Dialog> {
         self.phase.send_replace(Phase::Closed).into_open()
     }
 
@@ -81,21 +83,21 @@ impl Conversation {
     }
 
     /// Whether this is the current session.
-    pub(super) fn is_in(&self, exchange: &Exchange) -> bool {
-        matches!(&*self.phase.borrow(), Phase::Open(current) if current.id == exchange.id)
+    pub(super) fn is_in(&self, dialog: &Dialog) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Open(current) if current == dialog)
     }
 
     /// The session as logs name it.
     pub(super) fn hash(&self) -> Option<SessionHash> {
         match &*self.phase.borrow() {
-            Phase::Open(exchange) => Some(exchange.in_use.session().hash),
+            Phase::Open(dialog) => Some(dialog.hash()),
             Phase::Closed | Phase::Opening => None,
         }
     }
 
     /// Does not use connections from before the machine slept: servers and routers have forgotten them, and
     /// the clock by which connections get old stood still.
-    pub(in crate::front) fn notice_sleep(&self, upstream: &Upstream) {
+    pub(in crate::front) fn notice_sleep(&self, to: &Destination) {
         let now = clock::ahead_of_timers();
         let before = std::mem::replace(&mut *self.ahead.lock(), now);
         let slept = now.saturating_sub(before);
@@ -103,21 +105,17 @@ impl Conversation {
             return;
         }
         tracing::info!(?slept, "the machine was asleep");
-        upstream.drop_idle_connections();
-        if let Phase::Open(exchange) = &*self.phase.borrow() {
-            let session = exchange.in_use.session();
-            let listening = session.streams.lock().find(&StreamOrigin::Standalone);
-            if let Some(stream) = listening {
-                stream.restart();
-            }
+        to.drop_idle_connections();
+        if let Phase::Open(dialog) = &*self.phase.borrow() {
+            dialog.restart_streams();
         }
     }
 }
 
 impl Phase {
-    fn into_open(self) -> Option<Exchange> {
+    fn into_open(self) -> Option<Dialog> {
         match self {
-            Self::Open(exchange) => Some(exchange),
+            Self::Open(dialog) => Some(dialog),
             Self::Closed | Self::Opening => None,
         }
     }
@@ -127,7 +125,7 @@ impl Phase {
 
 impl Client {
     /// Opens the session in place of the one before, and answers the client.
-    pub(super) async fn initialize(&self, incoming: Incoming, before: Option<Exchange>) {
+    pub(super) async fn initialize(&self, incoming: Incoming, before: Option<Dialog>) {
         self.end_session(before);
         let Incoming {
             message,
@@ -144,16 +142,16 @@ impl Client {
                 phase.send_replace(Phase::Closed);
                 self.refuse(&fault, Some(id.as_id())).await;
             }
-            Some(Ok((reply, exchange))) => {
-                let next = exchange.clone().map_or(Phase::Closed, Phase::Open);
+            Some(Ok((reply, dialog))) => {
+                let next = dialog.clone().map_or(Phase::Closed, Phase::Open);
                 // Another `initialize` may have been faster.
                 self.end_session(phase.send_replace(next).into_open());
                 if self.left.is_cancelled() {
                     self.end_session(self.conversation.close());
                 }
                 let relaying = async {
-                    match exchange {
-                        Some(exchange) => self.relay(id.as_id(), reply, &exchange).await,
+                    match dialog {
+                        Some(dialog) => self.relay(id.as_id(), reply, &dialog).await,
                         None => self.decline(id.as_id(), reply).await.map(|()| None),
                     }
                 };
@@ -168,76 +166,67 @@ impl Client {
 
     /// The session, when it is open, and what a message is sent with. If it has ended, another one is opened in
     /// its place, or the conversation is over.
-    pub(super) async fn exchange(self: &Arc<Self>, carried: &Carried) -> Result<Exchange, Fault> {
+    pub(super) async fn dialog(self: &Arc<Self>, carried: &Carried) -> Result<Dialog, Fault> {
         let mut phase = self.conversation.phase.subscribe();
         let phase = phase.wait_for(|phase| !matches!(phase, Phase::Opening));
         let open = phase.await.ok().and_then(|phase| phase.clone().into_open());
-        let mut exchange = match open {
+        let dialog = match open {
             None => return Err(Fault::NotInitialized),
-            Some(exchange) if self.is_alive(&exchange) && !self.is_too_old(&exchange) => exchange,
+            Some(dialog) if dialog.is_alive() && !self.is_too_old(&dialog) => dialog,
             Some(_) if self.after_end == AfterEnd::Reopen => Box::pin(self.reopen()).await?,
             Some(_) => {
                 self.over.cancel();
                 return Err(Fault::UnknownSession);
             }
         };
-        exchange.carried.clone_from(carried);
-        Ok(exchange)
+        Ok(dialog.carrying(carried))
     }
 
     /// Ends a session that has reached its maximum age, if the client can open another one.
-    fn is_too_old(&self, exchange: &Exchange) -> bool {
+    fn is_too_old(&self, dialog: &Dialog) -> bool {
         let max_age = self.hub.limits.session_max_age;
         let is_too_old = self.after_end == AfterEnd::Over
-            && max_age.is_some_and(|max_age| exchange.in_use.session().age() >= max_age);
+            && max_age.is_some_and(|max_age| dialog.age() >= max_age);
         if is_too_old {
-            let registry = &self.hub.registry;
-            registry.end_session(&exchange.id, Ending::TooOld, &Carried::default());
+            dialog.end(Ending::TooOld);
         }
         is_too_old
     }
 
-    /// Whether this session has not ended.
-    pub(super) fn is_alive(&self, exchange: &Exchange) -> bool {
-        let found = self.hub.registry.table.cached(&exchange.id);
-        found.is_some()
-    }
-
     /// Opens a session for the client in place of one that has ended, with the client's own `initialize`.
-    async fn reopen(self: &Arc<Self>) -> Result<Exchange, Fault> {
+    async fn reopen(self: &Arc<Self>) -> Result<Dialog, Fault> {
         let _reopening = self.conversation.reopening.lock().await;
         let current = self.conversation.phase.borrow().clone();
         match current {
-            Phase::Open(ended) if !self.is_alive(&ended) => {}
-            Phase::Open(exchange) => return Ok(exchange),
+            Phase::Open(ended) if !ended.is_alive() => {}
+            Phase::Open(dialog) => return Ok(dialog),
             Phase::Closed | Phase::Opening => return Err(Fault::NotInitialized),
         }
         let initialize = self.conversation.initialize.lock().clone();
         let initialize = initialize.ok_or(Fault::NotInitialized)?;
         let id = initialize.id().unwrap_or_default().to_buf();
-        let (reply, exchange) = self.open(initialize, &Carried::default()).await?;
-        let Some(exchange) = exchange else {
+        let (reply, dialog) = self.open(initialize, &Carried::default()).await?;
+        let Some(dialog) = dialog else {
             return Err(Fault::UnknownSession);
         };
         let mut answer = Answer::of(id.as_id(), reply, &self.large);
         while let Ok(Some(_)) = answer.next().await {}
         let initialized = compose::bare_notification("notifications/initialized");
         if let Ok(initialized) = Message::parse(initialized.into()) {
-            exchange.clone().handle(initialized).await?;
+            dialog.clone().handle(initialized).await?;
         }
-        let session = exchange.in_use.session();
-        tracing::warn!(session = %session.hash, "the session had ended; another one was opened");
-        session.client_state.lists_changed();
+        tracing::warn!(session = %dialog.hash(), "the session had ended; another one was opened");
+        dialog.all_changed();
         let phase = &self.conversation.phase;
         phase.send_if_modified(|phase| {
             let is_current = matches!(phase, Phase::Open(_));
             if is_current {
-                *phase = Phase::Open(exchange.clone());
+                *phase = Phase::Open(dialog.clone());
             }
             is_current
         });
-        listening::start(self, exchange.clone());
-        Ok(exchange)
+        listening::start(self, dialog.clone());
+        Ok(dialog)
     }
 
     /// Opens a session, and waits for a server that cannot be reached.
@@ -245,40 +234,62 @@ impl Client {
         &self,
         message: Message,
         carried: &Carried,
-    ) -> Result<(Reply, Option<Exchange>), Fault> {
-        let patience = Patience::begin(&self.upstream);
+    ) -> Result<(Reply, Option<Dialog>), Fault> {
+        let patience = Patience::begin(&self.to);
         let mut carried = carried.clone();
         if carried.via.is_none() {
             carried.via = self.hub.pseudonym.after(&HeaderMap::new());
         }
         loop {
-            let opening = Opening {
-                registry: Arc::clone(&self.hub.registry),
-                upstream: Arc::clone(&self.upstream),
-                caller: self.caller.clone(),
-                carried: carried.clone(),
-                message: message.clone(),
-            };
-            match opening.open().await {
-                Ok((reply, newborn)) => {
-                    let exchange = newborn.map(|newborn| {
-                        let in_use = newborn.session.begin_use();
-                        Exchange {
-                            registry: Arc::clone(&self.hub.registry),
-                            id: newborn.announce(),
-                            in_use,
-                            carried: Carried::default(),
-                        }
-                    });
-                    return Ok((reply, exchange));
-                }
+            match self.open_once(message.clone(), carried.clone()).await {
                 Err(fault) if patience.allows(&fault) => {
                     tracing::info!(%fault, "no session yet");
                     patience.wait().await;
                 }
-                Err(fault) => return Err(fault),
+                opened => return opened,
             }
         }
+    }
+
+    async fn open_once(
+        &self,
+        message: Message,
+        carried: Carried,
+    ) -> Result<(Reply, Option<Dialog>), Fault> {
+        let caller = self.caller.clone();
+        let upstream = match &self.to {
+            Destination::Server(upstream) => Arc::clone(upstream),
+            Destination::Union(union) => {
+                let attaching = Attaching {
+                    unions: Arc::clone(&self.hub.unions),
+                    union: Arc::clone(union),
+                    caller,
+                    carried,
+                    message,
+                };
+                let (reply, attached) = attaching.open().await?;
+                return Ok((reply, Some(attached.into())));
+            }
+        };
+        let opening = Opening {
+            registry: Arc::clone(&self.hub.registry),
+            upstream,
+            caller,
+            carried,
+            message,
+            member: None,
+        };
+        let (reply, newborn) = opening.open().await?;
+        let exchange = newborn.map(|newborn| {
+            let in_use = newborn.session.begin_use();
+            Exchange {
+                registry: Arc::clone(&self.hub.registry),
+                id: newborn.announce(),
+                in_use,
+                carried: Carried::default(),
+            }
+        });
+        Ok((reply, exchange.map(Dialog::from)))
     }
 
     /// Passes on the answer of a server that opened no session.
@@ -291,7 +302,7 @@ impl Client {
                 Err(_) if answer.is_answered() => return Ok(()),
                 Err(error) => {
                     return Err(Fault::Upstream {
-                        server: self.upstream.name.clone(),
+                        server: self.to.name().clone(),
                         generation: 0,
                         error,
                     });
@@ -301,10 +312,9 @@ impl Client {
     }
 
     /// Ends a session here and at its server.
-    pub(in crate::front) fn end_session(&self, exchange: Option<Exchange>) {
-        if let Some(exchange) = exchange {
-            let registry = &self.hub.registry;
-            registry.end_session(&exchange.id, Ending::Deleted, &exchange.carried);
+    pub(in crate::front) fn end_session(&self, dialog: Option<Dialog>) {
+        if let Some(dialog) = dialog {
+            dialog.end(Ending::Deleted);
         }
     }
 }

@@ -4,27 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{AfterEnd, Client};
-use crate::exchange::Exchange;
 use crate::exchange::answer::Messages;
+use crate::union::dialog::Dialog;
 
 /// The pause before the stream is opened again, which doubles while it fails.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Passes on what the server sends, until the session ends or the client leaves.
-pub(super) fn start(client: &Arc<Client>, exchange: Exchange) {
+pub(super) fn start(client: &Arc<Client>, dialog: Dialog) {
     let client = Arc::clone(client);
     let tracker = client.hub.tracker.clone();
     tracker.spawn(async move {
         let left = client.left.clone();
-        left.run_until_cancelled(listen(client, exchange)).await
+        left.run_until_cancelled(listen(client, dialog)).await
     });
 }
 
-async fn listen(client: Arc<Client>, exchange: Exchange) {
+async fn listen(client: Arc<Client>, dialog: Dialog) {
     let (mut pause, mut last) = (PAUSE, None);
-    while client.may_listen(&exchange) {
-        match exchange.clone().listen(last.take().as_deref()).await {
+    while client.may_listen(&dialog) {
+        match dialog.clone().listen(last.take().as_deref()).await {
             Ok(outlet) => {
                 pause = PAUSE;
                 let mut messages = Messages::of_stream(outlet);
@@ -45,25 +45,24 @@ async fn listen(client: Arc<Client>, exchange: Exchange) {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
-        if client.may_listen(&exchange) {
+        if client.may_listen(&dialog) {
             tokio::time::sleep(pause).await;
         }
     }
-    client.stopped_listening(&exchange);
+    client.stopped_listening(&dialog);
 }
 
 // === impl Client ===
 
 impl Client {
     /// Whether the server may still say something to this client in this session.
-    fn may_listen(&self, exchange: &Exchange) -> bool {
-        let is_callers = exchange.in_use.session().is_callers();
-        is_callers && self.is_alive(exchange) && !self.hub.drain.has_begun()
+    fn may_listen(&self, dialog: &Dialog) -> bool {
+        dialog.is_callers() && dialog.is_alive() && !self.hub.drain.has_begun()
     }
 
     /// The session is over, unless the gateway stops: then requests are still answered.
-    fn stopped_listening(&self, exchange: &Exchange) {
-        let is_over = self.after_end == AfterEnd::Over && self.conversation.is_in(exchange);
+    fn stopped_listening(&self, dialog: &Dialog) {
+        let is_over = self.after_end == AfterEnd::Over && self.conversation.is_in(dialog);
         if is_over && !self.hub.drain.has_begun() {
             self.over.cancel();
         }

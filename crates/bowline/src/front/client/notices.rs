@@ -6,7 +6,6 @@ use tokio::sync::{mpsc, watch};
 
 use super::{Client, Incoming, listening};
 use crate::exchange::reply::Reply;
-use crate::fault::Fault;
 
 /// How many wait to be delivered before the next message is taken.
 const MAX_WAITING: usize = 256;
@@ -104,23 +103,22 @@ impl Client {
         } = incoming;
         let is_initialized = message.method() == Some(INITIALIZED);
         let delivered = async {
-            let exchange = self.exchange(&carried).await?;
-            let session = Arc::clone(exchange.in_use.session());
-            match exchange.clone().handle(message).await? {
+            let dialog = self.dialog(&carried).await?;
+            match dialog.clone().handle(message).await? {
                 Reply::Message { sent_as, .. } if !sent_as.is_good() => {
-                    Err(Fault::on(&session.leg(), sent_as.not_mcp()))
+                    Err(dialog.failed(sent_as.not_mcp()))
                 }
-                _ => Ok(exchange),
+                _ => Ok(dialog),
             }
         };
         match delivered.await {
-            Ok(exchange) if is_initialized => listening::start(self, exchange),
+            Ok(dialog) if is_initialized => listening::start(self, dialog),
             Ok(_) => {}
             Err(fault) => {
                 self.log(&fault);
                 // The server may not care; the session works without it.
-                if is_initialized && let Ok(exchange) = self.exchange(&carried).await {
-                    listening::start(self, exchange);
+                if is_initialized && let Ok(dialog) = self.dialog(&carried).await {
+                    listening::start(self, dialog);
                 }
             }
         }

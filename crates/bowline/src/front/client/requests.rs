@@ -12,12 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Client, Incoming};
 use crate::config::Target;
-use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, Messages};
 use crate::exchange::reply::Reply;
 use crate::exchange::stream::outlet::Outlet;
 use crate::fault::{Fault, Reason};
-use crate::upstream::{Carried, StreamError, Upstream, UpstreamError};
+use crate::route::Destination;
+use crate::union::dialog::Dialog;
+use crate::upstream::{Carried, StreamError, UpstreamError};
 
 /// How long a request waits for a server that cannot be reached, if it has no `call_timeout`. Most clients give
 /// up earlier, and cancel.
@@ -88,11 +89,11 @@ impl Client {
         message: Message,
         carried: &Carried,
     ) -> Result<(), Fault> {
-        let patience = Patience::begin(&self.upstream);
+        let patience = Patience::begin(&self.to);
         loop {
-            let exchange = self.exchange(carried).await?;
-            match exchange.clone().handle(message.clone()).await {
-                Ok(reply) => match self.relay(id, reply, &exchange).await? {
+            let dialog = self.dialog(carried).await?;
+            match dialog.clone().handle(message.clone()).await {
+                Ok(reply) => match self.relay(id, reply, &dialog).await? {
                     None => return Ok(()),
                     Some(error) if patience.is_over() => {
                         self.outgoing.send(error.raw().clone()).await;
@@ -113,10 +114,10 @@ impl Client {
         &self,
         id: RawId<'_>,
         reply: Reply,
-        exchange: &Exchange,
+        dialog: &Dialog,
     ) -> Result<Option<Message>, Fault> {
         let mut answer = Answer::of(id, reply, &self.large);
-        let mut patience = Patience::begin(&self.upstream);
+        let mut patience = Patience::begin(&self.to);
         loop {
             let error = match self.outgoing.paced(answer.next()).await {
                 Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
@@ -126,7 +127,7 @@ impl Client {
                     if crate::planted::has(crate::planted::Bug::SseAnswerTwice) {
                         self.outgoing.send(message.raw().clone()).await;
                     }
-                    patience = Patience::begin(&self.upstream);
+                    patience = Patience::begin(&self.to);
                     continue;
                 }
                 Ok(None) => return Ok(None),
@@ -134,23 +135,22 @@ impl Client {
                 Err(_) if answer.is_answered() => return Ok(None),
                 Err(error) => error,
             };
-            let leg = exchange.in_use.session().leg();
             let rest = match (&error, answer.resumable()) {
                 (UpstreamError::Stream(StreamError::NoAnswer), Some(rest))
                     if !patience.is_over() =>
                 {
                     rest.clone()
                 }
-                _ => return Err(Fault::on(&leg, error)),
+                _ => return Err(dialog.failed(error)),
             };
             tokio::time::sleep(rest.retry.unwrap_or(PAUSE)).await;
             let last = rest.last_event_id.unwrap_or_default();
-            match rest_of(exchange, &last, &patience).await {
+            match rest_of(dialog, &last, &patience).await {
                 Ok(rest) => answer.resume(rest),
                 // The request was sent, whatever this says about the stream.
                 Err(fault) => {
                     let error = UpstreamError::OutcomeUnknown(fault.to_string().into());
-                    return Err(Fault::on(&leg, error));
+                    return Err(dialog.failed(error));
                 }
             }
         }
@@ -159,8 +159,8 @@ impl Client {
     /// Sends the members of a batch, and passes their answers on.
     pub(super) async fn answer_batch(self: &Arc<Self>, array: &Bytes, carried: &Carried) {
         let answering = async {
-            let exchange = self.exchange(carried).await?;
-            match exchange.handle_batch(array).await? {
+            let dialog = self.dialog(carried).await?;
+            match dialog.handle_batch(array).await? {
                 Reply::Message { body, .. } => self.outgoing.send(body).await,
                 reply => {
                     let mut messages = Messages::of(reply, &self.large);
@@ -179,9 +179,9 @@ impl Client {
 }
 
 /// The stream on which the rest of an answer comes.
-async fn rest_of(exchange: &Exchange, last: &[u8], patience: &Patience) -> Result<Outlet, Fault> {
+async fn rest_of(dialog: &Dialog, last: &[u8], patience: &Patience) -> Result<Outlet, Fault> {
     loop {
-        match exchange.clone().listen(Some(last)).await {
+        match dialog.clone().listen(Some(last)).await {
             Err(fault) if patience.allows(&fault) => patience.wait().await,
             heard => return heard,
         }
@@ -197,11 +197,18 @@ pub(super) struct Patience {
 impl Patience {
     /// `call_timeout` if there is one. A command on this machine does not come back by waiting: what it needs
     /// to start is in the recovery budget.
-    pub(super) fn begin(upstream: &Upstream) -> Self {
-        let server = upstream.config();
-        let patience = match server.target {
-            Target::Command(_) => Duration::ZERO,
-            Target::Url(_) | Target::Endpoints(_) => server.call_timeout.unwrap_or(PATIENCE),
+    pub(super) fn begin(to: &Destination) -> Self {
+        let patience = match to {
+            Destination::Server(upstream) => {
+                let server = upstream.config();
+                match server.target {
+                    Target::Command(_) => Duration::ZERO,
+                    Target::Url(_) | Target::Endpoints(_) => {
+                        server.call_timeout.unwrap_or(PATIENCE)
+                    }
+                }
+            }
+            Destination::Union(_) => PATIENCE,
         };
         Self {
             until: Instant::now() + patience,

@@ -102,8 +102,11 @@ async fn every_path_leads_to_the_same_server() {
         let mut client = Client::at(format!("http://{}{path}", gateway.listen()));
         assert_eq!(client.initialize().await.status, 200, "{path}");
     }
+    // All servers as one.
+    let mut client = Sse::open_as(&gateway, "/sse", None).await;
+    assert!(client.endpoint.path().starts_with("/sse/union/"));
+    assert!(client.begin().await["result"].is_object());
     for path in [
-        "/sse",
         "/sse/none",
         "/none/sse",
         "/s/sse2",

@@ -323,18 +323,3 @@ async fn paths() {
     }
     server.finish();
 }
-
-#[tokio::test]
-async fn with_several_servers_the_path_must_name_one() {
-    let gateway = Gateway::start(config(&[
-        ("a", "http://127.0.0.1:9/"),
-        ("b", "http://127.0.0.1:9/"),
-    ]))
-    .await
-    .unwrap();
-    let answer =
-        sent(Client::at(format!("http://{}/mcp", gateway.listen())).post(&initialize_message()))
-            .await;
-    assert_eq!(answer.status, 404);
-    assert!(answer.text.contains("several servers"), "{}", answer.text);
-}

@@ -3,7 +3,15 @@
 mod properties;
 
 use super::*;
+use crate::config::Config;
 use crate::config::Server;
+
+/// The names of the union of all servers.
+pub(super) fn names_of(config: &Config) -> Names {
+    let servers = config.servers.iter();
+    let prefixes = servers.map(|(name, server)| (name.clone(), server.prefix(name).to_owned()));
+    Names::new(&config.whole_union(), prefixes)
+}
 
 /// A configuration with these servers, all in its union.
 fn config(servers: &[&str], style: UnionNames) -> Config {
@@ -18,7 +26,7 @@ fn config(servers: &[&str], style: UnionNames) -> Config {
 
 fn names(servers: &[&str], style: UnionNames) -> Names {
     let config = config(servers, style);
-    Names::new(&config, &config.whole_union())
+    names_of(&config)
 }
 
 fn prefixed(servers: &[&str]) -> Names {
@@ -82,7 +90,7 @@ fn prefix_and_separator_are_the_operators() {
     let mut config = config(&["files", "web"], UnionNames::Prefixed);
     config.servers.get_mut("web").unwrap().prefix = Some("www".to_owned());
     config.union.separator = ".".to_owned();
-    let names = Names::new(&config, &config.whole_union());
+    let names = names_of(&config);
     let all = having(&[("files", &["a"]), ("web", &["b"])]);
     assert_eq!(all.exposed(&names), ["files.a", "www.b"]);
     assert_eq!(all.resolve(&names, "www.b"), owned("web", "b"));

@@ -33,7 +33,7 @@ fn of(servers: &Servers, style: UnionNames) -> Option<Names> {
     let names: Vec<_> = servers.keys().map(String::as_str).collect();
     let config = config(&names, style);
     let is_refused = !config.union_problems().is_empty();
-    (!is_refused).then(|| Names::new(&config, &config.whole_union()))
+    (!is_refused).then(|| names_of(&config))
 }
 
 fn catalogue(servers: &Servers) -> Having<'_> {

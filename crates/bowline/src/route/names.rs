@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use crate::config::{Config, ServerName, Union, UnionNames};
+use crate::config::{ServerName, Union, UnionNames};
 
 /// The most characters that clients accept in a name.
 pub(crate) const MAX: usize = 64;
@@ -109,14 +109,14 @@ fn one_of(names: &[String]) -> String {
 // === impl Names ===
 
 impl Names {
-    /// The names of a union of this configuration. A server that is not configured is no member.
-    pub(crate) fn new(config: &Config, union: &Union) -> Self {
-        let members = union.servers.iter().filter_map(|name| {
-            let prefix = config.servers.get(name)?.prefix(name);
-            Some(Member {
-                server: name.clone(),
-                begin: format!("{prefix}{}", union.separator),
-            })
+    /// The names of a union, whose servers have these prefixes.
+    pub(crate) fn new(
+        union: &Union,
+        prefixes: impl IntoIterator<Item = (ServerName, String)>,
+    ) -> Self {
+        let members = prefixes.into_iter().map(|(server, prefix)| Member {
+            server,
+            begin: format!("{prefix}{}", union.separator),
         });
         Self {
             members: members.collect(),

@@ -1,0 +1,162 @@
+//! Asking one server for one of its lists. A server that is slow delays a list by its deadline once, and after that
+//! not at all: it is asked in the background, and the client is told when it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Attached;
+use super::list::List;
+use super::listing::{Absence, Listing};
+use super::slot::{Asked, Slot};
+use crate::fault::Fault;
+use crate::upstream::Upstream;
+
+/// How long a server is waited for that could not be asked the last time.
+const DOUBTFUL: Duration = Duration::from_secs(1);
+
+/// What a list says of one server.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) server: Arc<Upstream>,
+    /// Its list: as it answered, or as it answered last.
+    pub(super) listing: Option<Arc<Listing>>,
+    /// Why it could not be asked now.
+    pub(super) absence: Option<Arc<Absence>>,
+}
+
+impl Attached {
+    /// Asks all servers for a list, side by side.
+    pub(super) async fn ask_all(&self, list: List) -> Vec<Told> {
+        let servers = self.servers();
+        let asking: Vec<_> = servers
+            .iter()
+            .map(|server| (Arc::clone(server), self.begin(server, list)))
+            .collect();
+        let mut told = Vec::with_capacity(asking.len());
+        for (server, asked) in asking {
+            let asked = match asked {
+                Ok(asking) => asking.finish(list).await,
+                Err(absence) => Err(absence),
+            };
+            told.push(self.told(server, list, asked));
+        }
+        told
+    }
+
+    fn told(&self, server: Arc<Upstream>, list: List, asked: Asked) -> Told {
+        match asked {
+            Ok(listing) => Told {
+                server,
+                listing: Some(listing),
+                absence: None,
+            },
+            Err(absence) => {
+                let slot = self.attachment().slot(&server.name);
+                let known = || self.unions.known.listing(self, &server, list);
+                Told {
+                    listing: slot.listing(list).or_else(known),
+                    absence: Some(absence),
+                    server,
+                }
+            }
+        }
+    }
+
+    /// Begins to ask a server, unless it still owes an answer.
+    fn begin(&self, server: &Arc<Upstream>, list: List) -> Result<Asking, Arc<Absence>> {
+        let slot = self.attachment().slot(&server.name);
+        let before = slot.absence(list);
+        if let Some(before) = before.clone().filter(|_| slot.is_overdue(list)) {
+            return Err(before);
+        }
+        let limit = server.config().list_timeout;
+        let limit = match before {
+            Some(_) => limit.min(DOUBTFUL),
+            None => limit,
+        };
+        let (answer, answered) = oneshot::channel();
+        let (attached, own) = (self.clone(), Arc::clone(server));
+        self.unions.registry.tracker.spawn(async move {
+            let asked = attached.ask(&own, list).await;
+            // Nobody waits any more, or somebody was told that it is not there.
+            let is_news = attached.note(&own, list, &asked);
+            if answer.send(asked).is_err() || is_news {
+                attached.attachment().listening.changed(list);
+            }
+        });
+        let until = tokio::time::Instant::now() + limit;
+        Ok(Asking {
+            slot,
+            answered,
+            until,
+            limit,
+        })
+    }
+
+    async fn ask(&self, server: &Arc<Upstream>, list: List) -> Asked {
+        let asking = async {
+            let exchange = self.member(server).await?;
+            let listing = Listing::fetch(&exchange, list).await;
+            if let Err(fault) = &listing
+                && fault.is_session_lost()
+            {
+                self.lost(&exchange).await;
+            }
+            listing
+        };
+        match asking.await {
+            Ok(listing) => Ok(Arc::new(listing)),
+            Err(fault) => Err(Arc::new(Absence::of(&fault))),
+        }
+    }
+
+    /// Notes what a server answered. `true` if its list could not be had before and can now.
+    fn note(&self, server: &Arc<Upstream>, list: List, asked: &Asked) -> bool {
+        if let Ok(listing) = asked {
+            self.unions.known.note(self, server, list, listing);
+        }
+        let absence = asked.as_ref().err();
+        self.unions.note_absence(&server.name, list, absence);
+        self.attachment().slot(&server.name).note(list, asked)
+    }
+
+    /// Asks again for what could not be had.
+    pub(super) fn ask_for_missing(&self) {
+        for (name, slot) in self.attachment().slots() {
+            let Some(server) = self.server(name.as_ref()) else {
+                continue;
+            };
+            for list in slot.missing() {
+                drop(self.begin(&server, list));
+            }
+        }
+    }
+}
+
+/// A server that was asked for a list.
+struct Asking {
+    slot: Arc<Slot>,
+    answered: oneshot::Receiver<Asked>,
+    until: tokio::time::Instant,
+    limit: Duration,
+}
+
+impl Asking {
+    async fn finish(self, list: List) -> Asked {
+        match tokio::time::timeout_at(self.until, self.answered).await {
+            Ok(Ok(asked)) => asked,
+            Ok(Err(_)) => Err(Arc::new(Absence::of(&Fault::Stopping))),
+            Err(_) => {
+                let limit = humantime::format_duration(self.limit);
+                let absence = Arc::new(Absence {
+                    reason: "deadline",
+                    message: format!("it did not answer {} within {limit}", list.method()).into(),
+                });
+                self.slot.give_up(list, &absence);
+                Err(absence)
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! One list of one server, all pages of it, in the words of the server.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use aws_lc_rs::rand;
+use bowline_wire::message::{Message, RawId, RawIdBuf};
+use bowline_wire::{codes, compose};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::list::List;
+use crate::exchange::Exchange;
+use crate::exchange::answer::{Answer, LargeAnswers};
+use crate::exchange::reply::Reply;
+use crate::fault::Fault;
+use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
+
+/// What is read of one list.
+const MAX_PAGES: usize = 100;
+const MAX_ITEMS: usize = 10_000;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// A list of a server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub(super) items: Vec<Item>,
+    /// Why it is not complete, if it is not.
+    pub(super) cut: Option<&'static str>,
+}
+
+/// One definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// The definition as the server wrote it.
+    pub(super) raw: Box<str>,
+    /// Its name, URI or URI template.
+    pub(super) key: Box<str>,
+}
+
+/// Why a server's list could not be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Absence {
+    /// The reason's name, as in refusals.
+    pub(crate) reason: &'static str,
+    pub(crate) message: Box<str>,
+}
+
+/// The members of a JSON object, in order.
+#[derive(Debug)]
+pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+// === impl Listing ===
+
+impl Listing {
+    /// Asks a server for a list, page after page.
+    pub(super) async fn fetch(exchange: &Exchange, list: List) -> Result<Self, Fault> {
+        let session = exchange.in_use.session();
+        if !session
+            .client_state
+            .capabilities
+            .may_have(list.capability())
+        {
+            return Ok(Self::default());
+        }
+        let (mut listing, mut cursors, mut bytes) = (Self::default(), HashSet::new(), 0);
+        let mut cursor: Option<Box<str>> = None;
+        for page in 0.. {
+            let Some(answer) = ask(exchange, list, page, cursor.as_deref()).await? else {
+                break;
+            };
+            listing.add(&answer, list);
+            bytes += answer.raw().len();
+            let next = answer.result_member("nextCursor");
+            let next = next.map(|span| answer.text(span));
+            let Some(next) = next.filter(|next| *next != "null") else {
+                break;
+            };
+            listing.cut = match () {
+                () if !cursors.insert(Box::<str>::from(next)) => Some("its cursors repeat"),
+                () if page + 1 >= MAX_PAGES => Some("it has more than 100 pages"),
+                () if listing.items.len() > MAX_ITEMS => Some("it has more than 10000 items"),
+                () if bytes > MAX_BYTES => Some("it is larger than 16 MiB"),
+                () => None,
+            };
+            if listing.cut.is_some() {
+                break;
+            }
+            cursor = Some(next.into());
+        }
+        Ok(listing)
+    }
+
+    /// Adds the items of one page. What has no name, or two, cannot be asked for.
+    fn add(&mut self, page: &Message, list: List) {
+        let items = page.result_member(list.items());
+        let items: Vec<&RawValue> = items
+            .and_then(|span| serde_json::from_str(page.text(span)).ok())
+            .unwrap_or_default();
+        self.items.extend(items.into_iter().filter_map(|item| {
+            Some(Item {
+                key: text_member(item.get(), list.key())?.into(),
+                raw: item.get().into(),
+            })
+        }));
+    }
+
+    /// A list with one more item.
+    pub(super) fn with(known: Option<&Self>, item: String, list: List) -> Self {
+        let known = known.map(|known| known.items.clone());
+        let mut items = known.unwrap_or_default();
+        if let Some(key) = text_member(&item, list.key()) {
+            items.push(Item {
+                raw: item.into(),
+                key: key.into(),
+            });
+        }
+        Self { items, cut: None }
+    }
+
+    /// The names of all items.
+    pub(super) fn keys(&self) -> Vec<&str> {
+        self.items.iter().map(|item| &*item.key).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let items = self.items.iter();
+        items.map(|item| item.raw.len() + item.key.len()).sum()
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.items.iter().any(|item| &*item.key == key)
+    }
+}
+
+/// Asks for one page. `None`: the server does not have this list.
+async fn ask(
+    exchange: &Exchange,
+    list: List,
+    page: usize,
+    cursor: Option<&str>,
+) -> Result<Option<Message>, Fault> {
+    let id = own_id(page);
+    let request = match cursor {
+        Some(cursor) => {
+            let params = format!(r#"{{"cursor":{cursor}}}"#);
+            compose::request(&id, list.method(), params)
+        }
+        None => compose::bare_request(&id, list.method()),
+    };
+    let request = Message::parse(request.into()).map_err(Fault::from)?;
+    let reply = exchange.clone().handle_unasked(request).await?;
+    let failed = |error| Fault::on(&exchange.in_use.session().leg(), error);
+    let answer = answer_of(id.as_id(), reply).await.map_err(failed)?;
+    match answer.error_code() {
+        None => Ok(Some(answer)),
+        Some(codes::METHOD_NOT_FOUND) => Ok(None),
+        Some(_) => {
+            let error = answer
+                .error()
+                .and_then(|error| text_member(error, "message"));
+            let why = format!(
+                "it answered {} with an error: {}",
+                list.method(),
+                error.unwrap_or_default()
+            );
+            Err(failed(UpstreamError::NotOpenedInTime(why.into())))
+        }
+    }
+}
+
+/// An id of a request of Bowline's own. No client's request of this session has it: those of members have the
+/// client's ids, and this one is random.
+pub(super) fn own_id(page: usize) -> RawIdBuf {
+    let mut random = [0; 8];
+    // Without chance the number of the page is left, which no other request of this list has.
+    _ = rand::fill(&mut random);
+    RawIdBuf::new(format!(
+        "\"bowline-{:016x}-{page}\"",
+        u64::from_be_bytes(random)
+    ))
+}
+
+/// Reads a reply up to the answer to this request.
+pub(super) async fn answer_of(id: RawId<'_>, reply: Reply) -> Result<Message, UpstreamError> {
+    let mut answer = Answer::of(id, reply, &LargeAnswers::up_to(MAX_HELD_ANSWER));
+    loop {
+        match answer.next().await? {
+            Some(message) if message.answers(id) => return Ok(message),
+            Some(_) => {}
+            None => return Err(StreamError::NoAnswer.into()),
+        }
+    }
+}
+
+/// A text in an object, if it is there once.
+pub(super) fn text_member(object: &str, name: &str) -> Option<String> {
+    let members: Members<'_> = serde_json::from_str(object).ok()?;
+    let value = members.only(name)?;
+    serde_json::from_str(value.get()).ok()
+}
+
+/// The same object with another text under this name; `None` if the name is not there once.
+pub(super) fn with_text(object: &str, name: &str, text: &str) -> Option<String> {
+    let members: Members<'_> = serde_json::from_str(object).ok()?;
+    let value = members.only(name)?.get();
+    // A part of the object's own text.
+    let start = value.as_ptr() as usize - object.as_ptr() as usize;
+    let (before, after) = (object.get(..start)?, object.get(start + value.len()..)?);
+    Some(format!("{before}{}{after}", serde_json::Value::from(text)))
+}
+
+// === impl Members ===
+
+impl<'a> Members<'a> {
+    /// The value of a name that is there once.
+    pub(super) fn only(&self, name: &str) -> Option<&'a RawValue> {
+        let mut found = self.0.iter().filter(|(key, _)| key == name);
+        match (found.next(), found.next()) {
+            (Some((_, value)), None) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        input.deserialize_map(Object)
+    }
+}
+
+// === impl Absence ===
+
+impl Absence {
+    pub(super) fn of(fault: &Fault) -> Self {
+        Self {
+            reason: fault.row().name,
+            message: fault.to_string().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_text_is_replaced_and_all_else_stays() {
+        let object = "{ \"title\":\"T\", \"na\\u006de\" : \"a\\\"b\" ,\"x\":{\"name\":1}}";
+        assert_eq!(text_member(object, "name").unwrap(), "a\"b");
+        let replaced = with_text(object, "name", "s__\"").unwrap();
+        assert_eq!(
+            replaced,
+            "{ \"title\":\"T\", \"na\\u006de\" : \"s__\\\"\" ,\"x\":{\"name\":1}}"
+        );
+    }
+
+    #[test]
+    fn what_has_two_names_has_none() {
+        for object in [r#"{"name":"a","name":"b"}"#, r#"{}"#, r#"{"name":1}"#, "[]"] {
+            assert_eq!(text_member(object, "name"), None, "{object}");
+        }
+        assert_eq!(with_text(r#"{"name":"a","name":"b"}"#, "name", "c"), None);
+    }
+}

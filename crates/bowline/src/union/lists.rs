@@ -1,0 +1,217 @@
+//! The lists of all servers as one: in the order of the configuration, each definition as its server wrote it but for
+//! the name, and with a word on every server that is missing.
+
+use std::sync::Arc;
+
+use bowline_wire::message::Message;
+use serde_json::{Map, Value, json};
+
+use super::Attached;
+use super::asking::Told;
+use super::list::List;
+use super::listing::{Listing, with_text};
+use super::page::{Cursor, Entry, page};
+use super::routing::text_param;
+use crate::config::ServerName;
+use crate::exchange::reply::Reply;
+use crate::exchange::sign_in::words::sign_in_tool;
+use crate::fault::{Fault, Reason};
+use crate::route::names::{NameRefusal, Resolved};
+use crate::route::union::UnionMembers;
+use crate::upstream::Upstream;
+
+/// Where a result says which servers are missing from it, or were not asked.
+const SERVERS: &str = "bowline/servers";
+/// Where it says which names were refused, and why.
+const REFUSED: &str = "bowline/refused_names";
+
+impl Attached {
+    /// Answers a request for a list.
+    pub(super) async fn list(&self, message: &Message, list: List) -> Result<Reply, Fault> {
+        let after = match message.param("cursor") {
+            None => None,
+            Some(_) => {
+                let (_, cursor) = text_param(message, "cursor")?;
+                Some(Cursor::parse(&cursor).ok_or(Fault::BadCursor)?)
+            }
+        };
+        let mut told = self.ask_all(list).await;
+        if let Some(missing) = told.iter().find(|one| one.is_missing()) {
+            return Err(missing.required());
+        }
+        told.iter_mut().for_each(|one| one.offer_sign_in(list));
+        let now = self.attachment().union.now();
+        let (entries, refused) = entries(&now, list, &told);
+        let servers: Vec<&str> = now.servers.iter().map(|one| one.name.as_ref()).collect();
+        let (shown, next) = page(&entries, &servers, after.as_ref());
+        let result = result(list, shown, next, meta(&told, refused));
+        Ok(Reply::result(message, &result))
+    }
+
+    /// The server that a tool's or prompt's name belongs to, and the server's own name for it.
+    pub(super) async fn resolve(
+        &self,
+        list: List,
+        name: &str,
+    ) -> Result<(Arc<Upstream>, String), Fault> {
+        let now = self.attachment().union.now();
+        let resolved = match now.names.resolve_prefixed(name) {
+            Some(resolved) => Ok(resolved),
+            None => self.resolve_by_lists(&now, list, name).await,
+        };
+        let unknown = |why: NameRefusal| Fault::UnknownName {
+            name: name.into(),
+            why: why.to_string().into(),
+        };
+        let Resolved { server, name: own } = resolved.map_err(unknown)?;
+        let server = self.server(server.as_ref());
+        let server = server.ok_or_else(|| unknown(NameRefusal::Unknown))?;
+        Ok((server, own))
+    }
+
+    /// The same for a name that does not say it: by the lists that servers sent to this client, and if it is in none
+    /// of them, by what they answer now.
+    async fn resolve_by_lists(
+        &self,
+        now: &UnionMembers,
+        list: List,
+        name: &str,
+    ) -> Result<Resolved, NameRefusal> {
+        let attachment = self.attachment();
+        let servers = self.servers();
+        let sent: Option<Vec<(&ServerName, Arc<Listing>)>> = servers
+            .iter()
+            .map(|one| Some((&one.name, attachment.slot(&one.name).listing(list)?)))
+            .collect();
+        // As long as one list is not known, another server may have the same name.
+        if let Some(sent) = sent {
+            let resolved = now.names.resolve(name, &catalogue(&sent));
+            if !matches!(resolved, Err(NameRefusal::Unknown)) {
+                return resolved;
+            }
+        }
+        let told = self.ask_all(list).await;
+        let lists: Vec<(&ServerName, Arc<Listing>)> = told
+            .iter()
+            .map(|one| (&one.server.name, one.listing.clone().unwrap_or_default()))
+            .collect();
+        now.names.resolve(name, &catalogue(&lists))
+    }
+}
+
+fn catalogue<'a>(
+    lists: &'a [(&'a ServerName, Arc<Listing>)],
+) -> Vec<(&'a ServerName, Vec<&'a str>)> {
+    let lists = lists.iter();
+    lists
+        .map(|(server, listing)| (*server, listing.keys()))
+        .collect()
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Whether the operator wants no list without this server, and there is none of it.
+    fn is_missing(&self) -> bool {
+        self.listing.is_none() && self.absence.is_some() && self.server.config().required
+    }
+
+    fn required(&self) -> Fault {
+        let why = self.absence.as_ref().map(|absence| absence.message.clone());
+        Fault::RequiredServer {
+            server: self.server.name.clone(),
+            why: why.unwrap_or_default(),
+        }
+    }
+
+    /// Lists the tool that starts a sign-in, if that is why the server could not be asked.
+    fn offer_sign_in(&mut self, list: List) {
+        let wants_sign_in = self
+            .absence
+            .as_ref()
+            .is_some_and(|absence| absence.reason == Reason::SignInNeeded.row().name);
+        if !wants_sign_in || list != List::Tools {
+            return;
+        }
+        let tool = sign_in_tool(&self.server.name).to_string();
+        let known = self.listing.as_deref();
+        self.listing = Some(Arc::new(Listing::with(known, tool, list)));
+    }
+}
+
+/// The items of all servers as the client sees them, and the names that it cannot see.
+fn entries(now: &UnionMembers, list: List, told: &[Told]) -> (Vec<Entry>, Vec<String>) {
+    let lists: Vec<(&ServerName, Arc<Listing>)> = told
+        .iter()
+        .map(|one| (&one.server.name, one.listing.clone().unwrap_or_default()))
+        .collect();
+    let entry = |server: usize, item: usize, name: Option<&str>| {
+        let (server, listing) = &lists[server];
+        let item = listing.items.get(item)?;
+        let raw = match name {
+            Some(name) if *name != *item.key => with_text(&item.raw, list.key(), name)?,
+            _ => item.raw.to_string(),
+        };
+        Some(Entry {
+            server: server.as_ref().into(),
+            key: item.key.clone(),
+            raw,
+        })
+    };
+    if !matches!(list, List::Tools | List::Prompts) {
+        let all = lists.iter().enumerate();
+        let all =
+            all.flat_map(|(at, (_, listing))| (0..listing.items.len()).map(move |item| (at, item)));
+        return (
+            all.filter_map(|(at, item)| entry(at, item, None)).collect(),
+            Vec::new(),
+        );
+    }
+    let listed = now.names.exposed(&catalogue(&lists));
+    let exposed = listed.exposed.iter();
+    let entries = exposed.filter_map(|it| entry(it.place.server, it.place.item, Some(&it.name)));
+    let refused = listed.refused.into_iter().map(|refused| refused.name);
+    (entries.collect(), refused.collect())
+}
+
+/// What is said of servers that were not asked, or not to the end.
+fn meta(told: &[Told], refused: Vec<String>) -> Map<String, Value> {
+    let mut servers = Map::new();
+    for one in told {
+        let cut = one.listing.as_ref().and_then(|listing| listing.cut);
+        let said = match (&one.absence, &one.listing, cut) {
+            (Some(absence), listing, _) => {
+                let state = match listing {
+                    Some(_) => "stale",
+                    None => "absent",
+                };
+                json!({"state": state, "reason": absence.reason, "message": absence.message})
+            }
+            (None, _, Some(why)) => json!({"state": "incomplete", "message": why}),
+            (None, _, None) => continue,
+        };
+        servers.insert(one.server.name.to_string(), said);
+    }
+    let mut meta = Map::new();
+    if !servers.is_empty() {
+        meta.insert(SERVERS.to_owned(), servers.into());
+    }
+    if !refused.is_empty() {
+        meta.insert(REFUSED.to_owned(), refused.into());
+    }
+    meta
+}
+
+/// The result as JSON text. The definitions are put into it as they are.
+fn result(list: List, shown: &[Entry], next: Option<String>, meta: Map<String, Value>) -> String {
+    let items: Vec<&str> = shown.iter().map(|entry| &*entry.raw).collect();
+    let mut result = format!(r#"{{"{}":[{}]"#, list.items(), items.join(","));
+    if let Some(next) = next {
+        result += &format!(r#","nextCursor":"{next}""#);
+    }
+    if !meta.is_empty() {
+        result += &format!(r#","_meta":{}"#, Value::from(meta));
+    }
+    result.push('}');
+    result
+}

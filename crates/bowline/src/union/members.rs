@@ -1,0 +1,198 @@
+//! The members of an attachment: found, opened on first use, and given up when they are lost.
+
+use std::sync::Arc;
+
+use bowline_wire::compose;
+use bowline_wire::message::Message;
+
+use super::Attached;
+use super::listing::answer_of;
+use super::record::Member;
+use super::routing::set_level;
+use crate::exchange::Exchange;
+use crate::exchange::open::{Membership, Opening};
+use crate::fault::Fault;
+use crate::session::InUse;
+use crate::upstream::{Carried, Upstream, UpstreamError};
+
+/// What became of a session that was opened to be a member.
+enum Joined {
+    Yes,
+    /// Another gateway opened a member with the same server first.
+    Other(Member),
+}
+
+impl Attached {
+    /// The member with this server. It is opened if there is none.
+    pub(super) async fn member(&self, server: &Arc<Upstream>) -> Result<Exchange, Fault> {
+        let attachment = self.attachment();
+        if let Some(member) = attachment.member_of(&server.name) {
+            return self.found(&member, server).await;
+        }
+        let slot = attachment.slot(&server.name);
+        let _opening = slot.opening.lock().await;
+        match attachment.member_of(&server.name) {
+            Some(member) => self.found(&member, server).await,
+            None => Box::pin(self.open(server)).await,
+        }
+    }
+
+    /// The member with this number, if it is there.
+    pub(super) async fn numbered(&self, number: u16) -> Option<Exchange> {
+        let member = self.attachment().member(number)?;
+        let server = self.server(member.server.as_ref())?;
+        self.found(&member, &server).await.ok()
+    }
+
+    /// The members that are there.
+    pub(super) async fn members(&self) -> Vec<Exchange> {
+        let mut members = Vec::new();
+        for member in self.attachment().members() {
+            if let Some(server) = self.server(member.server.as_ref())
+                && let Ok(exchange) = self.found(&member, &server).await
+            {
+                members.push(exchange);
+            }
+        }
+        members
+    }
+
+    async fn found(&self, member: &Member, server: &Arc<Upstream>) -> Result<Exchange, Fault> {
+        let table = &self.unions.registry.table;
+        let found = table.find(&member.session, server).await;
+        let found = found.map_err(|error| Fault::store_failed(&error))?;
+        let is_its = |in_use: &InUse| Arc::ptr_eq(&in_use.session().upstream, server);
+        match found.filter(is_its) {
+            Some(in_use) => Ok(Exchange {
+                registry: Arc::clone(&self.unions.registry),
+                id: member.session,
+                in_use,
+                carried: self.carried_to(server),
+            }),
+            None => {
+                self.give_up(member.number).await;
+                let server = server.name.clone();
+                Err(Fault::MemberLost { server })
+            }
+        }
+    }
+
+    /// Forgets a member whose session is gone. The next use opens another one.
+    pub(super) async fn give_up(&self, number: u16) {
+        let attachment = self.attachment();
+        let forgotten = attachment
+            .change(|state| state.members.retain(|member| member.number != number))
+            .await;
+        if let Err(error) = forgotten {
+            tracing::debug!(%error, "could not forget a member");
+        }
+        attachment.listening.all_changed();
+    }
+
+    async fn open(&self, server: &Arc<Upstream>) -> Result<Exchange, Fault> {
+        let attachment = self.attachment();
+        let number = self.next_number().await?;
+        let opening = Opening {
+            registry: Arc::clone(&self.unions.registry),
+            upstream: Arc::clone(server),
+            caller: attachment.caller.clone(),
+            carried: self.opening_carried(server),
+            message: attachment.initialize.clone(),
+            member: Some(Membership {
+                seal: attachment.seal.clone(),
+                number,
+            }),
+        };
+        let (reply, newborn) = opening.open().await?;
+        let failed = |error| Fault::Upstream {
+            server: server.name.clone(),
+            generation: 0,
+            error,
+        };
+        let id = attachment.initialize.id().unwrap_or_default();
+        let answer = answer_of(id, reply).await.map_err(failed)?;
+        let Some(newborn) = newborn else {
+            let why = answer.error().unwrap_or_default();
+            let why = format!("it declined `initialize`: {why}");
+            return Err(failed(UpstreamError::NotOpenedInTime(why.into())));
+        };
+        self.unions.known.note_instructions(self, server, &answer);
+        let exchange = Exchange {
+            registry: Arc::clone(&self.unions.registry),
+            id: newborn.session.id,
+            in_use: newborn.session.begin_use(),
+            carried: self.carried_to(server),
+        };
+        self.set_up(&exchange).await;
+        let member = Member {
+            number,
+            server: server.name.clone(),
+            session: exchange.id,
+        };
+        match self.join(&member).await? {
+            Joined::Yes => {
+                newborn.announce();
+                attachment.listening.members_changed();
+                Ok(exchange)
+            }
+            // The newborn session ends as it is dropped.
+            Joined::Other(member) => self.found(&member, server).await,
+        }
+    }
+
+    /// A number that no member has had, at any gateway.
+    async fn next_number(&self) -> Result<u16, Fault> {
+        let numbering = self.attachment().change(|state| {
+            state.numbered = state.numbered.checked_add(1)?;
+            Some(state.numbered)
+        });
+        let number = numbering
+            .await
+            .map_err(|error| Fault::store_failed(&error))?;
+        let number = number.ok_or(Fault::UnknownSession)?;
+        number.ok_or(Fault::TooManyMembers)
+    }
+
+    /// Makes a session a member.
+    async fn join(&self, member: &Member) -> Result<Joined, Fault> {
+        let joining = self.attachment().change(|state| {
+            if let Some(other) = state.member_of(&member.server) {
+                return Joined::Other(other.clone());
+            }
+            state.members.push(member.clone());
+            Joined::Yes
+        });
+        let joined = joining.await.map_err(|error| Fault::store_failed(&error))?;
+        joined.ok_or(Fault::UnknownSession)
+    }
+
+    /// What goes along with the `initialize` of a member: what came with the client's own, unless this request says
+    /// otherwise, and what tells loops.
+    fn opening_carried(&self, server: &Upstream) -> Carried {
+        let (config, own) = (server.config(), self.carried_to(server));
+        let mut carried = match &self.attachment().carried {
+            Some(opening) => own.or(&opening.for_server(&config), &config),
+            None => own,
+        };
+        carried.via.clone_from(&self.carried.via);
+        carried
+    }
+
+    /// Tells a new member what the client has said to all. A server that refuses it can still be used.
+    async fn set_up(&self, exchange: &Exchange) {
+        let said = |text: String| Message::parse(text.into());
+        let initialized = compose::bare_notification("notifications/initialized");
+        if let Ok(initialized) = said(initialized)
+            && let Err(fault) = exchange.clone().handle(initialized).await
+        {
+            tracing::debug!(%fault, "a new member did not take `notifications/initialized`");
+        }
+        let capabilities = exchange.in_use.session().client_state.capabilities;
+        if let Some(level) = self.attachment().level().filter(|_| capabilities.may_log())
+            && let Ok(request) = said(set_level(&level))
+            && let Err(fault) = exchange.clone().handle_unasked(request).await
+        {
+            tracing::debug!(%fault, "a new member did not take the log level");
+        }
+    }
+}
