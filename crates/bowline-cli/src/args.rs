@@ -37,7 +37,8 @@ pub(crate) enum Command {
     ///
     /// For the `command` of an editor's MCP configuration. Keeps one session for as long as the editor
     /// runs it, while the server restarts, the network changes or the machine sleeps. The server is at a
-    /// URL, or it is a command, which is started again when it crashes. If the server asks for a
+    /// URL, or it is a command, which is started again when it crashes; or it is all servers of a
+    /// configuration file, as one. If a server asks for a
     /// sign-in, the browser opens, and calls wait for it; every `connect` of this user shares it.
     #[command(after_help = CONNECT_EXAMPLES)]
     Connect(ConnectArguments),
@@ -104,9 +105,9 @@ pub(crate) struct ServeArguments {
 /// The options of `bowline connect`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectArguments {
-    /// The server, by its URL or by its name in the configuration file
+    /// The server, by its URL or by its name in the configuration file; without it, all servers of the file as one
     // Read by `named_server`, because clap shows bad values and a URL may hold a secret.
-    #[arg(value_name = "URL|NAME", required_unless_present = "command")]
+    #[arg(value_name = "URL|NAME")]
     pub(crate) server: Option<String>,
 
     /// Or the command of a server on stdio, which gets all of the environment
@@ -115,7 +116,7 @@ pub(crate) struct ConnectArguments {
 
     /// Read the configuration from this file: TOML, or an editor's JSON with `mcpServers`
     ///
-    /// [default for a NAME: bowline/bowline.toml in $XDG_CONFIG_HOME or ~/.config]
+    /// [default for a NAME, or without a server: bowline/bowline.toml in $XDG_CONFIG_HOME or ~/.config]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -323,6 +324,7 @@ Examples:
   bowline connect https://mcp.example.com/mcp
   bowline connect https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
   bowline connect files --config bowline.toml
+  bowline connect --config bowline.toml
   bowline connect -- npx -y @modelcontextprotocol/server-everything";
 
 const PROBE_EXAMPLES: &str = "\

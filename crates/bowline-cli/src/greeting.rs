@@ -11,6 +11,9 @@ use crate::demo::Demo;
 /// The name under which health is shown beside the servers.
 const HEALTH: &str = "health";
 
+/// The name under which all servers as one are shown.
+const ALL: &str = "all";
+
 /// The name under which it is shown where sessions are kept.
 const SESSIONS: &str = "sessions";
 
@@ -22,6 +25,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) scheme: &'static str,
     pub(crate) admin: Option<&'a ListenAddress>,
     pub(crate) servers: &'a [ServerName],
+    /// Unions with a name of their own.
+    pub(crate) unions: &'a [ServerName],
     pub(crate) store: &'a StoreKind,
     pub(crate) demo: bool,
 }
@@ -36,9 +41,12 @@ impl fmt::Display for Greeting<'_> {
                 writeln!(f, "Bowline {version} is listening on {socket}")?;
             }
         }
-        let names = self.servers.iter().map(AsRef::as_ref);
+        let names = self.servers.iter().chain(self.unions).map(AsRef::as_ref);
         let width = names.chain([SESSIONS]).map(str::len).max().unwrap_or(0);
-        for name in self.servers {
+        if self.servers.len() > 1 {
+            writeln!(f, "{ALL:>width$}  {base}/mcp")?;
+        }
+        for name in self.servers.iter().chain(self.unions) {
             writeln!(f, "{name:>width$}  {base}/mcp/{name}")?;
         }
         if let Some(admin) = self.admin {
@@ -154,6 +162,7 @@ mod tests {
             listen: &listen,
             scheme,
             admin: admin.as_ref(),
+            unions: &[],
             servers: &servers,
             store,
             demo: false,

@@ -70,12 +70,54 @@ impl NamedServer {
     }
 }
 
+/// The configuration in this file or, without one, in the default file.
+pub(crate) fn configuration(file: Option<&Path>) -> Result<Config, Failure> {
+    let file = match (file, person_file()) {
+        (Some(file), _) => file.to_owned(),
+        (None, Some(file)) if file.is_file() => file,
+        (None, file) => {
+            let missing = match file {
+                Some(file) => format!(
+                    "no server was given, and there is no configuration file {}",
+                    file.display()
+                ),
+                None => "no server was given, and no configuration file".to_owned(),
+            };
+            let help =
+                "give a server's URL, a command after `--`, or a configuration file with `-c`";
+            return Err(Failure::usage(missing, help));
+        }
+    };
+    sign_in::config(Some(&file))
+}
+
+/// The union of this name, and the configuration that it is from, if it is no server.
+pub(crate) fn union(
+    written: &str,
+    file: Option<&Path>,
+) -> Result<Option<(Config, ServerName)>, Failure> {
+    let is_file = |file: &PathBuf| file.is_file();
+    let file = file
+        .map(Path::to_owned)
+        .or_else(|| person_file().filter(is_file));
+    let (Ok(name), Some(file)) = (written.parse::<ServerName>(), file) else {
+        return Ok(None);
+    };
+    let config = sign_in::config(Some(&file))?;
+    let is_union = config.unions.contains_key(&name);
+    Ok(is_union.then_some((config, name)))
+}
+
+/// The configuration file of the person who runs this.
+fn person_file() -> Option<PathBuf> {
+    let directory = environment::directory("XDG_CONFIG_HOME", ".config");
+    directory.map(|directory| directory.join(DEFAULT_FILE))
+}
+
 /// The configuration file that is read if none is given. `name` is not a URL, so there must be one.
 fn default_file(name: &str) -> Result<PathBuf, Failure> {
     let shown = name.escape_debug();
-    let directory = environment::directory("XDG_CONFIG_HOME", ".config");
-    let file = directory.map(|directory| directory.join(DEFAULT_FILE));
-    match file {
+    match person_file() {
         Some(file) if file.is_file() => Ok(file),
         Some(file) => Err(Failure::usage(
             format!(

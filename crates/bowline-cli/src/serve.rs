@@ -35,6 +35,7 @@ pub(crate) async fn serve(
     };
     let config = with_demo(plan.config, demo.as_ref())?;
     let names: Vec<ServerName> = config.servers.keys().cloned().collect();
+    let unions: Vec<ServerName> = config.unions.keys().cloned().collect();
     let store = config.store.kind.clone();
     if config.store.lacks_state_directory {
         tracing::warn!(
@@ -50,6 +51,7 @@ pub(crate) async fn serve(
         scheme,
         admin: gateway.admin(),
         servers: &names,
+        unions: &unions,
         store: &store,
         demo: demo.is_some(),
     });

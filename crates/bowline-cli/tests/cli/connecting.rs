@@ -97,6 +97,59 @@ fn a_name_is_one_of_the_file() {
     assert!(stderr.contains("has no server `there`"), "{stderr}");
 }
 
+/// All servers of a file as one: each under its prefix, and one that is away is said.
+#[test]
+fn without_a_name_all_servers_of_the_file_are_one() {
+    let (_gateway, url) = demo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bowline.toml");
+    let servers = format!(
+        "[servers.here]\nurl = \"{url}\"\n[servers.there]\nurl = \"{url}\"\n\
+         [servers.gone]\nurl = \"http://127.0.0.1:9/\"\n[unions.two]\nservers = [\"here\", \"there\"]\n"
+    );
+    std::fs::write(&file, servers).unwrap();
+    let file = file.to_str().unwrap();
+    let listed = |options: &[&str]| {
+        let (child, mut input) = connect(options);
+        writeln!(input, "{INITIALIZE}").unwrap();
+        let list = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
+        writeln!(input, "{list}").unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = listed(&["-c", file]);
+    assert!(
+        all.contains("here__count") && all.contains("there__count"),
+        "{all}"
+    );
+    assert!(
+        all.contains(r#""gone":{"#) && all.contains("upstream_unreachable"),
+        "{all}"
+    );
+    let two = listed(&["two", "-c", file]);
+    assert!(
+        two.contains("there__count") && !two.contains("gone"),
+        "{two}"
+    );
+    let empty = directory.path().join("empty.toml");
+    std::fs::write(&empty, "").unwrap();
+    for (options, said) in [
+        (&["-c", empty.to_str().unwrap()][..], "has no servers"),
+        (
+            &["-c", file, "--header", "X: y"],
+            "--header is for one server",
+        ),
+        (&[], "there is no configuration file"),
+    ] {
+        let mut command = bowline();
+        let command = command.env("XDG_CONFIG_HOME", directory.path());
+        let (code, stdout, stderr) = run(command.arg("connect").args(options));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+}
+
 #[test]
 fn a_header_is_sent_and_its_value_is_never_shown() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -216,7 +269,6 @@ fn a_command_takes_no_url_and_no_header() {
     for options in [
         &["http://127.0.0.1:9/mcp", "--", "true"][..],
         &["--header", "X: y", "--", "true"],
-        &[],
     ] {
         let (code, stdout, stderr) = run(bowline().arg("connect").args(options));
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");

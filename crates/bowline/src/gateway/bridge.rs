@@ -1,9 +1,10 @@
 //! A gateway inside one program, for one client on a pair of byte streams: what `bowline connect` runs. It
-//! listens for no clients, and its session is in memory. Where its server wants a sign-in, it shows that in a
+//! listens for no clients, and its session is in memory. It serves one server, or several as one. Where a server wants a sign-in, it shows that in a
 //! browser of this machine.
 
 mod sign_ins;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::sign_ins::present;
 use super::{StartError, assemble, local, stop, upkeep};
-use crate::config::{Config, Limits, Server, ServerName, Target};
+use crate::config::{Config, Limits, Server, ServerName, Target, Union};
 use crate::front::callback::Callbacks;
 use crate::front::stdio;
 use crate::hub::Hub;
@@ -29,10 +30,12 @@ const MAX_STREAMS: usize = 1024;
 /// Opens a URL, which has no secret, in the person's browser. `false` if that is not possible.
 pub type OpenBrowser = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// A gateway for one client and one server. Dropping it stops it.
+/// A gateway for one client. Dropping it stops it.
 #[derive(Debug)]
 pub struct Bridge {
     hub: Arc<Hub>,
+    /// What the client talks to, as a path.
+    path: String,
 }
 
 impl Bridge {
@@ -44,15 +47,40 @@ impl Bridge {
         server: Server,
         browser: Option<OpenBrowser>,
     ) -> Result<Self, StartError> {
-        let server = match can_sign_in(&server) {
-            true => local::with_oauth(&server),
-            false => server,
+        let config = Config {
+            servers: [(name, server)].into(),
+            union: Union::default(),
+            unions: BTreeMap::new(),
+            ..config
         };
+        Self::start_at("/mcp".to_owned(), config, browser).await
+    }
+
+    /// A bridge to all servers of this configuration as one, or to those of the union with this name.
+    pub async fn start_union(
+        config: Config,
+        union: Option<&ServerName>,
+        browser: Option<OpenBrowser>,
+    ) -> Result<Self, StartError> {
+        let path = match union {
+            Some(union) => format!("/mcp/{union}"),
+            None => "/mcp".to_owned(),
+        };
+        Self::start_at(path, config, browser).await
+    }
+
+    async fn start_at(
+        path: String,
+        mut config: Config,
+        browser: Option<OpenBrowser>,
+    ) -> Result<Self, StartError> {
+        for server in config.servers.values_mut().filter(|one| can_sign_in(one)) {
+            *server = local::with_oauth(server);
+        }
         // A link without a secret leads on nobody but this user's browsers, if the system knows those.
         let browser = browser.filter(|_| socket_owner::IS_KNOWN);
         let (callbacks, started) = Callbacks::new(browser.is_some());
         let config = Config {
-            servers: [(name, server)].into(),
             // Whoever starts the bridge is its only caller.
             callers: Default::default(),
             stop_timeout: STOP_TIMEOUT,
@@ -66,7 +94,7 @@ impl Bridge {
         let hub = assemble::hub_of_bridge(config, callbacks).await?;
         upkeep::keep_tidy(&hub);
         present(&hub, started, browser);
-        Ok(Self { hub })
+        Ok(Self { hub, path })
     }
 
     /// The server.
@@ -87,7 +115,7 @@ impl Bridge {
         stop: impl Future<Output = ()> + Send,
     ) {
         let hub = Arc::clone(&self.hub);
-        let Ok((to, _)) = hub.routes.by_path("/mcp") else {
+        let Ok((to, _)) = hub.routes.by_path(&self.path) else {
             return;
         };
         let stopping = CancellationToken::new();
