@@ -182,6 +182,7 @@ mod tests {
             text,
             snapbox::str![[r#"
 Bowline 1.2.3 is listening on http://127.0.0.1:6270
+     all  http://127.0.0.1:6270/mcp
    files  http://127.0.0.1:6270/mcp/files
 calendar  http://127.0.0.1:6270/mcp/calendar
   health  http://[::1]:6271/health
