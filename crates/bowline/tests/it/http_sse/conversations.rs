@@ -98,6 +98,28 @@ async fn a_cancelled_call_ends_although_the_server_never_answers_it() {
     assert_eq!(play.tally.starts(), 1);
 }
 
+/// A question of the server's that comes while the connection for a call is still being made does not take the
+/// call's place.
+#[tokio::test]
+async fn a_call_is_sent_although_the_server_asks_something_before() {
+    let play = SsePlay::open().await;
+    // Every message needs a connection, so it takes a while until it is written.
+    play.server.behave(|manners| manners.closes = true);
+    for round in 0..10 {
+        let question = format!(
+            "data: {{\"jsonrpc\":\"2.0\",\"id\":\"q{round}\",\"method\":\"roots/list\"}}\n\n"
+        );
+        play.server.inject(question.as_bytes());
+        let bump = json!({"key": format!("k{round}")});
+        let calling = tokio::time::timeout(Duration::from_secs(10), play.call("bump", &bump));
+        let answer = calling.await.expect("the call was sent and answered");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(play.tally.count(&format!("bump k{round}")), 1);
+    }
+    assert_eq!(play.tally.starts(), 1);
+    play.assert_no_complaints();
+}
+
 /// A stream that is open and dead is found out by the call that it does not answer.
 #[tokio::test]
 async fn a_stream_that_hangs_is_replaced() {
