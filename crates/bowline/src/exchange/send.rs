@@ -275,6 +275,7 @@ async fn answer(
         Outcome::Events(source) => {
             let events = EventRelay::new(source, rewrite(session, leg, sent_request))
                 .of(session, leg)
+                .of_repeat(sent_request.has_repeat_id)
                 .answering(sent_request.lesson)
                 .suspecting(leg.upstream.config());
             Ok(Reply::stream(Box::new(events), None))

@@ -35,7 +35,9 @@ impl EventRelay {
         if content.is_progress() {
             self.timeout.iter_mut().for_each(CallTimeout::put_off);
             let progress = content.progress();
-            if progress.is_some() && progress <= self.told_progress {
+            let is_told =
+                progress <= self.told_progress || (self.is_repeat && progress <= self.progress);
+            if progress.is_some() && is_told {
                 return Ok(None);
             }
             self.progress = progress.or(self.progress);

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::kit::gateway::only;
 use crate::kit::log::Log;
+use crate::kit::messages::call;
 use crate::kit::programs::text_of;
 use crate::kit::sse_server::{SsePlay, reason};
 use crate::kit::wait::until;
@@ -79,6 +80,41 @@ async fn what_may_have_run_is_told_and_what_is_safe_is_repeated_while_the_sessio
     let answer = play.call("peek", &json!({"key": "p"})).await;
     assert_eq!(answer.status, 200);
     assert_eq!(play.tally.count("bump k"), 0);
+    assert_eq!(play.tally.starts(), 1);
+}
+
+/// The first attempt of a call that is repeated still runs, and tells its progress on the same stream under the same
+/// token. The client is told each step once.
+#[tokio::test]
+async fn progress_of_two_attempts_is_told_once() {
+    let play = SsePlay::open().await;
+    // The first POST is taken, and seems to fail.
+    play.server
+        .behave(|manners| manners.post = Some((500, true)));
+    let mut message = call(7);
+    message["params"] = json!({"name": "wait_safely", "_meta": {"progressToken": "w"},
+        "arguments": {"key": "k"}});
+    let repeating = async {
+        play.tally.until("wait_safely k", 1).await;
+        play.server.behave(|manners| manners.post = None);
+        play.tally.until("wait_safely k", 2).await;
+        for step in [1, 1, 2, 2] {
+            let told = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": "w", "progress": step}});
+            play.server.inject(format!("data: {told}\n\n").as_bytes());
+        }
+        std::fs::write(play.tally.path().with_extension("go"), "").unwrap();
+    };
+    let (answer, ()) = tokio::join!(play.client.send(&message), repeating);
+    let told = answer.messages();
+    let steps = told
+        .iter()
+        .filter(|told| told["method"] == "notifications/progress");
+    let steps: Vec<_> = steps
+        .map(|told| told["params"]["progress"].as_u64())
+        .collect();
+    assert_eq!(steps, [Some(1), Some(2)], "{answer:?}");
+    assert!(answer.to(&json!(7)).unwrap()["result"].is_object());
     assert_eq!(play.tally.starts(), 1);
 }
 
