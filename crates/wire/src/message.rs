@@ -179,6 +179,12 @@ impl Message {
         member(&self.0.raw, self.object(self.0.params?)?, name)
     }
 
+    /// The span of the token under which a request asks for progress.
+    pub fn progress_token(&self) -> Option<Span> {
+        let meta = self.param("_meta")?;
+        member(&self.0.raw, self.object(meta)?, "progressToken")
+    }
+
     /// The span of a member of the result.
     pub fn result_member(&self, name: &str) -> Option<Span> {
         member(&self.0.raw, self.object(self.0.result?)?, name)

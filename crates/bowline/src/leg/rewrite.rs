@@ -2,7 +2,7 @@
 //!
 //! An event's id becomes a mark (an empty one stays empty). So does the id of a server's request,
 //! also where the server cancels it. The answer to a repeated request gets the client's own id
-//! back. A batch is split, so that none of its messages is shown without its mark. Keys that are
+//! back, and its progress the client's own token. A batch is split, so that none of its messages is shown without its mark. Keys that are
 //! reserved for Bowline are removed, and fields that some readers would take for several lines. Everything else
 //! passes unchanged.
 
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::Generation;
 use crate::leg::marks::{EventMark, Seal, StreamOrigin};
-use crate::leg::repeat_id::{given_back, original};
+use crate::leg::repeat_id::{given_back, original, token_given_back};
 use crate::upstream::MAX_BATCH;
 use crate::upstream::reserved::Reserved;
 
@@ -140,7 +140,7 @@ impl Rewrite {
             return Some(given_back(message));
         }
         let Some(span) = marked_id(message) else {
-            return Some(None);
+            return Some(token_given_back(message));
         };
         let mark = self
             .seal

@@ -61,8 +61,6 @@ pub(crate) struct EventRelay {
     /// The last progress of the request, and the last progress that the client has seen.
     pub(super) progress: Option<f64>,
     pub(super) told_progress: Option<f64>,
-    /// The first attempt of the request may tell its progress here, too.
-    pub(super) is_repeat: bool,
     /// The request has timed out, so nothing more is read.
     pub(super) is_over: bool,
     /// An error met while reading ahead, until it is returned.
@@ -98,7 +96,6 @@ impl EventRelay {
             skip: None,
             progress: None,
             told_progress: None,
-            is_repeat: false,
             is_over: false,
             broke: None,
             suspect: None,
@@ -115,13 +112,6 @@ impl EventRelay {
     pub(crate) fn of(mut self, session: &Arc<Session>, leg: &Arc<Leg>) -> Self {
         self.session = Arc::downgrade(session);
         self.leg = Some(Arc::clone(leg));
-        self
-    }
-
-    /// The stream answers the repeat of a request whose first attempt may still run. Where one channel carries both,
-    /// the client is shown the progress that is news.
-    pub(crate) fn of_repeat(mut self, is_repeat: bool) -> Self {
-        self.is_repeat = is_repeat;
         self
     }
 

@@ -35,9 +35,7 @@ impl EventRelay {
         if content.is_progress() {
             self.timeout.iter_mut().for_each(CallTimeout::put_off);
             let progress = content.progress();
-            let is_told =
-                progress <= self.told_progress || (self.is_repeat && progress <= self.progress);
-            if progress.is_some() && is_told {
+            if progress.is_some() && progress <= self.told_progress {
                 return Ok(None);
             }
             self.progress = progress.or(self.progress);
