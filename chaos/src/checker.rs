@@ -202,7 +202,6 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
             broken
         }
         (Outcome::Lost, _) => vec![Promise::SessionKept],
-        (Outcome::Wrong(what), _) if excuses::told_twice(call, what, ran) => vec![],
         (Outcome::Wrong(_), _) => vec![Promise::RightAnswer],
         (Outcome::Silent(_), _) => vec![Promise::NeverSilent],
     }

@@ -169,18 +169,18 @@ pub(super) fn stood_still(history: &History, call: &Call) -> Duration {
     stopped + owners.map(|_| PRESENCE).sum::<Duration>()
 }
 
-/// Whether a safe call was repeated where its first attempt still told its progress: one channel carries both, under
-/// one token.
-pub(super) fn told_twice(call: &Call, what: &str, ran: &[Ran]) -> bool {
-    let is_progress = what.starts_with("progress [") && call.kind.is_safe();
-    is_progress && ran.len() > 1 && call.server().lives_in_one_gateway()
-}
-
-/// Whether a message may have been on its way to this replica for longer than its stream was in use.
-pub(super) fn may_be_delayed(history: &History, ran: &Ran) -> bool {
-    let mut felt = felt(history, ran.at, ran.at);
-    felt.any(|fault| {
-        fault.whose == ran.replica && matches!(fault.kind, "delay" | "hang" | "hang a call")
+/// Whether a message may have been on its way to this replica for longer than its stream was in use. If its connection
+/// broke after it was written, nobody can take it back, and its client was told that the outcome is not known.
+pub(super) fn may_be_delayed(history: &History, key: &str, ran: &Ran) -> bool {
+    let is_unknown = || {
+        let mut calls = history.calls.iter().filter(|call| call.key == key);
+        calls.any(|call| call.outcome == Outcome::Unknown)
+    };
+    let mut felt = felt(history, ran.at, ran.at).filter(|fault| fault.whose == ran.replica);
+    felt.any(|fault| match fault.kind {
+        "delay" | "hang" | "hang a call" => true,
+        "reset after" | "end, then reset" | "break" => is_unknown(),
+        _ => false,
     })
 }
 

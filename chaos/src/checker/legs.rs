@@ -25,7 +25,7 @@ pub(super) fn used_after_another(history: &History) -> Vec<String> {
         used.sort_by_key(|(_, ran)| ran.at);
         returned(&used)
     });
-    let late = used.filter(|(_, ran)| !excuses::may_be_delayed(history, ran));
+    let late = used.filter(|(key, ran)| !excuses::may_be_delayed(history, key, ran));
     late.map(|(key, _)| key.clone()).collect()
 }
 

@@ -262,3 +262,43 @@ fn an_unknown_outcome_without_a_cause_fails() {
     let found = broken(call(Kind::Bump, Outcome::Unknown), 1);
     assert_eq!(found, [Promise::UnknownHasACause]);
 }
+
+/// What the checker says of a stream that runs a call after its successor was used.
+fn late(outcome: Outcome, faults: Vec<Fault>) -> Vec<Promise> {
+    let at = |leg: &str, seconds| Ran {
+        session: leg.to_owned(),
+        at: Duration::from_secs(seconds),
+        ..ran()
+    };
+    let calls = [("s20000/1", Outcome::Answered), ("s20000/2", outcome)];
+    let calls = calls.map(|(key, outcome)| Call {
+        session: 20_000,
+        key: key.to_owned(),
+        ..call(Kind::Bump, outcome)
+    });
+    let history = History {
+        ran: HashMap::from([
+            ("s20000/0".to_owned(), vec![at("one", 1)]),
+            ("s20000/1".to_owned(), vec![at("two", 2)]),
+            ("s20000/2".to_owned(), vec![at("one", 3)]),
+        ]),
+        calls: calls.into(),
+        faults,
+        limit: LIMIT,
+        deaf: Vec::new(),
+        births: Vec::new(),
+        stream_births: Vec::new(),
+        process_births: Vec::new(),
+    };
+    let violations = check(&history).into_iter();
+    violations.map(|violation| violation.promise).collect()
+}
+
+#[test]
+fn what_broke_on_its_way_may_run_late_and_nothing_else() {
+    let reset = || vec![fault("reset after", "r0")];
+    assert_eq!(late(Outcome::Unknown, reset()), []);
+    assert_eq!(late(Outcome::Answered, reset()), [Promise::OneLeg]);
+    let elsewhere = vec![fault("reset after", "r1")];
+    assert_eq!(late(Outcome::Unknown, elsewhere), [Promise::OneLeg]);
+}

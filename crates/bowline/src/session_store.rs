@@ -265,10 +265,11 @@ impl SessionStore {
         self.doubt_all();
     }
 
-    /// Whether a session last seen at `seen` may be used without asking the store.
+    /// Whether a session last seen at `seen` may be used without asking the store: never while the others' words
+    /// are not heard, because one of them may have ended it.
     pub(crate) fn is_fresh(&self, seen: u64) -> bool {
         let fresh_until = seen + FRESH.as_millis() as u64;
-        let is_doubted = seen < self.doubted.load(Ordering::Relaxed);
+        let is_doubted = seen < self.doubted.load(Ordering::Relaxed) || !self.health.hears();
         !self.is_shared() || (!is_doubted && self.now() < fresh_until)
     }
 
@@ -338,6 +339,16 @@ impl Observer for SessionStore {
 }
 
 // === impl PersistenceError ===
+
+impl PersistenceError {
+    /// Whether another attempt may succeed.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Store(_) | Self::Contended | Self::Nowhere(_) => true,
+            Self::Sealed(_) | Self::Record(_) | Self::NoRandomness(_) => false,
+        }
+    }
+}
 
 impl From<EntryError> for PersistenceError {
     fn from(error: EntryError) -> Self {

@@ -179,10 +179,10 @@ impl Message {
         member(&self.0.raw, self.object(self.0.params?)?, name)
     }
 
-    /// The span of a member of an object among the params.
-    pub fn nested_param(&self, object: &str, name: &str) -> Option<Span> {
-        let object = self.param(object)?;
-        member(&self.0.raw, self.object(object)?, name)
+    /// The span of the token under which a request asks for progress.
+    pub fn progress_token(&self) -> Option<Span> {
+        let meta = self.param("_meta")?;
+        member(&self.0.raw, self.object(meta)?, "progressToken")
     }
 
     /// The span of a member of the result.

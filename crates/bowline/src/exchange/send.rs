@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bowline_egress::Sent;
 use bowline_wire::batch;
-use bowline_wire::message::{Message, RawIdBuf};
+use bowline_wire::message::{Malformed, Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
@@ -193,14 +193,17 @@ impl SentRequest {
         }
     }
 
-    /// The same request under an id of Bowline's own, which its cancel carries, too.
+    /// The same request under an id of Bowline's own, which its cancel carries, too, and with a token of its own for
+    /// its progress: the first attempt may still tell its progress, on the same channel.
     fn again(&self, request: &Request<'_>) -> Self {
         let (original, call) = (&request.message, &request.call);
         let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
             return self.clone();
         };
-        let ours = repeat_id::renamed(id, call.next_repeat());
-        match Message::parse(original.splice(span, ours.as_str())) {
+        let nth = call.next_repeat();
+        let ours = repeat_id::renamed(id, nth);
+        let renamed = Message::parse(original.splice(span, ours.as_str()));
+        match renamed.and_then(|message| with_own_token(message, nth)) {
             Ok(message) => {
                 call.mark_sent_as(Some(ours.as_id()));
                 Self {
@@ -239,6 +242,15 @@ impl SentRequest {
         let given_back = answer.and_then(|answer| repeat_id::given_back(&answer));
         given_back.unwrap_or(body)
     }
+}
+
+/// The nth repeat of a request with a token of its own, if it asks for progress.
+fn with_own_token(message: Message, nth: u64) -> Result<Message, Malformed> {
+    let Some(span) = message.progress_token() else {
+        return Ok(message);
+    };
+    let ours = repeat_id::renamed(RawId::new(message.text(span)), nth);
+    Message::parse(message.splice(span, ours.as_str()))
 }
 
 /// Sends the request once, and turns the outcome into a reply.

@@ -3,7 +3,7 @@
 //! They contain nothing that a JSON encoder escapes, and none is used twice, because a server may
 //! identify requests by them. A request that is repeated on the same upstream session, where the
 //! first may still be running, gets an id that contains the client's own id. So its answer can be
-//! returned under the client's id on any stream.
+//! returned under the client's id on any stream. The same goes for the token of its progress.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -51,6 +51,16 @@ fn encoded_in(rest: &str) -> Option<RawIdBuf> {
 pub(crate) fn given_back(answer: &Message) -> Option<Bytes> {
     let original = original(answer.id()?)?;
     Some(answer.splice(answer.id_span()?, original.as_str()))
+}
+
+/// The progress under the client's own token, if it is that of a repeat.
+pub(crate) fn token_given_back(message: &Message) -> Option<Bytes> {
+    if message.method() != Some("notifications/progress") {
+        return None;
+    }
+    let span = message.param("progressToken")?;
+    let original = original(RawId::new(message.text(span)))?;
+    Some(message.splice(span, original.as_str()))
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! An event's id becomes a mark (an empty one stays empty). So does the id of a server's request,
 //! also where the server cancels it, and so does the progress token of a request to the client of several servers.
-//! The answer to a repeated request gets the client's own id
-//! back. A batch is split, so that none of its messages is shown without its mark. Keys that are
+//! The answer to a repeated request gets the client's own id back, and its progress the client's own token. A batch
+//! is split, so that none of its messages is shown without its mark. Keys that are
 //! reserved for Bowline are removed, and fields that some readers would take for several lines. Everything else
 //! passes unchanged.
 
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::Generation;
 use crate::leg::marks::{EventMark, Seal, StreamOrigin};
-use crate::leg::repeat_id::{given_back, original};
+use crate::leg::repeat_id::{given_back, original, token_given_back};
 use crate::upstream::MAX_BATCH;
 use crate::upstream::reserved::Reserved;
 
@@ -141,7 +141,7 @@ impl Rewrite {
             return Some(given_back(message));
         }
         let Some(span) = marked_id(message) else {
-            return Some(None);
+            return Some(token_given_back(message));
         };
         let mark = self.sealed(message, span)?;
         let marked = message.splice(span, mark.as_str());
@@ -161,7 +161,7 @@ impl Rewrite {
     /// says whose request makes progress.
     fn progress_token(&self, message: &Message) -> Option<Span> {
         let is_needed = self.leg.leg != 0 && message.kind() == Kind::Request;
-        is_needed.then(|| message.nested_param("_meta", "progressToken"))?
+        is_needed.then(|| message.progress_token())?
     }
 
     fn sealed(&self, message: &Message, span: Span) -> Option<RawIdBuf> {

@@ -144,6 +144,11 @@ impl StoreHealth {
         }
     }
 
+    /// Whether announcements are received.
+    pub(crate) fn hears(&self) -> bool {
+        self.hears.load(Ordering::Relaxed)
+    }
+
     /// Announcements are received from now on; earlier ones may have been missed.
     pub(crate) fn hears_again(&self) {
         self.hears_since.store(self.now() + 1, Ordering::Relaxed);

@@ -9,11 +9,12 @@ mod error;
 mod events;
 mod message_url;
 mod pair;
+mod posting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_egress::{CookieUrl, Sent};
+use bowline_egress::Sent;
 use bowline_wire::media;
 use bowline_wire::message::{Kind, Message, RawId};
 use bytes::Bytes;
@@ -23,36 +24,21 @@ use parking_lot::Mutex;
 pub(crate) use self::error::SseError;
 use self::events::Events;
 pub(crate) use self::pair::Pair;
-use super::budget::{Budget, errand, moment};
+use self::posting::{Posting, is_gone};
+use super::budget::{Budget, errand};
 use super::conversation::Issued;
-#[cfg(feature = "planted")]
-use super::error::Declined;
 use super::event_source::EventSource;
 use super::link::{HttpLink, SseLink};
-use super::live::{self, Incoming, LiveError, Recipient};
+use super::live::{self, Incoming};
 use super::outcome::NotSaid;
-use super::streamable::aside::Aside;
 use super::streamable::{Asking, refusal};
 use super::{
-    Answer, Declination, InitializeAnswer, Initialized, Listening, Outcome, Pulse, Ran, SentAs,
-    SessionState, Upstream, UpstreamError, Whole,
+    Declination, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, Upstream,
+    UpstreamError, Whole,
 };
 use crate::caller::Caller;
 use crate::config::Server;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 use crate::share::Permit;
-
-/// A message to a pair.
-struct Posting<'a> {
-    pair: &'a Pair,
-    message: Bytes,
-    sent: Sent,
-    /// The call that it makes.
-    call: Option<Recipient>,
-    /// It opens the session.
-    opens: bool,
-}
 
 // === impl Upstream ===
 
@@ -78,6 +64,7 @@ impl Upstream {
             pair: &pair,
             message: request.raw().clone(),
             sent,
+            begun: Arc::default(),
             call: Some(incoming.recipient()),
             opens: true,
         };
@@ -175,6 +162,7 @@ impl Upstream {
             pair,
             message: message.raw().clone(),
             sent,
+            begun: Arc::default(),
             call: None,
             opens: false,
         };
@@ -270,129 +258,8 @@ impl Upstream {
         }
     }
 
-    /// Posts a request, until the server has taken it or its stream says something. `Some` is the server's own error,
-    /// as the answer to the POST.
-    async fn call(
-        &self,
-        link: HttpLink<'_>,
-        pair: &Pair,
-        request: &Message,
-        sent: Sent,
-        incoming: &Incoming,
-    ) -> Result<Option<Whole>, UpstreamError> {
-        let (server, written) = (self.config(), sent.clone());
-        let posting = Posting {
-            pair,
-            message: request.raw().clone(),
-            sent,
-            call: Some(incoming.recipient()),
-            opens: false,
-        };
-        let mut taking = Box::pin(async {
-            let answer = self.post_to(link, &server, posting).await?;
-            match answer.status {
-                #[cfg(feature = "planted")]
-                status if is_gone(&answer) && planted::has(Bug::MessageUrl404Passes) => {
-                    Err(UpstreamError::Declined(Box::new(Declined {
-                        status,
-                        may_deny_session: false,
-                        retry_after: None,
-                        body: None,
-                    })))
-                }
-                _ if is_gone(&answer) => Err(UpstreamError::SessionLost),
-                status if status.is_success() => {
-                    answer.read_out().await;
-                    Ok(None)
-                }
-                _ => {
-                    let judging = refusal::judge(answer, request, &server.recovery);
-                    Box::pin(judging).await.map(Some)
-                }
-            }
-        });
-        let taken = tokio::select! {
-            biased;
-            taken = &mut taking => taken,
-            () = incoming.begun() => match incoming.has_ended() {
-                false => return Ok(None),
-                // The answer to the POST may still say that the message did not run.
-                true => match tokio::time::timeout(moment(&server), taking).await {
-                    Ok(taken) => taken,
-                    Err(_) if written.get() => Ok(None),
-                    Err(_) => Err(UpstreamError::SessionLost),
-                },
-            },
-        };
-        taken.map_err(|error| pair.seen_with(error))
-    }
-
-    /// Posts one message.
-    async fn post_to(
-        &self,
-        link: HttpLink<'_>,
-        server: &Server,
-        posting: Posting<'_>,
-    ) -> Result<Answer, UpstreamError> {
-        let Posting {
-            pair,
-            message,
-            sent,
-            call,
-            opens,
-        } = posting;
-        let url = CookieUrl {
-            https: link.url.origin.https,
-            host: link.url.origin.host(),
-            path: pair.message_url().path(),
-        };
-        for cookies in pair.late().take() {
-            link.http.jar.lock().store(&cookies, url);
-        }
-        let asking = Asking {
-            method: Method::POST,
-            accept: Some(HeaderValue::from_static(media::BOTH)),
-            last_event_id: None,
-            message: Some((message, sent.clone())),
-            landed: None,
-            aside: Some(Aside {
-                tasks: self.channels.tasks(),
-                closing: pair.closing(),
-                channels: (!opens).then_some(&self.channels),
-                late: pair.late(),
-                sent,
-                call,
-            }),
-        };
-        Box::pin(self.send(link.to(pair), server, &asking)).await
-    }
-
     /// How long a stream may be silent after a ping.
     fn sse_patience(&self) -> Duration {
         errand(&self.config().recovery)
-    }
-}
-
-/// Whether the message URL is gone, and the session with it.
-fn is_gone(answer: &Answer) -> bool {
-    matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE)
-}
-
-// === impl Pair ===
-
-impl Pair {
-    /// A failure of a POST, with what the stream says: if that has ended, the session is lost whatever the POST
-    /// proves.
-    fn seen_with(&self, error: UpstreamError) -> UpstreamError {
-        let proof = error.proof();
-        let is_open =
-            proof.session == SessionState::Unproven || matches!(error, UpstreamError::Declined(_));
-        match self.routing().ended() {
-            Some(end) if is_open => UpstreamError::Live(LiveError::Ended {
-                end,
-                was_written: proof.ran != Ran::No,
-            }),
-            _ => error,
-        }
     }
 }

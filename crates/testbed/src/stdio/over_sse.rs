@@ -363,11 +363,12 @@ impl Sessions {
             // So that what was written is read before this answer.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        with(
+        let accepted = with(
             whole(202, "Accepted"),
             "set-cookie",
             manners.cookie.as_deref(),
-        )
+        );
+        with(accepted, "connection", manners.closes.then_some("close"))
     }
 
     fn complain(&self, what: &str) {

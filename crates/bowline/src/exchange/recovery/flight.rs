@@ -160,24 +160,34 @@ impl Flying<'_> {
             }
         };
         let restored = restore_within(session, seen, carried, &self.budget, self.failures).await;
-        let published = match restored {
-            Ok(newborn) => publish(Arc::clone(session), claim, newborn)
-                .await
-                .map_err(Failed::ForGood),
-            Err(failed) => Err(failed),
-        };
-        match published {
+        match restored {
+            Ok(newborn) => self.publish(claim, newborn).await,
+            Err(Failed::ForGood(why)) => Step::Over(Err(why)),
+            Err(Failed::ForNow(why, after)) => {
+                (self.reason, self.asked_for) = (why, after);
+                self.failures += 1;
+                Step::Retry
+            }
+        }
+    }
+
+    /// Makes the next generation the session's. If that cannot be written now, because the store does not answer or
+    /// others write as well, another attempt may succeed: the server is not to blame.
+    async fn publish(&mut self, claim: Option<ClaimGuard>, newborn: Newborn) -> Step {
+        let (session, seen) = (self.session, self.seen);
+        match publish(Arc::clone(session), claim, newborn).await {
             Ok(published) => {
                 if !self.is_forgotten && !seen.endpoint.is_unreachable() {
-                    part(session, seen, carried);
+                    part(session, seen, self.carried);
                 }
-                return Step::Over(Ok(published));
+                Step::Over(Ok(published))
             }
-            Err(Failed::ForGood(why)) => return Step::Over(Err(why)),
-            Err(Failed::ForNow(why, after)) => (self.reason, self.asked_for) = (why, after),
+            Err(Failed::ForGood(why)) => Step::Over(Err(why)),
+            Err(Failed::ForNow(why, after)) => {
+                (self.reason, self.asked_for) = (why, after);
+                Step::Retry
+            }
         }
-        self.failures += 1;
-        Step::Retry
     }
 }
 
@@ -212,7 +222,11 @@ async fn restore_within(
 /// Publishes the new generation; requests use it only afterwards. If the session has ended, it stays ended,
 /// and the new upstream session is ended, too. Publishing completes even if no request waits any more, so
 /// that a new leg is either published or ended.
-async fn publish(session: Arc<Session>, claim: Option<ClaimGuard>, newborn: Newborn) -> Recovered {
+async fn publish(
+    session: Arc<Session>,
+    claim: Option<ClaimGuard>,
+    newborn: Newborn,
+) -> Result<Arc<Leg>, Failed> {
     let tracker = session.upstream.tracker().clone();
     let is_persisted = session.is_persisted();
     let publishing = async move {
@@ -221,8 +235,12 @@ async fn publish(session: Arc<Session>, claim: Option<ClaimGuard>, newborn: Newb
         match published {
             Ok(Published::Done) => Ok(newborn.stays()),
             Ok(Published::Other(theirs)) => Ok(theirs),
-            Ok(Published::Ended) => Err(RecoveryError::TellClient),
-            Err(unsure) => Err(RecoveryError::Unavailable(unsure.to_string().into())),
+            Ok(Published::Ended) => Err(Failed::ForGood(RecoveryError::TellClient)),
+            Err(error) if error.may_pass() => Err(Failed::ForNow(error.to_string().into(), None)),
+            Err(error) => {
+                let why = RecoveryError::Unavailable(error.to_string().into());
+                Err(Failed::ForGood(why))
+            }
         }
     };
     if !is_persisted {
@@ -230,5 +248,5 @@ async fn publish(session: Arc<Session>, claim: Option<ClaimGuard>, newborn: Newb
         return publishing.await;
     }
     let published = tracker.spawn(publishing).await;
-    published.unwrap_or(Err(RecoveryError::TellClient))
+    published.unwrap_or(Err(Failed::ForGood(RecoveryError::TellClient)))
 }

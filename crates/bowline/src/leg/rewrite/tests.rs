@@ -39,6 +39,20 @@ fn the_answer_to_a_repeated_request_is_shown_under_the_clients_own_id() {
 }
 
 #[test]
+fn the_progress_of_a_repeated_request_is_shown_under_the_clients_own_token() {
+    let progress = |token: &str| {
+        format!(
+            "data: {{\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":1}}}}\n\n"
+        )
+    };
+    for own in ["7", "\"s-1\""] {
+        let again = progress(renamed(RawId::new(own), 1).as_str());
+        assert_eq!(show(&rewrite(), &again), progress(own));
+        assert_eq!(show(&rewrite(), &progress(own)), progress(own));
+    }
+}
+
+#[test]
 fn what_needs_no_mark_passes_byte_for_byte() {
     for text in [
         ": comment\n\n",

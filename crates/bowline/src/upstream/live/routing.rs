@@ -1,7 +1,7 @@
 //! Whose a message is. Over streamable HTTP the connection tells; here one channel carries everything.
 //!
 //! An answer goes to the call with its id, and progress to the call with its token, or to the stream of the client's
-//! GET if nobody waits for that call. A request of the server, or any other notification, belongs to nobody in particular: it goes to the stream of the client's GET, else
+//! GET if nobody waits for that call. That of a call that was given up before its answer is for nobody. A request of the server, or any other notification, belongs to nobody in particular: it goes to the stream of the client's GET, else
 //! to the newest call, else it waits. A request that waits goes to the next call as well, because the server
 //! waits for its answer; a notification only to the stream of a GET.
 
@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::End;
 use super::inbox::{Delivery, Inbox, Over};
@@ -21,7 +19,8 @@ use super::unread::{Unread, UnreadOverall};
 const MOST_HELD: usize = 64;
 const MOST_HELD_BYTES: usize = 1 << 20;
 
-/// How many ids of cancelled calls are remembered, whose answers may still come.
+/// How many ids of cancelled calls are remembered, whose answers may still come, and how many tokens of calls that were
+/// given up.
 const MOST_CANCELLED: usize = 32;
 
 /// The readers of one channel.
@@ -39,6 +38,8 @@ struct Readers {
     listener: Option<Arc<Inbox>>,
     held: Held,
     cancelled: VecDeque<RawIdBuf>,
+    /// The tokens of calls that were given up before they were answered.
+    given_up: VecDeque<RawIdBuf>,
     /// How many messages came.
     heard: u64,
     /// The channel has ended.
@@ -110,9 +111,12 @@ impl Routing {
             return Err(Arc::clone(end));
         }
         let inbox = Arc::<Inbox>::default();
+        let token = token_of(request).filter(|_| is_clients);
+        // A client may use a token again.
+        readers.given_up.retain(|old| token.as_ref() != Some(old));
         readers.calls.push(Call {
             id: request.id().unwrap_or_default().to_buf(),
-            token: progress_token(request).filter(|_| is_clients),
+            token,
             is_clients,
             inbox: Arc::clone(&inbox),
         });
@@ -159,9 +163,9 @@ impl Routing {
 
     fn forget(&self, inbox: &Arc<Inbox>) {
         let mut readers = self.readers.lock();
-        readers
-            .calls
-            .retain(|call| !Arc::ptr_eq(&call.inbox, inbox));
+        let is_its = |call: &mut Call| Arc::ptr_eq(&call.inbox, inbox);
+        let left: Vec<_> = readers.calls.extract_if(.., is_its).collect();
+        left.iter().for_each(|call| readers.give_up(call));
         readers
             .listener
             .take_if(|listener| Arc::ptr_eq(listener, inbox));
@@ -173,6 +177,7 @@ impl Routing {
         let cancelled = readers.calls.extract_if(.., |call| call.id.as_id() == id);
         let cancelled: Vec<_> = cancelled.collect();
         for call in &cancelled {
+            readers.give_up(call);
             readers.cancelled.push_back(call.id.clone());
             if readers.cancelled.len() > MOST_CANCELLED {
                 readers.cancelled.pop_front();
@@ -255,6 +260,7 @@ impl Routing {
         readers.heard += 1;
         match message.kind() {
             Kind::Response => readers.answered(message.id().unwrap_or_default()),
+            Kind::Notification if readers.is_given_up(message) => Destination::Over(Routed::Done),
             Kind::Request | Kind::Notification => match readers.reader_of(message) {
                 Some(inbox) => Destination::To(inbox),
                 None => Destination::Over(readers.held.add(message.clone())),
@@ -288,12 +294,26 @@ impl Readers {
         )
     }
 
+    /// A call ends before its answer.
+    fn give_up(&mut self, call: &Call) {
+        if let Some(token) = &call.token {
+            self.given_up.push_back(token.clone());
+            if self.given_up.len() > MOST_CANCELLED {
+                self.given_up.pop_front();
+            }
+        }
+    }
+
+    /// Whether a message is the progress of a call that was given up before it was answered. If it was repeated, the
+    /// repeat tells the same, under a token of its own. After its answer, a call may go on as a task.
+    fn is_given_up(&self, message: &Message) -> bool {
+        let is_its = |token: RawId<'_>| self.given_up.iter().any(|own| own.as_id() == token);
+        progress_of(message).is_some_and(is_its)
+    }
+
     fn reader_of(&self, message: &Message) -> Option<Arc<Inbox>> {
         let mut newest_first = self.calls.iter().rev();
-        if message.method() == Some("notifications/progress")
-            && let Some(span) = message.param("progressToken")
-        {
-            let token = RawId::new(message.text(span));
+        if let Some(token) = progress_of(message) {
             let is_its = |call: &&Call| call.token.as_ref().is_some_and(|own| own.as_id() == token);
             let its = newest_first.find(is_its).map(|call| &call.inbox);
             // If nobody waits for its call any more, it is not for another call's stream.
@@ -341,14 +361,18 @@ impl Held {
 }
 
 /// The token under which a request asks for progress.
-fn progress_token(request: &Message) -> Option<RawIdBuf> {
-    #[derive(Deserialize)]
-    struct Meta<'a> {
-        #[serde(borrow, rename = "progressToken")]
-        token: Option<&'a RawValue>,
+fn token_of(request: &Message) -> Option<RawIdBuf> {
+    let span = request.progress_token()?;
+    Some(RawIdBuf::new(request.text(span)))
+}
+
+/// The token of a message that tells progress.
+fn progress_of(message: &Message) -> Option<RawId<'_>> {
+    if message.method() != Some("notifications/progress") {
+        return None;
     }
-    let meta: Meta<'_> = serde_json::from_str(request.text(request.param("_meta")?)).ok()?;
-    Some(RawIdBuf::new(meta.token?.get()))
+    let span = message.param("progressToken")?;
+    Some(RawId::new(message.text(span)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! of the POST; and a call that is given up must not cut its request in the middle.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use bowline_egress::{EgressError, Pool, Request, Sent, UpstreamBody, WireError, 
 use http::header::SET_COOKIE;
 use http::{HeaderMap, Response};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +25,8 @@ pub(in crate::upstream) struct Aside<'a> {
     pub(in crate::upstream) closing: &'a CancellationToken,
     /// Whether any byte of the request was written.
     pub(in crate::upstream) sent: Sent,
+    /// Notified when that is so.
+    pub(in crate::upstream) begun: Arc<Notify>,
     /// Asked right before the first byte is written: whether the session is still this gateway's. Nobody else can
     /// have one that is being opened.
     pub(in crate::upstream) channels: Option<&'a Arc<LiveChannels>>,
@@ -47,13 +50,20 @@ impl Aside<'_> {
     pub(super) async fn send(&self, pool: &Pool, request: Request, timeout: Duration) -> Answered {
         let (mut done, answer) = oneshot::channel();
         let (pool, sent, call) = (pool.clone(), self.sent.clone(), self.call.clone());
-        let cookies = self.late.clone();
+        let (cookies, begun) = (self.late.clone(), Arc::clone(&self.begun));
         let request = match self.channels.map(Arc::clone) {
             Some(ours) => request.only_if(Box::new(move || ours.owners.is_certain())),
             None => request,
         };
         let sending = async move {
-            let mut sending = Box::pin(pool.send(&request, timeout));
+            let mut writing = Box::pin(pool.send(&request, timeout));
+            let mut sending = poll_fn(|cx| {
+                let polled = writing.as_mut().poll(cx);
+                if sent.get() {
+                    begun.notify_one();
+                }
+                polled
+            });
             let answered = tokio::select! {
                 biased;
                 answered = &mut sending => answered,

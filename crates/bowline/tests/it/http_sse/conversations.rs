@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::kit::gateway::only;
 use crate::kit::log::Log;
+use crate::kit::messages::call;
 use crate::kit::programs::text_of;
 use crate::kit::sse_server::{SsePlay, reason};
 use crate::kit::wait::until;
@@ -82,6 +83,40 @@ async fn what_may_have_run_is_told_and_what_is_safe_is_repeated_while_the_sessio
     assert_eq!(play.tally.starts(), 1);
 }
 
+/// The first attempt of a call that is repeated still runs, and tells its progress on the same stream under the same
+/// token. The client is told each step once.
+#[tokio::test]
+async fn progress_of_two_attempts_is_told_once() {
+    let play = SsePlay::open().await;
+    // The first POST is taken, and seems to fail.
+    play.server
+        .behave(|manners| manners.post = Some((500, true)));
+    let mut message = call(7);
+    message["params"] = json!({"name": "wait_safely", "_meta": {"progressToken": "w"},
+        "arguments": {"key": "k", "progress": true}});
+    let repeating = async {
+        play.tally.until("wait_safely k", 1).await;
+        play.server.behave(|manners| manners.post = None);
+        play.tally.until("wait_safely k", 2).await;
+        // The first attempt is ahead.
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+            "params": {"progressToken": "w", "progress": 2}});
+        play.server.inject(format!("data: {told}\n\n").as_bytes());
+        std::fs::write(play.tally.path().with_extension("go"), "").unwrap();
+    };
+    let (answer, ()) = tokio::join!(play.client.send(&message), repeating);
+    let told = answer.messages();
+    let steps = told
+        .iter()
+        .filter(|told| told["method"] == "notifications/progress");
+    let steps: Vec<_> = steps
+        .map(|told| told["params"]["progress"].as_u64())
+        .collect();
+    assert_eq!(steps, [Some(1), Some(2)], "{answer:?}");
+    assert!(answer.to(&json!(7)).unwrap()["result"].is_object());
+    assert_eq!(play.tally.starts(), 1);
+}
+
 #[tokio::test]
 async fn a_cancelled_call_ends_although_the_server_never_answers_it() {
     let play = SsePlay::open().await;
@@ -96,6 +131,28 @@ async fn a_cancelled_call_ends_although_the_server_never_answers_it() {
     assert!(answer.failure().is_some(), "{answer:?}");
     play.tally.until("cancelled 7", 1).await;
     assert_eq!(play.tally.starts(), 1);
+}
+
+/// A question of the server's that comes while the connection for a call is still being made does not take the
+/// call's place.
+#[tokio::test]
+async fn a_call_is_sent_although_the_server_asks_something_before() {
+    let play = SsePlay::open().await;
+    // Every message needs a connection, so it takes a while until it is written.
+    play.server.behave(|manners| manners.closes = true);
+    for round in 0..10 {
+        let question = format!(
+            "data: {{\"jsonrpc\":\"2.0\",\"id\":\"q{round}\",\"method\":\"roots/list\"}}\n\n"
+        );
+        play.server.inject(question.as_bytes());
+        let bump = json!({"key": format!("k{round}")});
+        let calling = tokio::time::timeout(Duration::from_secs(10), play.call("bump", &bump));
+        let answer = calling.await.expect("the call was sent and answered");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(play.tally.count(&format!("bump k{round}")), 1);
+    }
+    assert_eq!(play.tally.starts(), 1);
+    play.assert_no_complaints();
 }
 
 /// A stream that is open and dead is found out by the call that it does not answer.

@@ -110,7 +110,7 @@ async fn a_session_that_is_too_old_ends_its_stream() {
     let gateway = Gateway::start(config).await.unwrap();
     let mut client = Sse::open(&gateway).await;
     client.begin().await;
-    // Longer than it may become.
+    // Its age is what is tested: longer than it may become.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let told = client.ask(&bump("old")).await;
     assert_eq!(told["error"]["code"], -32001, "{told}");
@@ -126,7 +126,7 @@ async fn an_open_stream_keeps_its_session_beyond_the_idle_time() {
     let gateway = Gateway::start(config).await.unwrap();
     let mut client = Sse::open(&gateway).await;
     client.begin().await;
-    // Several times the idle time.
+    // Time is what is tested: several times the idle time, in which nothing happens.
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(client.ask(&bump("k")).await["result"].is_object());
     assert_eq!(server.initializes(), 1);

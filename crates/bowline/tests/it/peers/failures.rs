@@ -115,6 +115,8 @@ async fn an_owner_without_its_store_is_used_as_long_as_it_may_be() {
             200 => ran += 1,
             _ => assert_cannot_know(&answer),
         }
+        // The store is away for four seconds in all: longer than a copy is used without asking, and shorter than the
+        // presence of the owner.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     call_back(&fleet.redis).await;

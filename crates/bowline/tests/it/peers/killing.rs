@@ -159,6 +159,7 @@ impl Three {
                     Some(-31001) => {}
                     _ => assert_eq!(answer.status, 503, "{answer:?}"),
                 }
+                // Asked again until the owner is given up, which no message tells.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };

@@ -14,7 +14,8 @@ use crate::kit::across::{Across, assert_cannot_know, until_gone, until_status, w
 use crate::kit::client::{Client, sent};
 use crate::kit::gateway::{admin, health};
 use crate::kit::messages::call;
-use crate::kit::stores::{call_back, command, keys, raw, send_away};
+use crate::kit::opened::forgot;
+use crate::kit::stores::{call_back, command, in_redis, keys, raw, send_away};
 
 /// Waits until this is the status of `/ready`.
 pub(super) async fn until_ready_is(gateway: &Gateway, status: u16) {
@@ -319,4 +320,58 @@ async fn a_slow_redis_is_only_slow() {
     let other = Client::open(&across.gateways[1], &mut across.server, "u2").await;
     across.works_at(&other, 0, "u2").await;
     slowing.await.unwrap();
+}
+
+/// A store that takes no writes when a recovery has opened the next upstream session: that one is ended, and the
+/// recovery goes on until it can be written or the budget is used up.
+#[tokio::test]
+async fn a_recovery_goes_on_when_its_session_could_not_be_written() {
+    let mut across = Across::start_with(1, with_grace).await;
+    let client = across.open().await;
+    let message = call("k");
+    let calling = client.send(&message);
+    tokio::pin!(calling);
+    let (mut opened, mut ended) = (0, Vec::new());
+    let answer = loop {
+        let asked = tokio::select! {
+            answer = &mut calling => break answer,
+            asked = across.server.next() => asked,
+        };
+        match (asked.method.as_str(), asked.header("mcp-session-id")) {
+            ("DELETE", id) => {
+                ended.push(id.to_owned());
+                asked.reply(204, &[], "");
+                call_back(&across.redis).await;
+            }
+            (_, "u1") => forgot(asked),
+            (_, "u2" | "u3") => asked.result(&json!({})),
+            _ => {
+                opened += 1;
+                if opened == 1 {
+                    send_away(&across.redis).await;
+                }
+                asked.initialized(Some(&format!("u{}", opened + 1)));
+            }
+        }
+    };
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!((opened, ended), (2, vec!["u2".to_owned()]));
+    across.works_at(&client, 0, "u3").await;
+}
+
+/// A gateway that was started a moment ago, and does not hear the others yet, uses nothing from its memory.
+#[tokio::test]
+async fn a_session_that_ended_is_unknown_at_once_where_nothing_is_heard() {
+    let mut across = Across::start(1).await;
+    let client = across.open().await;
+    let mut connection = raw(&across.redis).await;
+    let deafens = command(&["ACL", "SETUSER", "default", "-subscribe"]);
+    deafens.exec_async(&mut connection).await.unwrap();
+    let config = across.config(in_redis(&across.redis));
+    across.gateways.push(Gateway::start(config).await.unwrap());
+    across.works_at(&client, 1, "u1").await;
+    end_behind(&across.redis).await;
+    let refused = across.at(&client, 1).send(&call("ended")).await;
+    assert_eq!(refused.status, 404, "{refused:?}");
+    across.server.finish();
 }

@@ -13,6 +13,8 @@ pub struct Manners {
     pub post: Option<(u16, bool)>,
     /// A message is answered by HTTP only when the stream has brought something after it.
     pub answers_late: bool,
+    /// The connection of a message is closed after its answer.
+    pub closes: bool,
     /// The `Authorization` that it requires.
     pub authorization: Option<String>,
     /// `WWW-Authenticate` of its 401.
@@ -31,6 +33,7 @@ impl Default for Manners {
             wrong_post: 405,
             post: None,
             answers_late: false,
+            closes: false,
             authorization: None,
             challenge: None,
             moved: None,

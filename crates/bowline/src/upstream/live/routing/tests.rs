@@ -68,20 +68,34 @@ async fn progress_goes_to_its_call_and_what_is_nobodys_to_the_listener_else_to_t
     assert!(next(&listener).is_some() && next(&two).is_none());
 }
 
+/// It was given up, or repeated under a token of its own: nobody else is shown its progress.
 #[tokio::test]
-async fn progress_of_a_call_that_nobody_waits_for_is_not_for_another_call() {
+async fn progress_of_a_call_that_was_given_up_is_for_nobody() {
     let routing = Routing::default();
     let left = routing.call(&request(1, Some("7")), true).unwrap();
     let other = routing.call(&request(2, Some("8")), true).unwrap();
-    routing.leave(&left);
-    let progress =
-        message(r#"{"method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#);
-    assert_eq!(routing.deliver(&progress).await, Routed::Done);
-    assert!(next(&other).is_none());
+    let progress = |token: u32| {
+        message(&format!(
+            r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        ))
+    };
+    // Also if its reader has not left yet, and only knows that it failed.
+    left.finish(Over::NotTaken("".into()));
+    assert_eq!(routing.deliver(&progress(7)).await, Routed::Done);
     let (listener, held) = routing.listen().unwrap();
-    assert_eq!(held, std::slice::from_ref(&progress));
-    routing.deliver(&progress).await;
-    assert!(next(&listener).is_some() && next(&other).is_none());
+    routing.leave(&left);
+    assert_eq!(routing.deliver(&progress(7)).await, Routed::Done);
+    assert!(held.is_empty() && next(&listener).is_none() && next(&other).is_none());
+    // A client may use the token again.
+    let again = routing.call(&request(3, Some("7")), true).unwrap();
+    routing.deliver(&progress(7)).await;
+    assert!(next(&again).is_some());
+    // What goes on after its answer, as a task does, is told on the stream of the GET.
+    let answer = message(r#"{"id":3,"result":{}}"#);
+    routing.deliver(&answer).await;
+    routing.leave(&again);
+    routing.deliver(&progress(7)).await;
+    assert!(next(&listener).is_some());
 }
 
 #[tokio::test]
