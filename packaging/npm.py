@@ -62,6 +62,8 @@ def check(job):
         raise Failure(f"npx bowline --version: {printed}")
     launcher = directory / "node_modules/.bin/bowline"
     first_call("npm", [launcher], **here)
+    run(launcher, "demo", "--once", **here)
+    said("npm: the demo")
     packages = [word for tarball in _tarballs(job) for word in ("--package", tarball)]
     with serving([launcher], **here) as (url, _):
         there = {"cwd": job.directory("npx-check"), "env": env}

@@ -47,4 +47,5 @@ def check(job):
     env["UV_PYTHON_DOWNLOADS"] = "never"
     run(uv, "tool", "run", "--from", wheel, "bowline", "--version", env=env)
     first_call("wheel, by uvx", [uv, "tool", "run", "--from", wheel, "bowline"], env=env)
-    said(f"wheel: {wheel.name}")
+    run(uv, "tool", "run", "--from", wheel, "bowline", "demo", "--once", env=env)
+    said(f"wheel: the demo, by uvx, of {wheel.name}")
