@@ -5,6 +5,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -151,6 +152,8 @@ def serving(command, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        # npx does not pass signals on.
+        start_new_session=True,
         **options,
     ) as process:
         try:
@@ -164,11 +167,11 @@ def serving(command, **options):
                 raise Failure(f"{' '.join(map(str, words))}: it ended without a greeting")
             yield urls["mcp/demo"], urls["health"]
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
             try:
                 process.wait(SECONDS)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def count_twice(command, **options):

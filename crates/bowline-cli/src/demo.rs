@@ -85,6 +85,13 @@ async fn replica(tracker: &TaskTracker, stop: &CancellationToken) -> io::Result<
     Ok(address)
 }
 
+/// Does now what the first session would do: the first random number of a process takes tens of milliseconds.
+pub(crate) fn warm_up() {
+    if sessions::random_id().is_err() {
+        tracing::error!("there is no randomness to be had");
+    }
+}
+
 /// Serves one replica that counts in a ledger, for as long as the process lives.
 pub(crate) async fn serve_replica(listener: TcpListener, ledger: Ledger) {
     let sessions = Arc::new(Sessions::counting_in(ledger));

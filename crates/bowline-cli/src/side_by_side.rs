@@ -70,6 +70,7 @@ pub(crate) async fn part(arguments: &DemoPartArguments) -> Result<ExitCode, Fail
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let address = listener.local_addr().context("where does it listen?")?;
+    demo::warm_up();
     writeln!(anstream::stdout(), "listening on http://{address}").context("cannot write")?;
     match &arguments.part {
         DemoPart::Replica { name, directory } => {

@@ -105,7 +105,7 @@ impl Entry {
     }
 }
 
-fn random_id() -> Result<String, Unspecified> {
+pub(super) fn random_id() -> Result<String, Unspecified> {
     let mut bytes = [0; 16];
     rand::fill(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
