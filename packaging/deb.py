@@ -88,6 +88,10 @@ def _pages(root):
 
 def _install(job, root):
     """dpkg's own installation into an empty directory; what it depends on is this machine's."""
+    if os.geteuid():
+        print("!! not root: the .deb is unpacked, and NOT installed by dpkg", flush=True)
+        run("dpkg-deb", "--extract", _name(job), root)
+        return
     database = root / "var/lib/dpkg"
     database.mkdir(parents=True)
     (database / "status").touch()
