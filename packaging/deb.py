@@ -138,11 +138,34 @@ def _chroot(job):
     )
     if checked.returncode != 2 or "has no servers" not in checked.stderr:
         raise Failure(f"bowline check: {checked.stderr}")
-    server = '\n[servers.files]\nurl = "https://mcp.example.com/mcp"\n'
-    with (root / "etc/bowline/bowline.toml").open("a") as file:
-        file.write(server)
-    run("chroot", root, "bowline", "check", "-c", "/etc/bowline/bowline.toml")
+    _service(job, root, env)
     run("chroot", root, "apt-get", "-qq", "remove", "--yes", "bowline", env=env)
     if (root / "usr/bin/bowline").exists():
         raise Failure("deb: removed, and the program is still there")
-    said("deb: its configuration needs a server and nothing else; removed again")
+    said("deb: its configuration needs a server; removed again")
+
+
+def _service(job, root, env):
+    """Boots the fresh Debian, and uses the service there."""
+    if not shutil.which("systemd-nspawn"):
+        print("!! no systemd-nspawn: the service is NOT run under systemd", flush=True)
+        return
+    packages = ["systemd", "systemd-sysv"]
+    run("chroot", root, "apt-get", "-qq", "install", "--yes", "--no-install-recommends", *packages, env=env)
+    _put(DEBIAN / "try-service", root / "root/try-service", 0o755)
+    unit = ["[Service]", "Type=oneshot", "ExecStart=/root/try-service", "TimeoutStartSec=120"]
+    unit += ["StandardOutput=append:/root/log", "StandardError=inherit"]
+    # When it has ended, so does the machine.
+    unit += ["ExecStopPost=systemctl start --no-block poweroff.target", "[Install]", "WantedBy=multi-user.target"]
+    (root / "etc/systemd/system/try.service").write_text("\n".join(unit) + "\n")
+    run("chroot", root, "systemctl", "enable", "try.service")
+    boot = ["--boot", "--register=no", "--keep-unit", "--private-network", "--console=pipe"]
+    try:
+        run("systemd-nspawn", "-D", root, *boot, stdin=subprocess.DEVNULL, timeout=300)
+    except subprocess.TimeoutExpired:
+        raise Failure("deb: the fresh Debian does not power off") from None
+    log = (root / "root/log").read_text().splitlines()
+    if log[-1:] != ["done"]:
+        raise Failure("deb: the service\n" + "\n".join(log))
+    for line in log[:-1]:
+        said(f"deb, under systemd: {line}")
