@@ -17,6 +17,13 @@ PACKAGES = ("base-files", "libc6", "gcc-12-base", "libgcc-s1", "ca-certificates"
 LIBRARIES = ("ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libresolv.so.2")
 PROGRAM = "usr/bin/bowline"
 USER = 65532
+MOUNT = """
+mount --bind "$1" "$1"
+mount -o remount,bind,ro "$1"
+mount --bind "$2" "$1/var/lib/bowline"
+shift 2
+exec "$@"
+"""
 
 
 def is_possible():
@@ -98,10 +105,16 @@ def check(job):
     strange = [str(path) for path in programs if str(path) != PROGRAM and ".so" not in path.name]
     if strange:
         raise Failure(f"container: there are other programs: {strange}")
-    # As a runtime starts it: the root directory, the user and the environment.
+    # As a runtime starts it: the root directory, which nobody can write to, a volume, the user, the environment.
+    state = job.directory("state")
+    state.chmod(0o700)
+    os.chown(state, USER, USER)
+    mounted = ["unshare", "--mount", "sh", "-ec", MOUNT, "sh", root, state]
     chroot = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin")
     command = ["env", "-i", *config["Env"], chroot, f"--userspec={config['User']}", "--groups=", root]
-    first_call("container, unpacked", [*command, *config["Entrypoint"]])
+    first_call("container, unpacked", [*mounted, *command, *config["Entrypoint"]])
+    if not list(state.iterdir()):
+        raise Failure("container: nothing is kept in its volume")
 
 
 def _settings(config):

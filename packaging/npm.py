@@ -8,6 +8,7 @@ from parts import HERE, ROOT, Failure, count_twice, first_call, run, said, servi
 
 NODE = "install Node 20 or newer with npm"
 LAUNCHER = "@bowline/cli"
+CLIENT = ROOT / "interop/connect/once.mjs"
 # The platforms that there are packages for, as npm names them.
 PLATFORM = "linux-x64"
 COMMON = {
@@ -67,9 +68,21 @@ def check(job):
     packages = [word for tarball in _tarballs(job) for word in ("--package", tarball)]
     with serving([launcher], **here) as (url, _):
         there = {"cwd": job.directory("npx-check"), "env": env}
-        count_twice([npx, "-y", *packages, "bowline", "connect", url], **there)
-    said("npm: npx -y … connect, from the tarballs, in an empty directory")
+        connect = [npx, "-y", *packages, "bowline", "connect", url]
+        count_twice(connect, **there)
+        said("npm: npx -y … connect, from the tarballs, in an empty directory")
+        _official_client(connect, there)
     _without_platform(job, npm, env)
+
+
+def _official_client(connect, there):
+    if not (ROOT / "interop/node_modules").exists():
+        print("!! scripts/setup did not run: the official client is NOT used with the npm package", flush=True)
+        return
+    counted = run("node", CLIENT, *connect, **there).splitlines()[-1]
+    if counted != "1 2":
+        raise Failure(f"npm: the official client counted {counted}")
+    said("npm: the same by the official TypeScript client")
 
 
 def _without_platform(job, npm, env):
