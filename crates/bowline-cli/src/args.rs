@@ -6,6 +6,18 @@ use std::time::Duration;
 use bowline::config::{ListenAddress, ListenProblem};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+// By their paths, because other programs include this file by its own.
+#[path = "args/demo.rs"]
+pub(crate) mod demo;
+#[path = "args/examples.rs"]
+mod examples;
+
+use self::demo::{DemoArguments, DemoPartArguments};
+use self::examples::{
+    CHECK_EXAMPLES, CONNECT_EXAMPLES, DEMO_EXAMPLES, EXAMPLES, HEALTH_EXAMPLES, KEYGEN_EXAMPLES,
+    LOGIN_EXAMPLES, PROBE_EXAMPLES, SERVE_EXAMPLES,
+};
+
 /// A session-keeping gateway for MCP.
 ///
 /// Bowline sits between MCP clients and MCP servers. A client's session keeps working when its server
@@ -26,6 +38,14 @@ pub(crate) enum Command {
     /// Without servers it runs a small built-in demo server and prints what to try.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
+
+    /// See sessions break, and hold
+    ///
+    /// Two clients count, each in a session: one through Bowline, the other through a proxy that keeps nothing.
+    /// Then the replica that has the session is killed, the gateway is killed and started again, and the load
+    /// balancer's cookie is lost. Everything runs on this machine, in processes of this program. Ctrl-C stops it.
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArguments),
 
     /// Check the configuration and print it with its defaults
     ///
@@ -85,6 +105,10 @@ pub(crate) enum Command {
     /// Seal keys encrypt what is stored. Gateways that share a Redis need the same keys.
     #[command(after_help = KEYGEN_EXAMPLES)]
     Keygen,
+
+    /// Be a part of `bowline demo`, which starts this by itself
+    #[command(hide = true)]
+    DemoPart(DemoPartArguments),
 
     /// Supervise the child processes of a gateway, which starts this by itself
     #[command(hide = true)]
@@ -283,77 +307,6 @@ pub(crate) enum Admin {
 /// The times that `--timeout` may be.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-
-const EXAMPLES: &str = "\
-Examples:
-  bowline serve
-      Try it: runs a built-in demo server behind the gateway
-  bowline serve --server files=http://127.0.0.1:8000/mcp
-      Put the gateway in front of one server
-  bowline serve --config bowline.toml
-      Run with a configuration file
-  bowline check --config bowline.toml
-      Check the file, and print the configuration with its defaults";
-
-const SERVE_EXAMPLES: &str = "\
-Clients find each server at http://ADDR/mcp/NAME.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=debug.
-When the file changes, or on SIGHUP, the configuration is reloaded; one with errors is rejected.
-
-Examples:
-  bowline serve
-  bowline serve --server files=http://127.0.0.1:8000/mcp
-  bowline serve --server files=http://127.0.0.1:8000/mcp --server web=https://mcp.example.com/mcp
-  bowline serve --server files=http://10.0.0.1:8000/mcp,http://10.0.0.2:8000/mcp
-  bowline serve --config bowline.toml --listen 0.0.0.0:6270 --admin off
-  bowline serve --config bowline.toml --listen unix:/run/bowline.sock";
-
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  bowline check --config bowline.toml
-  bowline check --config ~/.cursor/mcp.json";
-
-const CONNECT_EXAMPLES: &str = "\
-In an editor's MCP configuration:
-  {\"mcpServers\": {\"files\": {\"command\": \"bowline\", \"args\": [\"connect\", \"https://mcp.example.com/mcp\"]}}}
-
-stdout carries MCP and nothing else. RUST_LOG sets the level of the logs, such as RUST_LOG=debug.
-The session ends when stdin is closed, or on SIGTERM or Ctrl-C.
-
-Examples:
-  bowline connect https://mcp.example.com/mcp
-  bowline connect https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
-  bowline connect files --config bowline.toml
-  bowline connect --config bowline.toml
-  bowline connect -- npx -y @modelcontextprotocol/server-everything";
-
-const PROBE_EXAMPLES: &str = "\
-Examples:
-  bowline probe https://mcp.example.com/mcp
-  bowline probe https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
-  bowline probe files --config bowline.toml
-  bowline probe -- npx -y @modelcontextprotocol/server-everything
-  bowline probe https://mcp.example.com/mcp --json | jq -r .verdict";
-
-const HEALTH_EXAMPLES: &str = "\
-Examples:
-  bowline health
-  bowline health --ready --config bowline.toml
-  bowline health unix:/run/bowline/admin.sock";
-
-const LOGIN_EXAMPLES: &str = "\
-Examples:
-  bowline login files --config bowline.toml
-  bowline login https://mcp.example.com/mcp";
-
-const KEYGEN_EXAMPLES: &str = "\
-Put the keys into BOWLINE_SEAL_KEYS, or into the file that `seal_keys_file` names: newest first, separated
-by commas or line breaks. The first one encrypts, all decrypt. To rotate keys, add the new one after the
-old one on every gateway, then put it first, and remove the old one when the oldest session has ended.
-
-Examples:
-  BOWLINE_SEAL_KEYS=\"$(bowline keygen)\" bowline serve --config bowline.toml
-  (umask 077 && bowline keygen > seal-keys)";
 
 fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).ok();

@@ -5,6 +5,7 @@
 //! Bowline shows what Bowline does. It keeps everything in memory, within bounds.
 
 mod endpoint;
+mod ledger;
 mod protocol;
 mod sessions;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::ledger::Ledger;
 use self::sessions::Sessions;
 
 /// How long a connection may rest between requests.
@@ -77,13 +79,32 @@ impl Demo {
 async fn replica(tracker: &TaskTracker, stop: &CancellationToken) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    let serving = accept(listener, stop.clone(), tracker.clone());
+    let sessions = Arc::new(Sessions::default());
+    let serving = accept(listener, sessions, stop.clone(), tracker.clone());
     tracker.spawn(stop.clone().run_until_cancelled_owned(serving));
     Ok(address)
 }
 
-async fn accept(listener: TcpListener, stop: CancellationToken, tracker: TaskTracker) {
-    let sessions = Arc::new(Sessions::default());
+/// Does now what the first session would do: the first random number of a process takes tens of milliseconds.
+pub(crate) fn warm_up() {
+    if sessions::random_id().is_err() {
+        tracing::error!("there is no randomness to be had");
+    }
+}
+
+/// Serves one replica that counts in a ledger, for as long as the process lives.
+pub(crate) async fn serve_replica(listener: TcpListener, ledger: Ledger) {
+    let sessions = Arc::new(Sessions::counting_in(ledger));
+    let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+    accept(listener, sessions, stop, tracker).await;
+}
+
+async fn accept(
+    listener: TcpListener,
+    sessions: Arc<Sessions>,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

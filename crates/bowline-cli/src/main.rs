@@ -5,7 +5,8 @@
 //! what asks a running gateway to change ([`signals`], [`watch`]), the bridge for editors ([`connect`]),
 //! the examination of a server ([`probe`]) and of a running gateway ([`health`]),
 //! signing in and out ([`sign_in`],
-//! [`browser`], [`auth_status`]), and the [`demo`] server that runs when no other server was given.
+//! [`browser`], [`auth_status`]), the [`demo`] server that runs when no other server was given, and the
+//! comparison that `bowline demo` shows ([`side_by_side`]).
 
 mod args;
 mod auth_status;
@@ -21,6 +22,7 @@ mod named_server;
 mod plan;
 mod probe;
 mod serve;
+mod side_by_side;
 mod sign_in;
 mod signals;
 mod standard_streams;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Demo(arguments) => run_async("error", side_by_side::demo(&arguments)),
+        Command::DemoPart(arguments) => run_async("error", side_by_side::part(&arguments)),
         Command::Check(arguments) => {
             let plan = Plan::new(&arguments, &environment::variable)?;
             print(summary::Summary(&plan))

@@ -12,6 +12,8 @@ mod checking;
 mod connecting;
 #[path = "cli/cycles.rs"]
 mod cycles;
+#[path = "cli/demonstrating.rs"]
+mod demonstrating;
 #[path = "cli/health.rs"]
 mod health;
 #[path = "cli/help.rs"]

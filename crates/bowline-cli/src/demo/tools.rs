@@ -67,10 +67,7 @@ pub(super) fn call(session: &mut Session, name: &str, arguments: &Value) -> Opti
         text.ok_or("`text` is missing or not a string")
     };
     let said = match name {
-        "count" => {
-            session.count += 1;
-            Ok(session.count.to_string())
-        }
+        "count" => count(session, arguments),
         "echo" => text().map(str::to_owned),
         "recall" => Ok(recall(session)),
         "remember" => text().and_then(|text| remember(session, text)),
@@ -79,6 +76,17 @@ pub(super) fn call(session: &mut Session, name: &str, arguments: &Value) -> Opti
     let is_error = said.is_err();
     let text = said.unwrap_or_else(str::to_owned);
     Some(json!({"content": [{"type": "text", "text": text}], "isError": is_error}))
+}
+
+/// The next number. From a ledger it comes with the replica that wrote it.
+fn count(session: &mut Session, arguments: &Value) -> Result<String, &'static str> {
+    let Some(ledger) = &session.ledger else {
+        session.count += 1;
+        return Ok(session.count.to_string());
+    };
+    let conversation = arguments.get("conversation").and_then(Value::as_str);
+    let number = ledger.count(conversation.ok_or("`conversation` is missing")?)?;
+    Ok(format!("{number} by {}", ledger.replica()))
 }
 
 fn recall(session: &Session) -> String {

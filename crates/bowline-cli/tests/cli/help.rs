@@ -19,6 +19,7 @@ Usage: bowline <COMMAND>
 
 Commands:
   serve    Run the gateway
+  demo     See sessions break, and hold
   check    Check the configuration and print it with its defaults
   connect  Connect an editor to a server: MCP on stdin and stdout
   probe    Examine a server: what it speaks, and what is wrong with it
@@ -38,6 +39,8 @@ Options:
           Print version
 
 Examples:
+  bowline demo
+      See what breaks a session, and that it holds
   bowline serve
       Try it: runs a built-in demo server behind the gateway
   bowline serve --server files=http://127.0.0.1:8000/mcp
