@@ -15,7 +15,7 @@ use bowline_wire::version;
 use thiserror::Error;
 use tracing::Level;
 
-pub(crate) use self::table::{Reason, Retry, Row};
+pub(crate) use self::table::{Blame, Reason, Retry, Row};
 use self::texts::{of_share, store_rejection};
 use crate::config::{CertificateHash, ServerName};
 use crate::leg::Leg;

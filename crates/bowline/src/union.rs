@@ -81,6 +81,7 @@ impl Unions {
     fn note_absence(&self, server: &ServerName, list: List, absence: Option<&Arc<Absence>>) {
         let mut absences = self.absences.lock();
         match absence {
+            Some(absence) if !absence.is_servers => {}
             Some(absence) => {
                 let before = absences.insert(server.clone(), Arc::clone(absence));
                 if before.is_none() {

@@ -42,6 +42,13 @@ pub enum UnionProblem {
         /// The union, and the server.
         name: ServerName,
     },
+    /// A server beside others, or a union, has the name of the union of all.
+    NamedLikeAll {
+        /// That name.
+        name: ServerName,
+        /// Whether it is a server's.
+        is_server: bool,
+    },
     /// A prefix that was written has the separator in it.
     SeparatorInPrefix {
         /// The server with the prefix.
@@ -137,6 +144,12 @@ impl Config {
                 problems.push(UnionProblem::NamedLikeServer { name: name.clone() });
             }
         }
+        if let Ok(name) = COMMON.parse::<ServerName>() {
+            let is_server = self.servers.len() > 1 && self.servers.contains_key(&name);
+            if is_server || self.unions.contains_key(&name) {
+                problems.push(UnionProblem::NamedLikeAll { name, is_server });
+            }
+        }
         let whole = self.whole_union();
         let whole = (whole.servers.len() > 1).then_some(&whole);
         for union in whole.into_iter().chain(self.unions.values()) {
@@ -204,6 +217,15 @@ impl UnionProblem {
                     "the union `{name}` has the name of a server, and both are at `/mcp/{name}`"
                 )
             }
+            Self::NamedLikeAll { name, is_server } => {
+                let what = match is_server {
+                    true => "server",
+                    false => "union",
+                };
+                format!(
+                    "the {what} `{name}` has the name of the union of all servers, which is at `/mcp/{name}`"
+                )
+            }
             Self::SeparatorInPrefix { server, separator } => format!(
                 "the prefix of `{server}` has `{separator}` in it, which separates prefixes from names"
             ),
@@ -234,6 +256,12 @@ impl UnionProblem {
             Self::NamedLikeServer { name } => {
                 format!("give the union another name, such as `[unions.{name}-union]`")
             }
+            Self::NamedLikeAll {
+                is_server: true, ..
+            } => "give the server another name".to_owned(),
+            Self::NamedLikeAll { .. } => {
+                "write it as `[union]`, or give it another name".to_owned()
+            }
             Self::SeparatorInPrefix { .. } => {
                 "write a prefix without it, or set another `separator`".to_owned()
             }
@@ -256,7 +284,7 @@ impl UnionProblem {
     /// The servers that it is about.
     pub(super) fn servers(&self) -> [&ServerName; 2] {
         match self {
-            Self::NamedLikeServer { name } => [name, name],
+            Self::NamedLikeServer { name } | Self::NamedLikeAll { name, .. } => [name, name],
             Self::SeparatorInPrefix { server, .. } => [server, server],
             Self::Ambiguous { server, other, .. } => [server, other],
         }
@@ -265,7 +293,7 @@ impl UnionProblem {
     /// The server, or the union, to correct.
     pub(super) fn name(&self) -> &ServerName {
         match self {
-            Self::NamedLikeServer { name } => name,
+            Self::NamedLikeServer { name } | Self::NamedLikeAll { name, .. } => name,
             Self::SeparatorInPrefix { server, .. } => server,
             Self::Ambiguous { other, .. } => other,
         }

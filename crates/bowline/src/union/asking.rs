@@ -16,6 +16,9 @@ use crate::upstream::Upstream;
 /// How long a server is waited for that could not be asked the last time.
 const DOUBTFUL: Duration = Duration::from_secs(1);
 
+/// How long a server may owe an answer that nobody waits for.
+const LONGEST: Duration = Duration::from_secs(120);
+
 /// What a list says of one server.
 #[derive(Debug)]
 pub(super) struct Told {
@@ -79,12 +82,15 @@ impl Attached {
         let (answer, answered) = oneshot::channel();
         let (attached, own) = (self.clone(), Arc::clone(server));
         self.unions.registry.tracker.spawn(async move {
-            let asked = attached.ask(&own, list).await;
-            // Nobody waits any more, or somebody was told that it is not there.
-            let is_news = attached.note(&own, list, &asked);
-            if answer.send(asked).is_err() || is_news {
-                attached.attachment().listening.changed(list);
-            }
+            let over = attached.attachment().over.clone();
+            let asking = tokio::time::timeout(LONGEST, attached.ask(&own, list));
+            let Some(asked) = over.run_until_cancelled(asking).await else {
+                return;
+            };
+            let asked = asked.unwrap_or_else(|_| Err(Arc::new(Absence::late(list, LONGEST))));
+            let asked = attached.note(&own, list, asked);
+            // If nobody waits for it any more, the client is told that the list has changed.
+            drop(answer.send(asked));
         });
         let until = tokio::time::Instant::now() + limit;
         Ok(Asking {
@@ -112,24 +118,28 @@ impl Attached {
         }
     }
 
-    /// Notes what a server answered. `true` if its list could not be had before and can now.
-    fn note(&self, server: &Arc<Upstream>, list: List, asked: &Asked) -> bool {
-        if let Ok(listing) = asked {
-            self.unions.known.note(self, server, list, listing);
-        }
+    /// Notes what a server answered. If its list could not be had before and can now, the client is told.
+    fn note(&self, server: &Arc<Upstream>, list: List, asked: Asked) -> Asked {
+        let asked = asked.map(|listing| self.unions.known.note(self, server, list, listing));
         let absence = asked.as_ref().err();
         self.unions.note_absence(&server.name, list, absence);
-        self.attachment().slot(&server.name).note(list, asked)
+        let attachment = self.attachment();
+        if attachment.slot(&server.name).note(list, &asked) {
+            attachment.listening.changed(list);
+        }
+        asked
     }
 
-    /// Asks again for what could not be had.
+    /// Asks again for what could not be had, as soon as its server is well, and then less and less often.
     pub(super) fn ask_for_missing(&self) {
         for (name, slot) in self.attachment().slots() {
             let Some(server) = self.server(name.as_ref()) else {
                 continue;
             };
             for list in slot.missing() {
-                drop(self.begin(&server, list));
+                if slot.is_due(list, server.has_well_endpoint()) {
+                    drop(self.begin(&server, list));
+                }
             }
         }
     }
@@ -149,11 +159,7 @@ impl Asking {
             Ok(Ok(asked)) => asked,
             Ok(Err(_)) => Err(Arc::new(Absence::of(&Fault::Stopping))),
             Err(_) => {
-                let limit = humantime::format_duration(self.limit);
-                let absence = Arc::new(Absence {
-                    reason: "deadline",
-                    message: format!("it did not answer {} within {limit}", list.method()).into(),
-                });
+                let absence = Arc::new(Absence::late(list, self.limit));
                 self.slot.give_up(list, &absence);
                 Err(absence)
             }

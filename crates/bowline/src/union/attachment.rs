@@ -64,6 +64,8 @@ pub(crate) struct Attachment {
     pub(super) uris: Mutex<Homes>,
     pub(super) listening: Listening,
     pub(super) place: Mutex<Option<Permit>>,
+    /// It has ended, or the gateway stops: nothing more is asked for it in the background.
+    pub(super) over: CancellationToken,
 }
 
 /// Which server had which resource: what was read or subscribed to last.
@@ -123,6 +125,7 @@ impl Attachment {
             uris: Mutex::default(),
             listening: Listening::default(),
             place: Mutex::default(),
+            over: CancellationToken::new(),
         }
     }
 

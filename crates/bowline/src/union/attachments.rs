@@ -68,6 +68,7 @@ impl Attachments {
     /// Removes one: its id is unknown here from now on, and its stream is over.
     pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<Attachment>> {
         let removed = self.0.lock().remove(id)?;
+        removed.over.cancel();
         removed.listening.end();
         drop(removed.place.lock().take());
         Some(removed)
@@ -313,6 +314,7 @@ impl Unions {
     /// Ends the streams of all attachments: the gateway stops.
     pub(crate) fn end_streams(&self) {
         for attachment in self.attachments.all() {
+            attachment.over.cancel();
             attachment.listening.end();
         }
     }

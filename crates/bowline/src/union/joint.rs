@@ -28,8 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The least time between two `list_changed` of one list.
 const COALESCED: Duration = Duration::from_secs(1);
 
-/// How often servers are asked again whose lists could not be had.
-const MISSING_EVERY: Duration = Duration::from_secs(3);
+/// How often it is looked whether servers are back whose lists could not be had.
+const MISSING_EVERY: Duration = Duration::from_secs(1);
 
 /// The longest event id. Members that do not fit resume from now on.
 const MAX_ID: usize = 2048;

@@ -15,7 +15,7 @@ use crate::config::ServerName;
 use crate::upstream::Upstream;
 
 /// How many listings are kept, and how many bytes of them.
-const MAX_LISTINGS: usize = 4096;
+const MAX_LISTINGS: usize = 16 * 1024;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// How much of a server's instructions is passed on.
@@ -61,22 +61,29 @@ impl Known {
         listings.get(&(Audience::of(to, server), list)).cloned()
     }
 
+    /// Keeps a list. If it is the same as before, it is in memory once for all clients of this caller.
     pub(super) fn note(
         &self,
         to: &Attached,
         server: &Upstream,
         list: List,
-        listing: &Arc<Listing>,
-    ) {
+        listing: Arc<Listing>,
+    ) -> Arc<Listing> {
         let audience = Audience::of(to, server);
         let mut inner = self.0.lock();
-        inner.bytes += listing.len();
         let key = (audience.clone(), list);
-        match inner.listings.insert(key, Arc::clone(listing)) {
+        if let Some(before) = inner.listings.get(&key)
+            && *before == listing
+        {
+            return Arc::clone(before);
+        }
+        inner.bytes += listing.len();
+        match inner.listings.insert(key, Arc::clone(&listing)) {
             Some(before) => inner.bytes -= before.len(),
             None => inner.order.push_back(Forgettable::Listing(audience, list)),
         }
         inner.fit();
+        listing
     }
 
     pub(super) fn instructions(&self, to: &Attached, server: &Upstream) -> Option<Arc<str>> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use aws_lc_rs::rand;
 use bowline_wire::message::{Message, RawId, RawIdBuf};
@@ -14,7 +15,7 @@ use super::list::List;
 use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, LargeAnswers};
 use crate::exchange::reply::Reply;
-use crate::fault::Fault;
+use crate::fault::{Blame, Fault, Reason};
 use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 
 /// What is read of one list.
@@ -45,6 +46,8 @@ pub(crate) struct Absence {
     /// The reason's name, as in refusals.
     pub(crate) reason: &'static str,
     pub(crate) message: Box<str>,
+    /// Whether it is so for everybody, and not for this caller alone.
+    pub(super) is_servers: bool,
 }
 
 /// The members of a JSON object, in order.
@@ -251,10 +254,22 @@ impl<'de> Deserialize<'de> for Members<'de> {
 // === impl Absence ===
 
 impl Absence {
+    /// A server did not answer within this time.
+    pub(super) fn late(list: List, limit: Duration) -> Self {
+        let limit = humantime::format_duration(limit);
+        Self {
+            reason: Reason::Deadline.row().name,
+            message: format!("it did not answer {} within {limit}", list.method()).into(),
+            is_servers: true,
+        }
+    }
+
     pub(super) fn of(fault: &Fault) -> Self {
         Self {
             reason: fault.row().name,
             message: fault.to_string().into(),
+            is_servers: fault.row().blame == Blame::Upstream
+                && fault.row().reason != Reason::SignInNeeded,
         }
     }
 }

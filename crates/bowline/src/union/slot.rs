@@ -1,11 +1,18 @@
-//! What this gateway knows of one server for one client of a union.
+//! What this gateway knows of one server for one client of a union. The lists themselves are kept elsewhere, within
+//! the bounds of what is kept for all clients (`known`): what is forgotten there is asked for again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::list::{ALL, List};
 use super::listing::{Absence, Listing};
+
+/// The pauses between two questions for a list that could not be had although its server is well.
+const FIRST_PAUSE: Duration = Duration::from_secs(3);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What is known of one server for one client.
 #[derive(Debug, Default)]
@@ -18,10 +25,12 @@ pub(super) struct Slot {
 /// What is known of one of its lists.
 #[derive(Debug, Default)]
 struct SlotList {
-    listing: Option<Arc<Listing>>,
+    listing: Weak<Listing>,
     absence: Option<Arc<Absence>>,
     /// Whether the server still owes an answer that nobody waits for any more.
     is_overdue: bool,
+    /// When it is asked for again, and after how long the next time.
+    again: Option<(Instant, Duration)>,
 }
 
 /// The outcome of asking for a list.
@@ -32,7 +41,7 @@ pub(super) type Asked = Result<Arc<Listing>, Arc<Absence>>;
 impl Slot {
     /// The last list that the server sent to this client.
     pub(super) fn listing(&self, list: List) -> Option<Arc<Listing>> {
-        self.lists[list as usize].lock().listing.clone()
+        self.lists[list as usize].lock().listing.upgrade()
     }
 
     /// Why the list could not be had the last time, if it could not.
@@ -57,7 +66,8 @@ impl Slot {
         known.is_overdue = false;
         match asked {
             Ok(listing) => {
-                known.listing = Some(Arc::clone(listing));
+                known.listing = Arc::downgrade(listing);
+                known.again = None;
                 known.absence.take().is_some()
             }
             Err(absence) => {
@@ -65,6 +75,23 @@ impl Slot {
                 false
             }
         }
+    }
+
+    /// Whether it is time to ask again for a list that could not be had.
+    pub(super) fn is_due(&self, list: List, is_server_well: bool) -> bool {
+        let mut known = self.lists[list as usize].lock();
+        if !is_server_well {
+            // As soon as it is.
+            known.again = None;
+            return false;
+        }
+        let now = Instant::now();
+        let (at, pause) = known.again.unwrap_or((now, FIRST_PAUSE));
+        if now < at {
+            return false;
+        }
+        known.again = Some((now + pause, (2 * pause).min(LONGEST_PAUSE)));
+        true
     }
 
     /// The lists that could not be had, and that nobody waits for.

@@ -241,11 +241,19 @@ impl Stored {
                 return;
             };
             let session_store = &stored.session_store;
-            let touching = session_store.store.touch(&stored.key, session_store.ttl);
-            if let Err(error) = session_store.ask(Operation::Touch, touching).await {
-                // The next use tries again.
-                stored.touched.store(touched, Ordering::Relaxed);
-                tracing::debug!(%error, "could not extend attachment in the store");
+            let members = attachment.members();
+            let members = members
+                .iter()
+                .map(|member| Key::of(member.server.as_ref(), &member.session));
+            // Members have no idle time of their own.
+            for key in members.chain([stored.key.clone()]) {
+                let touching = session_store.store.touch(&key, session_store.ttl);
+                if let Err(error) = session_store.ask(Operation::Touch, touching).await {
+                    // The next use tries again.
+                    stored.touched.store(touched, Ordering::Relaxed);
+                    tracing::debug!(%error, "could not extend attachment in the store");
+                    return;
+                }
             }
         });
     }

@@ -224,6 +224,15 @@ fn each_union_counts_and_each_pair_once() {
 }
 
 #[test]
+fn the_name_of_the_union_of_all_is_nobody_elses() {
+    good(&servers(&["union"], ""));
+    let (_, _, problem) = wrong(&servers(&["a", "union"], ""));
+    assert!(problem.contains("the server `union`"), "{problem}");
+    let (_, _, problem) = wrong(&servers(&["a", "b"], "[unions.union]\nservers = [\"a\"]"));
+    assert!(problem.contains("the union `union`"), "{problem}");
+}
+
+#[test]
 fn servers_that_are_added_later_are_checked_by_whoever_adds_them() {
     let mut config = good(&servers(&["a"], "[unions.b]\nservers = [\"a\"]"));
     assert_eq!(config.union_problems(), []);

@@ -23,6 +23,8 @@ use crate::upstream::{Carried, StreamError, UpstreamError};
 /// How long a request waits for a server that cannot be reached, if it has no `call_timeout`. Most clients give
 /// up earlier, and cancel.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// The same for one of several servers.
+const UNION_PATIENCE: Duration = Duration::from_secs(30);
 /// The delay before a request that was not sent is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -208,7 +210,8 @@ impl Patience {
                     }
                 }
             }
-            Destination::Union(_) => PATIENCE,
+            // One server of several that is away is told sooner.
+            Destination::Union(_) => UNION_PATIENCE,
         };
         Self {
             until: Instant::now() + patience,
