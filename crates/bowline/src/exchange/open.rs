@@ -136,8 +136,7 @@ impl Opening {
                 (opened, _) => opened,
             }
         };
-        let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
-        let opened = opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)));
+        let opened = within_time(opening).await;
         let First {
             leg,
             capabilities,
@@ -168,6 +167,13 @@ impl Opening {
         };
         Ok(Opened::Session(newborn, reply))
     }
+}
+
+async fn within_time(
+    opening: impl Future<Output = Result<First, UpstreamError>>,
+) -> Result<First, UpstreamError> {
+    let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
+    opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)))
 }
 
 // === impl Newborn ===

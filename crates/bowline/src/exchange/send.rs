@@ -25,7 +25,8 @@ use crate::leg::{Leg, array, repeat_id};
 use crate::planted::{self, Bug};
 use crate::session::{Call, ClientState, Session};
 use crate::upstream::{
-    Carried, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError, UpstreamError, Whole,
+    Carried, Frames, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError, UpstreamError,
+    Whole,
 };
 
 /// A client's request, and what it is sent with.
@@ -300,23 +301,31 @@ async fn answer(
                 .suspecting(leg.upstream.config());
             Ok(Reply::stream(Box::new(events), None))
         }
-        Outcome::Frames(frames) => {
-            sent_request.lesson.miss(session);
-            if sent_request.lesson.is_listing() && ActiveFilter::of(&session.upstream).is_some() {
-                // It is too large to be held, so it cannot be filtered.
-                let why = Fault::ToolsNotFiltered;
-                return Ok(Reply::refusal(session, &request.message, &why));
-            }
-            let sent_as = frames.sent_as.clone();
-            let frames = FrameRelay::new(frames, session.hash, leg);
-            Ok(Reply::Stream(Arriving {
-                relay: Relay::Frames(Box::new(frames)),
-                sent_as,
-                // A part was passed on, and there is no event id to resume from.
-                rescue: None,
-            }))
-        }
+        Outcome::Frames(frames) => Ok(large_reply(request, leg, sent_request, frames)),
     }
+}
+
+/// The reply for a response that is too large to be held.
+fn large_reply(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    sent_request: &SentRequest,
+    frames: Frames,
+) -> Reply<Arriving> {
+    let session = request.session;
+    sent_request.lesson.miss(session);
+    if sent_request.lesson.is_listing() && ActiveFilter::of(&session.upstream).is_some() {
+        // What is not held cannot be filtered.
+        return Reply::refusal(session, &request.message, &Fault::ToolsNotFiltered);
+    }
+    let sent_as = frames.sent_as.clone();
+    let frames = FrameRelay::new(frames, session.hash, leg);
+    Reply::Stream(Arriving {
+        relay: Relay::Frames(Box::new(frames)),
+        sent_as,
+        // A part was passed on, and there is no event id to resume from.
+        rescue: None,
+    })
 }
 
 /// The reply for a complete response.

@@ -110,7 +110,17 @@ impl Upstream {
         if answers(&declined, &message) {
             return Ok(Initialized::Declined(declined));
         }
-        let failure = match self.sse_initialize(link, caller, message, sent).await {
+        let opened = self.sse_initialize(link, caller, message, sent).await;
+        self.over_sse(opened, declined)
+    }
+
+    /// What the second attempt means, after streamable HTTP was declined.
+    fn over_sse(
+        &self,
+        opened: Result<Initialized, UpstreamError>,
+        declined: Declination,
+    ) -> Result<Initialized, UpstreamError> {
+        let failure = match opened {
             Ok(opened @ Initialized::Answered { .. }) => {
                 tracing::info!(server = %self.name, "it speaks HTTP+SSE (2024-11-05)");
                 self.verdict.note(Spoken::Sse);

@@ -61,26 +61,7 @@ impl Upstream {
         };
         let mut taking = Box::pin(async {
             let answer = self.post_to(link, &server, posting).await?;
-            match answer.status {
-                #[cfg(feature = "planted")]
-                status if is_gone(&answer) && planted::has(Bug::MessageUrl404Passes) => {
-                    Err(UpstreamError::Declined(Box::new(Declined {
-                        status,
-                        may_deny_session: false,
-                        retry_after: None,
-                        body: None,
-                    })))
-                }
-                _ if is_gone(&answer) => Err(UpstreamError::SessionLost),
-                status if status.is_success() => {
-                    answer.read_out().await;
-                    Ok(None)
-                }
-                _ => {
-                    let judging = refusal::judge(answer, request, &server.recovery);
-                    Box::pin(judging).await.map(Some)
-                }
-            }
+            taken(answer, request, &server).await
         });
         let taken = tokio::select! {
             biased;
@@ -167,6 +148,34 @@ impl Pair {
                 was_written: proof.ran != Ran::No,
             }),
             _ => error,
+        }
+    }
+}
+
+/// What the answer to the POST of a request says: nothing, or the answer itself.
+async fn taken(
+    answer: Answer,
+    request: &Message,
+    server: &Server,
+) -> Result<Option<Whole>, UpstreamError> {
+    match answer.status {
+        #[cfg(feature = "planted")]
+        status if is_gone(&answer) && planted::has(Bug::MessageUrl404Passes) => {
+            Err(UpstreamError::Declined(Box::new(Declined {
+                status,
+                may_deny_session: false,
+                retry_after: None,
+                body: None,
+            })))
+        }
+        _ if is_gone(&answer) => Err(UpstreamError::SessionLost),
+        status if status.is_success() => {
+            answer.read_out().await;
+            Ok(None)
+        }
+        _ => {
+            let judging = refusal::judge(answer, request, &server.recovery);
+            Box::pin(judging).await.map(Some)
         }
     }
 }
