@@ -63,6 +63,8 @@ pub(crate) struct Attachment {
     /// Which server had which resource.
     pub(super) uris: Mutex<Homes>,
     pub(super) listening: Listening,
+    /// Held by the one request that may prompt the client for a sign-in.
+    pub(super) prompting: Arc<tokio::sync::Mutex<()>>,
     pub(super) place: Mutex<Option<Permit>>,
     /// It has ended, or the gateway stops: nothing more is asked for it in the background.
     pub(super) over: CancellationToken,
@@ -124,6 +126,7 @@ impl Attachment {
             openings: Mutex::default(),
             uris: Mutex::default(),
             listening: Listening::default(),
+            prompting: Arc::default(),
             place: Mutex::default(),
             over: CancellationToken::new(),
         }

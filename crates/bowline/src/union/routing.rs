@@ -6,6 +6,7 @@ use bowline_wire::compose;
 use bowline_wire::message::{Kind, Message, RawId, Span};
 use bowline_wire::version::Agreed;
 use serde::Deserialize;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
 use super::Attached;
@@ -123,13 +124,41 @@ impl Attached {
     ) -> Result<Reply, Fault> {
         let exchange = self.member_for(server, &message).await?;
         let member = exchange.clone();
-        match exchange.handle(message).await {
+        let turn = self.turn_to_prompt(&exchange, &message).await?;
+        let replied = exchange.handle(message).await;
+        let replied = replied.map(|reply| {
+            reply.map_stream(|outlet| match turn {
+                Some(turn) => outlet.holding(turn),
+                None => outlet,
+            })
+        });
+        match replied {
             Err(fault) if fault.is_session_lost() => {
                 self.lost(&member).await;
                 let server = server.name.clone();
                 Err(Fault::MemberLost { server })
             }
             reply => reply,
+        }
+    }
+
+    /// Waits until no other request may prompt this client, if this one may: one at a time, because a person reads
+    /// one.
+    async fn turn_to_prompt(
+        &self,
+        exchange: &Exchange,
+        message: &Message,
+    ) -> Result<Option<OwnedMutexGuard<()>>, Fault> {
+        let leg = exchange.in_use.session().leg();
+        if leg.account.is_none() || !leg.generation.is_unopened() {
+            return Ok(None);
+        }
+        let attachment = self.attachment();
+        let waiting = attachment.waiting(message.id().unwrap_or_default());
+        tokio::select! {
+            biased;
+            () = waiting.cancelled() => Err(Fault::on(&leg, UpstreamError::Cancelled)),
+            turn = Arc::clone(&attachment.prompting).lock_owned() => Ok(Some(turn)),
         }
     }
 

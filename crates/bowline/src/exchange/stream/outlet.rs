@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio_util::sync::DropGuard;
 
 use crate::exchange::detach::Abandoned;
@@ -23,6 +23,8 @@ pub(crate) struct Outlet {
     pub(crate) sent_as: SentAs,
     /// Whether its pieces are whole events; otherwise they are parts of one body.
     pub(crate) is_events: bool,
+    /// A turn that lasts as long as the stream.
+    turn: Option<OwnedMutexGuard<()>>,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl Outlet {
             from: Origin::Live(Box::new(live)),
             sent_as: SentAs::events(),
             is_events: true,
+            turn: None,
         }
     }
 
@@ -81,7 +84,14 @@ impl Outlet {
             from: Origin::Joined(events, joining),
             sent_as: SentAs::events(),
             is_events: true,
+            turn: None,
         }
+    }
+
+    /// The same, with a turn that lasts as long as the stream.
+    pub(crate) fn holding(mut self, turn: OwnedMutexGuard<()>) -> Self {
+        self.turn = Some(turn);
+        self
     }
 
     /// The client's end of a body that is not events.
