@@ -170,16 +170,18 @@ pub(super) fn stood_still(history: &History, call: &Call) -> Duration {
 }
 
 /// Whether a message may have been on its way to this replica for longer than its stream was in use. If its connection
-/// broke after it was written, nobody can take it back, and its client was told that the outcome is not known.
+/// broke after it was written, nobody can take it back: its client was told that the outcome is not known, or it was
+/// repeated.
 pub(super) fn may_be_delayed(history: &History, key: &str, ran: &Ran) -> bool {
-    let is_unknown = || {
+    let was_repeated = history.ran.get(key).is_some_and(|all| all.len() > 1);
+    let broke = || {
         let mut calls = history.calls.iter().filter(|call| call.key == key);
-        calls.any(|call| call.outcome == Outcome::Unknown)
+        calls.any(|call| call.outcome == Outcome::Unknown || (call.kind.is_safe() && was_repeated))
     };
     let mut felt = felt(history, ran.at, ran.at).filter(|fault| fault.whose == ran.replica);
     felt.any(|fault| match fault.kind {
         "delay" | "hang" | "hang a call" => true,
-        "reset after" | "end, then reset" | "break" => is_unknown(),
+        "reset after" | "end, then reset" | "break" => broke(),
         _ => false,
     })
 }
