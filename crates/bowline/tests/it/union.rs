@@ -5,6 +5,8 @@
 //! for their members, and is tested there.
 
 mod discovery;
+mod life;
 mod missing;
 mod routing;
+mod shared;
 mod streams;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
+use super::events::Events;
 use super::gateway::config;
 use super::wait::until;
 
@@ -293,4 +294,17 @@ pub(crate) fn names(answer: &Answer) -> Vec<String> {
 /// What a list says of servers that are missing from it.
 pub(crate) fn missing(answer: &Answer) -> Value {
     answer.json()["result"]["_meta"]["bowline/servers"].clone()
+}
+
+/// What tells a client that tools have changed.
+pub(crate) const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+
+/// Waits for a message of this method; it, and its event's id.
+pub(crate) async fn hear_of(events: &mut Events, method: &str) -> (Option<String>, Value) {
+    loop {
+        let (id, message) = events.next_message().await;
+        if message["method"] == method {
+            return (id, message);
+        }
+    }
 }

@@ -10,8 +10,9 @@ use bowline_testbed::scripted::PATIENCE;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::kit::events::Events;
-use crate::kit::fake::{Fake, begun, config_of, missing, names, refusal, united, united_with};
+use crate::kit::fake::{
+    Fake, TOOLS_CHANGED, begun, config_of, hear_of, missing, names, refusal, united, united_with,
+};
 use crate::kit::gateway::{health, with_admin};
 use crate::kit::messages::list;
 use crate::kit::wait::until_so;
@@ -24,16 +25,6 @@ fn with_server(mut config: Config, name: &str, url: &str) -> Config {
     let server = bowline::config::Server::from_url(url).unwrap();
     config.servers.insert(name.parse().unwrap(), server);
     config
-}
-
-/// Waits for the news that tools have changed.
-async fn told_of_tools(events: &mut Events) {
-    loop {
-        let (_, message) = events.next_message().await;
-        if message["method"] == "notifications/tools/list_changed" {
-            return;
-        }
-    }
 }
 
 #[tokio::test]
@@ -72,7 +63,7 @@ async fn a_hanging_server_delays_a_list_once_and_comes_back_by_itself() {
     let told = &shown["servers"]["h"]["missing"];
     assert_eq!(told["reason"], "deadline", "{shown}");
     gate.open();
-    told_of_tools(&mut events).await;
+    hear_of(&mut events, TOOLS_CHANGED).await;
     let answer = client.send(&list(3)).await;
     assert_eq!(names(&answer), ["a__t", "h__late"]);
     assert_eq!(missing(&answer), json!(null));
@@ -119,7 +110,7 @@ async fn who_is_missing_is_said_with_the_reason_and_comes_back_without_a_reconne
     counting.come_back().unwrap();
     e.result("tools/list", json!({"tools": []}));
     n.result("tools/list", json!({"tools": []}));
-    told_of_tools(&mut events).await;
+    hear_of(&mut events, TOOLS_CHANGED).await;
     until_so("all are back", async || {
         missing(&client.send(&list(2)).await) == json!(null)
     })

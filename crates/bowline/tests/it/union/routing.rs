@@ -13,8 +13,8 @@ use crate::kit::messages::{call, initialize_message, list, note};
 use crate::kit::opened::BATCHING;
 use crate::kit::wait::until;
 
-fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
+fn request(id: impl Into<Value>, method: &str, params: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params.into()})
 }
 
 fn cancel(id: impl Into<Value>) -> Value {
