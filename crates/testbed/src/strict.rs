@@ -19,7 +19,7 @@ const SESSION_ID: &str = "mcp-session-id";
 #[derive(Debug)]
 pub struct Strict {
     url: String,
-    observed: Arc<Mutex<Observed>>,
+    shared: Shared,
     _serving: AbortOnDropHandle<()>,
 }
 
@@ -38,8 +38,18 @@ pub struct Observed {
 
 #[derive(Debug, Clone)]
 struct Shared {
-    id: Option<HeaderValue>,
+    ids: Arc<Mutex<Ids>>,
+    tools: Value,
     observed: Arc<Mutex<Observed>>,
+}
+
+/// The session ids that the server issued.
+#[derive(Debug, Clone)]
+struct Ids {
+    /// The one that it knows.
+    now: Option<HeaderValue>,
+    /// Those from before a restart: wrong, and not to complain about.
+    before: Vec<HeaderValue>,
 }
 
 // === impl Strict ===
@@ -50,23 +60,36 @@ impl Strict {
     /// # Panics
     ///
     /// When there is no port, or the id is not a valid header value.
-    #[expect(clippy::expect_used, reason = "a test without a server cannot go on")]
     pub async fn start(id: Option<&str>) -> Self {
+        Self::with_tools(id, &[]).await
+    }
+
+    /// The same with tools of these names.
+    ///
+    /// # Panics
+    ///
+    /// As [`Strict::start`].
+    #[expect(clippy::expect_used, reason = "a test without a server cannot go on")]
+    pub async fn with_tools(id: Option<&str>, names: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
-        let observed = Arc::<Mutex<Observed>>::default();
+        let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
         let shared = Shared {
-            id: id.map(|id| HeaderValue::from_str(id).expect("a header value")),
-            observed: Arc::clone(&observed),
+            ids: Arc::new(Mutex::new(Ids {
+                now: id.map(value),
+                before: Vec::new(),
+            })),
+            tools: names.iter().map(tool).collect(),
+            observed: Arc::default(),
         };
-        let router = Router::new().fallback(serve).with_state(shared);
+        let router = Router::new().fallback(serve).with_state(shared.clone());
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let serving = TaskTracker::new().spawn(async move {
             drop(axum::serve(listener, router).await);
         });
         Self {
             url,
-            observed,
+            shared,
             _serving: AbortOnDropHandle::new(serving),
         }
     }
@@ -78,8 +101,24 @@ impl Strict {
 
     /// What was received so far.
     pub fn observed(&self) -> Observed {
-        self.observed.lock().clone()
+        self.shared.observed.lock().clone()
     }
+
+    /// Forgets its session, as by a restart, and issues this id from now on.
+    ///
+    /// # Panics
+    ///
+    /// When the id is not a valid header value.
+    pub fn restart(&self, id: &str) {
+        let mut ids = self.shared.ids.lock();
+        let before = ids.now.replace(value(id));
+        ids.before.extend(before);
+    }
+}
+
+#[expect(clippy::expect_used, reason = "a mistake in the test itself")]
+fn value(id: &str) -> HeaderValue {
+    HeaderValue::from_str(id).expect("a header value")
 }
 
 async fn serve(
@@ -93,14 +132,12 @@ async fn serve(
         Method::POST => message["method"].as_str().unwrap_or("a response"),
         _ => method.as_str(),
     };
-    let expected = if name == "initialize" {
-        None
-    } else {
-        shared.id.as_ref()
-    };
+    let known = shared.ids.lock().clone();
+    let expected = known.now.as_ref().filter(|_| name != "initialize");
     let ids: Vec<_> = headers.get_all(SESSION_ID).iter().collect();
     let right = ids == expected.into_iter().collect::<Vec<_>>();
     {
+        let was_right = !ids.is_empty() && ids.iter().all(|id| known.before.contains(id));
         let mut observed = shared.observed.lock();
         observed.methods.push(name.to_owned());
         observed.session_ids.extend(ids.into_iter().cloned());
@@ -108,7 +145,7 @@ async fn serve(
         observed
             .other_headers
             .extend(others.map(|(name, value)| (name.clone(), value.clone())));
-        if !right {
+        if !right && !was_right {
             observed
                 .complaints
                 .push(format!("{name}: wrong session id"));
@@ -120,7 +157,7 @@ async fn serve(
     let result = match name {
         "initialize" => crate::scripted::initialize_result(),
         "ping" => json!({}),
-        "tools/list" => json!({"tools": []}),
+        "tools/list" => json!({"tools": shared.tools}),
         "tools/call" => json!({"content": [{"type": "text", "text": "done"}]}),
         "notifications/initialized" | "notifications/cancelled" | "a response" => {
             return StatusCode::ACCEPTED.into_response();
@@ -140,7 +177,7 @@ async fn serve(
     let mut response = answer.to_string().into_response();
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
-    if let Some(id) = shared.id.filter(|_| name == "initialize") {
+    if let Some(id) = known.now.filter(|_| name == "initialize") {
         response.headers_mut().insert(SESSION_ID, id);
     }
     response

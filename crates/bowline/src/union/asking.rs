@@ -43,6 +43,12 @@ impl Attached {
                 Ok(asking) => asking.finish(list).await,
                 Err(absence) => Err(absence),
             };
+            let slot = self.attachment().slot(&server.name);
+            if asked.is_err()
+                && let Some(absence) = slot.absence(list)
+            {
+                self.unions.note_absence(&server.name, list, Some(&absence));
+            }
             told.push(self.told(server, list, asked));
         }
         told
@@ -79,6 +85,7 @@ impl Attached {
             Some(_) => limit.min(DOUBTFUL),
             None => limit,
         };
+        let answers = slot.answers(list);
         let (answer, answered) = oneshot::channel();
         let (attached, own) = (self.clone(), Arc::clone(server));
         self.unions.registry.tracker.spawn(async move {
@@ -95,6 +102,7 @@ impl Attached {
         let until = tokio::time::Instant::now() + limit;
         Ok(Asking {
             slot,
+            answers,
             answered,
             until,
             limit,
@@ -148,6 +156,8 @@ impl Attached {
 /// A server that was asked for a list.
 struct Asking {
     slot: Arc<Slot>,
+    /// How often the server had answered before.
+    answers: u64,
     answered: oneshot::Receiver<Asked>,
     until: tokio::time::Instant,
     limit: Duration,
@@ -160,7 +170,7 @@ impl Asking {
             Ok(Err(_)) => Err(Arc::new(Absence::of(&Fault::Stopping))),
             Err(_) => {
                 let absence = Arc::new(Absence::late(list, self.limit));
-                self.slot.give_up(list, &absence);
+                self.slot.give_up(list, self.answers, &absence);
                 Err(absence)
             }
         }

@@ -27,6 +27,8 @@ pub(super) struct Slot {
 struct SlotList {
     listing: Weak<Listing>,
     absence: Option<Arc<Absence>>,
+    /// How often the server was asked and answered, or could not be asked.
+    answers: u64,
     /// Whether the server still owes an answer that nobody waits for any more.
     is_overdue: bool,
     /// When it is asked for again, and after how long the next time.
@@ -53,9 +55,16 @@ impl Slot {
         self.lists[list as usize].lock().is_overdue
     }
 
-    /// The server did not answer in time.
-    pub(super) fn give_up(&self, list: List, absence: &Arc<Absence>) {
+    pub(super) fn answers(&self, list: List) -> u64 {
+        self.lists[list as usize].lock().answers
+    }
+
+    /// The server did not answer in time. If its answer was noted in this very moment, it owes none.
+    pub(super) fn give_up(&self, list: List, answers: u64, absence: &Arc<Absence>) {
         let mut known = self.lists[list as usize].lock();
+        if known.answers != answers {
+            return;
+        }
         known.is_overdue = true;
         known.absence = Some(Arc::clone(absence));
     }
@@ -64,6 +73,7 @@ impl Slot {
     pub(super) fn note(&self, list: List, asked: &Asked) -> bool {
         let mut known = self.lists[list as usize].lock();
         known.is_overdue = false;
+        known.answers += 1;
         match asked {
             Ok(listing) => {
                 known.listing = Arc::downgrade(listing);

@@ -7,6 +7,7 @@ pub(crate) mod browser;
 pub(crate) mod cable;
 pub(crate) mod client;
 pub(crate) mod events;
+pub(crate) mod fake;
 pub(crate) mod front;
 pub(crate) mod gateway;
 pub(crate) mod heard;

@@ -26,3 +26,4 @@ mod stdio_front;
 mod stores;
 mod streams;
 mod tls;
+mod union;

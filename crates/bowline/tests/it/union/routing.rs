@@ -1,0 +1,441 @@
+//! A message goes to the one server that it is for.
+
+use std::time::Duration;
+
+use bowline_testbed::answering::{Gate, Said};
+use bowline_testbed::counting::{Counting, Tally};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::kit::client::Client;
+use crate::kit::fake::{Fake, config_of, refusal, text, united, united_with};
+use crate::kit::messages::{call, initialize_message, list, note};
+use crate::kit::opened::BATCHING;
+use crate::kit::wait::until;
+
+fn request(id: impl Into<Value>, method: &str, params: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params.into()})
+}
+
+fn cancel(id: impl Into<Value>) -> Value {
+    let mut cancel = note("notifications/cancelled");
+    cancel["params"] = json!({"requestId": id.into()});
+    cancel
+}
+
+/// A call of this tool.
+fn call_of(id: impl Into<Value>, tool: &str) -> Value {
+    let mut call = call(id);
+    call["params"]["name"] = tool.into();
+    call
+}
+
+async fn read(client: &Client, uri: &str) -> Value {
+    let message = request("read", "resources/read", json!({"uri": uri}));
+    client.send(&message).await.messages().pop().unwrap()
+}
+
+/// Reads of this URI, and no other, are answered with the server's name.
+fn has_resource(fake: &Fake, uri: &'static str) {
+    let name = fake.name;
+    fake.on("resources/read", move |seen| {
+        match seen.json()["params"]["uri"] == uri {
+            true => seen.result(&json!({"contents": [{"uri": uri, "text": name}]})),
+            false => refusal(seen, -32002, &format!("{name} has no such resource")),
+        }
+    });
+}
+
+fn lists_resource(fake: &Fake, uri: &str) {
+    let resources = json!({"resources": [{"uri": uri, "name": "r"}]});
+    fake.result("resources/list", resources);
+}
+
+#[tokio::test]
+async fn prompts_and_completions_go_to_their_server_under_its_own_name() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    b.result("prompts/get", json!({"messages": []}));
+    let completed = json!({"completion": {"values": ["x"]}});
+    b.result("completion/complete", completed.clone());
+    b.result(
+        "resources/templates/list",
+        json!({"resourceTemplates": [{"uriTemplate": "f:///{p}", "name": "f"}]}),
+    );
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let got = request(
+        1,
+        "prompts/get",
+        json!({"name": "b__p", "arguments": {"k": "v"}}),
+    );
+    assert_eq!(
+        client.send(&got).await.json()["result"],
+        json!({"messages": []})
+    );
+    assert_eq!(
+        b.params("prompts/get"),
+        [json!({"name": "p", "arguments": {"k": "v"}})]
+    );
+    let argument = json!({"name": "k", "value": "v"});
+    let by_name =
+        json!({"ref": {"type": "ref/prompt", "name": "b__p", "title": "P"}, "argument": argument});
+    let answer = client
+        .send(&request(2, "completion/complete", by_name))
+        .await;
+    assert_eq!(answer.json()["result"], completed);
+    let asked = b.params("completion/complete").pop().unwrap();
+    assert_eq!(
+        asked["ref"],
+        json!({"type": "ref/prompt", "name": "p", "title": "P"})
+    );
+    assert_eq!(a.count("initialize"), 0);
+    // By a template, which is in no name: the server that lists it.
+    let templates = request(3, "resources/templates/list", json!({}));
+    let listed = client.send(&templates).await.json();
+    assert_eq!(
+        listed["result"]["resourceTemplates"][0]["uriTemplate"],
+        "f:///{p}"
+    );
+    let by_uri = json!({"ref": {"type": "ref/resource", "uri": "f:///{p}"}, "argument": argument});
+    let answer = client
+        .send(&request(4, "completion/complete", by_uri.clone()))
+        .await;
+    assert_eq!(answer.json()["result"], completed);
+    assert_eq!(b.params("completion/complete").pop().unwrap(), by_uri);
+    assert_eq!(a.count("completion/complete"), 0);
+}
+
+#[tokio::test]
+async fn a_resource_is_read_where_it_is_listed_and_else_where_it_is() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    has_resource(&a, "x:a");
+    has_resource(&b, "x:b");
+    lists_resource(&b, "x:b");
+    let (_gateway, client) = united(&[&a, &b]).await;
+    // Nothing is listed yet: one after the other.
+    assert_eq!(
+        read(&client, "x:b").await["result"]["contents"][0]["text"],
+        "b"
+    );
+    assert_eq!(
+        (a.count("resources/read"), b.count("resources/read")),
+        (1, 1)
+    );
+    // The second time it is known.
+    assert_eq!(
+        read(&client, "x:b").await["result"]["contents"][0]["text"],
+        "b"
+    );
+    assert_eq!(
+        (a.count("resources/read"), b.count("resources/read")),
+        (1, 2)
+    );
+    assert_eq!(
+        read(&client, "x:a").await["result"]["contents"][0]["text"],
+        "a"
+    );
+    assert_eq!(
+        (a.count("resources/read"), b.count("resources/read")),
+        (2, 2)
+    );
+    let refused = read(&client, "x:none").await;
+    assert_eq!(refused["error"]["code"], -32002, "{refused}");
+    assert_eq!(refused["error"]["message"], "a has no such resource");
+    assert_eq!(refused["id"], "read");
+    // Another attachment, which has listed them.
+    let mut other = client.clone();
+    assert_eq!(other.begin().await.status, 200);
+    let all = request(1, "resources/list", json!({}));
+    let listed = other.send(&all).await.json();
+    assert_eq!(
+        listed["result"]["resources"],
+        json!([{"uri": "x:b", "name": "r"}])
+    );
+    assert_eq!(
+        read(&other, "x:b").await["result"]["contents"][0]["text"],
+        "b"
+    );
+    assert_eq!(
+        (a.count("resources/read"), b.count("resources/read")),
+        (3, 4)
+    );
+}
+
+#[tokio::test]
+async fn a_resource_that_two_servers_list_is_the_first_ones() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    for fake in [&a, &b] {
+        has_resource(fake, "x:both");
+        lists_resource(fake, "x:both");
+    }
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let listed = client.send(&request(1, "resources/list", json!({}))).await;
+    assert_eq!(
+        listed.json()["result"]["resources"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    for _ in 0..2 {
+        assert_eq!(
+            read(&client, "x:both").await["result"]["contents"][0]["text"],
+            "a"
+        );
+    }
+    assert_eq!(b.count("resources/read"), 0);
+}
+
+#[tokio::test]
+async fn that_nobody_has_a_resource_is_not_said_while_one_cannot_be_asked() {
+    let a = Fake::start("a").await;
+    has_resource(&a, "x:a");
+    let dead = Counting::start("c", &Tally::default()).await.unwrap();
+    dead.die().await;
+    let mut config = config_of(&[&a]);
+    let mut server = bowline::config::Server::from_url(&dead.url()).unwrap();
+    server.recovery.budget = Duration::from_secs(1);
+    config.servers.insert("c".parse().unwrap(), server);
+    let (_gateway, client) = united_with(config).await;
+    assert_eq!(
+        read(&client, "x:a").await["result"]["contents"][0]["text"],
+        "a"
+    );
+    let unknown = read(&client, "x:elsewhere").await;
+    assert_eq!(unknown["error"]["code"], -31002, "{unknown}");
+    assert_eq!(unknown["error"]["data"]["server"], "c");
+}
+
+#[tokio::test]
+async fn a_subscription_goes_where_the_read_succeeded() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    has_resource(&a, "x:a");
+    has_resource(&b, "x:b");
+    let (_gateway, client) = united(&[&a, &b]).await;
+    assert_eq!(
+        read(&client, "x:b").await["result"]["contents"][0]["text"],
+        "b"
+    );
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        let answer = client
+            .send(&request(1, method, json!({"uri": "x:b"})))
+            .await;
+        assert_eq!(answer.json()["result"], json!({}), "{}", answer.text);
+        assert_eq!((a.count(method), b.count(method)), (0, 1), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_level_is_set_at_all_members_and_at_those_that_are_opened_later() {
+    let (a, b, c) = (
+        Fake::start("a").await,
+        Fake::start("b").await,
+        Fake::start("c").await,
+    );
+    c.declare(json!({"tools": {}}));
+    let (_gateway, client) = united(&[&a, &b, &c]).await;
+    assert_eq!(client.send(&call_of(1, "a__t")).await.status, 200);
+    let level = request(2, "logging/setLevel", json!({"level": "warning"}));
+    assert_eq!(client.send(&level).await.json()["result"], json!({}));
+    assert_eq!(a.params("logging/setLevel"), [json!({"level": "warning"})]);
+    assert_eq!(b.count("initialize"), 0);
+    assert_eq!(client.send(&call_of(3, "b__t")).await.status, 200);
+    assert_eq!(client.send(&call_of(4, "c__t")).await.status, 200);
+    assert_eq!(b.params("logging/setLevel"), [json!({"level": "warning"})]);
+    // It was set before the call.
+    let order = [
+        "initialize",
+        "notifications/initialized",
+        "logging/setLevel",
+        "tools/call",
+    ];
+    assert_eq!(b.methods(), order);
+    assert_eq!(c.count("logging/setLevel"), 0);
+}
+
+#[tokio::test]
+async fn changed_roots_are_told_to_all_members_that_are_open() {
+    let (a, b, c) = (
+        Fake::start("a").await,
+        Fake::start("b").await,
+        Fake::start("c").await,
+    );
+    let (_gateway, client) = united(&[&a, &b, &c]).await;
+    for tool in ["a__t", "b__t"] {
+        assert_eq!(client.send(&call_of(1, tool)).await.status, 200);
+    }
+    let changed = "notifications/roots/list_changed";
+    assert_eq!(client.send(&note(changed)).await.status, 202);
+    assert_eq!(
+        (a.count(changed), b.count(changed), c.count("initialize")),
+        (1, 1, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_goes_to_the_member_that_has_the_request() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    b.on("tools/call", move |seen| {
+        seen.result(&text("late")).behind(&own)
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    assert_eq!(client.send(&call_of(1, "a__t")).await.status, 200);
+    let running = client.clone();
+    let running = JoinSet::from_iter([async move { running.send(&call_of("long", "b__t")).await }]);
+    b.until("tools/call", 1).await;
+    assert_eq!(client.send(&cancel("long")).await.status, 202);
+    b.until("notifications/cancelled", 1).await;
+    assert_eq!(b.params("notifications/cancelled")[0]["requestId"], "long");
+    assert_eq!(a.count("notifications/cancelled"), 0);
+    gate.open();
+    running.join_all().await;
+    // Of a request that is not there, nobody hears.
+    assert_eq!(client.send(&cancel("never")).await.status, 202);
+    assert_eq!(client.send(&call_of(2, "a__t")).await.status, 200);
+    assert_eq!(
+        (
+            a.count("notifications/cancelled"),
+            b.count("notifications/cancelled")
+        ),
+        (0, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_request_is_cancelled_while_its_member_is_opened() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    b.on("initialize", move |seen| {
+        let result = bowline_testbed::scripted::initialize_result();
+        seen.result(&result).behind(&own)
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let calling = client.clone();
+    let mut running =
+        JoinSet::from_iter([async move { calling.send(&call_of("early", "b__t")).await }]);
+    until("b is being opened", || gate.waiting() == 1).await;
+    assert_eq!(client.send(&cancel("early")).await.status, 202);
+    // It is over although the server still has not answered.
+    let over = running.join_next().await.unwrap().unwrap();
+    assert!(over.json().get("result").is_none(), "{over:?}");
+    gate.open();
+    let answer = client.send(&call_of(2, "b__t")).await;
+    assert_eq!(answer.json()["result"], text("b"));
+    assert_eq!(
+        b.params("tools/call").len(),
+        1,
+        "the first call did not run"
+    );
+}
+
+#[tokio::test]
+async fn progress_of_a_call_comes_with_its_own_token() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    b.on("tools/call", |seen| {
+        let message = seen.json();
+        let token = &message["params"]["_meta"]["progressToken"];
+        let mut progress = note("notifications/progress");
+        progress["params"] = json!({"progressToken": token, "progress": 1});
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": text("b")});
+        let (said, mut pen) = Said::events();
+        pen.write(format!("data: {progress}\n\ndata: {answer}\n\n"));
+        said
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let mut message = call_of(1, "b__t");
+    message["params"]["_meta"] = json!({"progressToken": "mine"});
+    let answer = client.send(&message).await;
+    let [progress, result] = &answer.messages()[..] else {
+        panic!("two messages: {answer:?}");
+    };
+    assert_eq!(progress["params"]["progressToken"], "mine");
+    assert_eq!((&result["id"], &result["result"]), (&json!(1), &text("b")));
+}
+
+#[tokio::test]
+async fn the_messages_of_a_batch_go_each_where_it_belongs() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let (_gateway, mut client) = united(&[&a, &b]).await;
+    let mut initialize = initialize_message();
+    initialize["params"]["protocolVersion"] = BATCHING.into();
+    let opened = client.initialize_as(&initialize).await;
+    assert_eq!(opened.json()["result"]["protocolVersion"], BATCHING);
+    let ping = json!({"jsonrpc": "2.0", "id": 4, "method": "ping"});
+    let unknown = request(5, "no/such", json!({}));
+    let batch = json!([
+        call_of(1, "b__t"),
+        call_of(2, "a__t"),
+        note("notifications/roots/list_changed"),
+        list(3),
+        ping,
+        unknown,
+    ]);
+    let answer = client.post_text(batch.to_string());
+    let answer = crate::kit::client::sent(answer).await;
+    let mut messages = answer.messages();
+    if let [Value::Array(all)] = &messages[..] {
+        messages = all.clone();
+    }
+    let to = |id: i64| {
+        let mut found = messages.iter().filter(|message| message["id"] == id);
+        let first = found.next().unwrap_or_else(|| panic!("{id}: {answer:?}"));
+        assert!(found.next().is_none(), "{id} twice");
+        first
+    };
+    assert_eq!(to(1)["result"], text("b"));
+    assert_eq!(to(2)["result"], text("a"));
+    assert_eq!(to(3)["result"]["tools"].as_array().unwrap().len(), 2);
+    assert_eq!(to(4)["result"], json!({}));
+    assert_eq!(to(5)["error"]["code"], -32601);
+    assert_eq!(messages.len(), 5);
+    let notes = json!([note("notifications/roots/list_changed"), cancel(99)]);
+    let told = crate::kit::client::sent(client.post_text(notes.to_string())).await;
+    assert_eq!(told.status, 202);
+}
+
+#[tokio::test]
+async fn what_nobody_knows_is_refused_and_no_server_is_asked() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let (_gateway, client) = united(&[&a, &b]).await;
+    assert_eq!(client.send(&list(1)).await.status, 200);
+    let refused = [
+        (call_of(1, "c__t"), -32602),
+        (call_of(2, "t"), -32602),
+        (call_of(3, "a_t"), -32602),
+        (call_of(4, ""), -32602),
+        (request(5, "tools/call", json!({"arguments": {}})), -32602),
+        (request(6, "tools/call", json!({"name": 7})), -32602),
+        (request(7, "prompts/get", json!({"name": "p"})), -32602),
+        (request(8, "resources/read", json!({})), -32602),
+        (
+            request(9, "completion/complete", json!({"ref": {}})),
+            -32602,
+        ),
+        (request(10, "logging/setLevel", json!({})), -32602),
+        (request(11, "tasks/list", json!({})), -32601),
+        (request(12, "a__t", json!({})), -32601),
+    ];
+    for (message, code) in refused {
+        let answer = client.send(&message).await;
+        assert_eq!(answer.code(), code, "{message}: {}", answer.text);
+        assert_eq!(answer.json()["id"], message["id"]);
+    }
+    for fake in [&a, &b] {
+        for method in [
+            "tools/call",
+            "prompts/get",
+            "resources/read",
+            "completion/complete",
+        ] {
+            assert_eq!(fake.count(method), 0, "{} {method}", fake.name);
+        }
+    }
+    // A server says itself that it has no such tool.
+    a.on("tools/call", |seen| refusal(seen, -32602, "no such tool"));
+    let answer = client.send(&call_of(13, "a__none")).await;
+    assert_eq!(answer.json()["error"]["message"], "no such tool");
+}

@@ -1,0 +1,242 @@
+//! Gateways on one Redis: any of them serves any attachment, and a member is one session however many ask for it.
+
+use bowline::Gateway;
+use bowline_testbed::answering::Gate;
+use bowline_testbed::redis::Redis;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::kit::across::assert_cannot_know;
+use crate::kit::client::Client;
+use crate::kit::fake::{Fake, begun, client_of, config_of, hear_of, names, text};
+use crate::kit::messages::{list, note};
+use crate::kit::stores::{call_back, in_redis, send_away};
+use crate::kit::wait::{until, until_so};
+
+/// Two gateways on one Redis before two servers.
+struct Stage {
+    redis: Redis,
+    a: Fake,
+    b: Fake,
+    gateways: Vec<Gateway>,
+    /// Its attachment was opened at the first gateway.
+    client: Client,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let redis = Redis::start().await.unwrap();
+        let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+        let mut gateways = Vec::new();
+        for _ in 0..2 {
+            let mut config = config_of(&[&a, &b]);
+            config.store = in_redis(&redis);
+            gateways.push(Gateway::start(config).await.unwrap());
+        }
+        let client = begun(&gateways[0]).await;
+        Self {
+            redis,
+            a,
+            b,
+            gateways,
+            client,
+        }
+    }
+
+    /// The same client at the second gateway.
+    fn there(&self) -> Client {
+        self.client.moved_to_url(&client_of(&self.gateways[1]).url)
+    }
+}
+
+async fn uses(client: &Client, tool: &str) -> Value {
+    let answer = client.call("use", tool, &json!({})).await;
+    answer.messages().pop().unwrap()
+}
+
+#[tokio::test]
+async fn any_gateway_serves_any_attachment_and_its_members() {
+    let stage = Stage::set().await;
+    let there = stage.there();
+    assert_eq!(uses(&stage.client, "a__t").await["result"], text("a"));
+    assert_eq!(uses(&there, "a__t").await["result"], text("a"));
+    assert_eq!(uses(&there, "b__t").await["result"], text("b"));
+    for client in [&stage.client, &there] {
+        assert_eq!(names(&client.send(&list(1)).await), ["a__t", "b__t"]);
+        assert_eq!(uses(client, "b__t").await["result"], text("b"));
+    }
+    for fake in [&stage.a, &stage.b] {
+        assert_eq!((fake.count("initialize"), fake.live().len()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_two_gateways_open_at_once_is_one_session() {
+    let stage = Stage::set().await;
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    stage.a.on("initialize", move |seen| {
+        let result = bowline_testbed::scripted::initialize_result();
+        seen.result(&result).behind(&own)
+    });
+    let mut calls = JoinSet::new();
+    for client in [stage.client.clone(), stage.there()] {
+        calls.spawn(async move { uses(&client, "a__t").await });
+    }
+    until("both open it", || gate.waiting() == 2).await;
+    gate.open();
+    for answer in calls.join_all().await {
+        assert_eq!(answer["result"], text("a"), "{answer}");
+    }
+    stage.a.until("DELETE", 1).await;
+    let live = stage.a.live();
+    assert_eq!(live.len(), 1, "{live:?}");
+    for client in [&stage.client, &stage.there()] {
+        assert_eq!(uses(client, "a__t").await["result"], text("a"));
+    }
+    let calls = stage.a.asked("tools/call");
+    let sessions: Vec<&str> = calls.iter().map(|it| it.header("mcp-session-id")).collect();
+    assert_eq!(sessions, vec![live[0].as_str(); 4]);
+    assert_eq!(
+        (stage.a.count("initialize"), stage.a.count("DELETE")),
+        (2, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_the_gateway_that_has_the_request() {
+    let stage = Stage::set().await;
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    stage.a.on("tools/call", move |seen| {
+        seen.result(&text("late")).behind(&own)
+    });
+    // The other gateway knows the attachment.
+    let there = stage.there();
+    assert_eq!(uses(&there, "b__t").await["result"], text("b"));
+    let client = stage.client.clone();
+    let running =
+        JoinSet::from_iter([async move { client.call("long", "a__t", &json!({})).await }]);
+    stage.a.until("tools/call", 1).await;
+    let mut cancel = note("notifications/cancelled");
+    cancel["params"] = json!({"requestId": "long"});
+    assert_eq!(there.send(&cancel).await.status, 202);
+    stage.a.until("notifications/cancelled", 1).await;
+    assert_eq!(
+        stage.a.params("notifications/cancelled")[0]["requestId"],
+        "long"
+    );
+    assert_eq!(stage.b.count("notifications/cancelled"), 0);
+    gate.open();
+    running.join_all().await;
+}
+
+#[tokio::test]
+async fn a_cancel_elsewhere_ends_the_wait_for_a_member() {
+    let stage = Stage::set().await;
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    stage.a.on("initialize", move |seen| {
+        let result = bowline_testbed::scripted::initialize_result();
+        seen.result(&result).behind(&own)
+    });
+    let there = stage.there();
+    assert_eq!(uses(&there, "b__t").await["result"], text("b"));
+    let client = stage.client.clone();
+    let mut running =
+        JoinSet::from_iter([async move { client.call("early", "a__t", &json!({})).await }]);
+    until("it is being opened", || gate.waiting() == 1).await;
+    let mut cancel = note("notifications/cancelled");
+    cancel["params"] = json!({"requestId": "early"});
+    assert_eq!(there.send(&cancel).await.status, 202);
+    let over = running.join_next().await.unwrap().unwrap();
+    assert!(over.json().get("result").is_none(), "{over:?}");
+    gate.open();
+    assert_eq!(uses(&there, "a__t").await["result"], text("a"));
+    assert_eq!(stage.a.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn the_stream_is_at_the_gateway_that_was_asked_last() {
+    let stage = Stage::set().await;
+    let first = stage.client.listen().await;
+    assert_eq!(uses(&stage.client, "a__t").await["result"], text("a"));
+    stage.a.until_listened(1).await;
+    let there = stage.there();
+    let mut second = there.listen().await;
+    drop(first.all().await);
+    stage.a.until("GET", 2).await;
+    stage.a.until_listened(1).await;
+    // A question that is heard at one gateway is answered at the other.
+    let question = json!({"jsonrpc": "2.0", "id": 7, "method": "roots/list"});
+    stage.a.emit(None, &question);
+    let (_, asked) = hear_of(&mut second, "roots/list").await;
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}});
+    assert_eq!(stage.client.send(&answer).await.status, 202);
+    stage.a.until("a response", 1).await;
+    assert_eq!(stage.a.asked("a response")[0].json()["id"], 7);
+    // A member that the first gateway opens is heard at the second.
+    assert_eq!(uses(&stage.client, "b__t").await["result"], text("b"));
+    stage.b.until_listened(1).await;
+    assert_eq!(stage.b.count("GET"), 1);
+}
+
+#[tokio::test]
+async fn what_ended_at_one_gateway_is_gone_at_the_other() {
+    let stage = Stage::set().await;
+    let there = stage.there();
+    assert_eq!(uses(&stage.client, "a__t").await["result"], text("a"));
+    assert_eq!(uses(&there, "b__t").await["result"], text("b"));
+    let events = stage.client.listen().await;
+    assert_eq!(there.end().await.status, 204);
+    drop(events.all().await);
+    until_so("it is gone", async || {
+        stage.client.send(&list(1)).await.status == 404
+    })
+    .await;
+    for fake in [&stage.a, &stage.b] {
+        fake.until("DELETE", 1).await;
+        assert_eq!((fake.live().len(), fake.count("DELETE")), (0, 1));
+    }
+    assert_eq!(there.end().await.status, 404);
+}
+
+#[tokio::test]
+async fn a_log_level_that_was_set_at_one_gateway_holds_at_the_other() {
+    let stage = Stage::set().await;
+    let there = stage.there();
+    assert_eq!(uses(&there, "a__t").await["result"], text("a"));
+    let level = json!({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": "error"}});
+    assert_eq!(stage.client.send(&level).await.json()["result"], json!({}));
+    assert_eq!(
+        stage.a.params("logging/setLevel"),
+        [json!({"level": "error"})]
+    );
+    assert_eq!(uses(&there, "b__t").await["result"], text("b"));
+    assert_eq!(
+        stage.b.params("logging/setLevel"),
+        [json!({"level": "error"})]
+    );
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_it_is_not_known_and_after_that_all_is_there() {
+    let stage = Stage::set().await;
+    assert_eq!(uses(&stage.client, "a__t").await["result"], text("a"));
+    send_away(&stage.redis).await;
+    let there = stage.there();
+    // The second gateway has never seen it.
+    assert_cannot_know(&there.send(&list(1)).await);
+    let mut newcomer = client_of(&stage.gateways[1]);
+    assert_cannot_know(&newcomer.initialize().await);
+    call_back(&stage.redis).await;
+    until_so("it is back", async || {
+        there.send(&list(2)).await.status == 200
+    })
+    .await;
+    assert_eq!(uses(&there, "a__t").await["result"], text("a"));
+    assert_eq!(stage.a.count("initialize"), 1);
+}
