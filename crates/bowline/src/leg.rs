@@ -213,6 +213,11 @@ impl Leg {
         self.conversation.abandon();
     }
 
+    /// Sends nothing more on a stream that is a session, because a newer generation has been published.
+    pub(crate) fn replace(&self) {
+        self.conversation.replace();
+    }
+
     /// Whether there is an upstream session to end: one that has an id, or a process.
     pub(crate) fn has_upstream_session(&self) -> bool {
         self.conversation.can_be_ended()

@@ -126,6 +126,18 @@ impl Conversation {
         }
     }
 
+    /// Sends nothing more on what lives in this process: the session has a newer generation. What streamable HTTP
+    /// still sends is refused by the server or belongs to its session, and a process has ended by now.
+    pub(crate) fn replace(&self) {
+        if let Self::HttpSse(SseConversation {
+            pair: Live::Here(pair),
+            ..
+        }) = self
+        {
+            pair.replace();
+        }
+    }
+
     /// Ends what lives in this process, at once. Nothing more is written to it.
     pub(crate) fn abandon(&self) {
         match self {

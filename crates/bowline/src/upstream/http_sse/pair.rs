@@ -22,6 +22,8 @@ pub(crate) struct Pair {
     late: LateCookies,
     /// It is being asked whether it is still there.
     is_doubted: AtomicBool,
+    /// The session has a newer generation: nothing more is sent on this one.
+    is_replaced: Arc<AtomicBool>,
     /// Its place among the streams that its caller may have.
     _place: Permit,
 }
@@ -48,6 +50,7 @@ impl Pair {
             closing,
             late: LateCookies::default(),
             is_doubted: AtomicBool::new(false),
+            is_replaced: Arc::default(),
             _place: place,
         })
     }
@@ -83,6 +86,15 @@ impl Pair {
     /// Closes the stream at once: another gateway has opened the session's next generation.
     pub(crate) fn abandon(&self) {
         self.close("another gateway has the session");
+    }
+
+    /// Sends nothing more: the session has a newer generation. What was sent may still be answered.
+    pub(crate) fn replace(&self) {
+        self.is_replaced.store(true, Ordering::Release);
+    }
+
+    pub(super) fn replaced(&self) -> &Arc<AtomicBool> {
+        &self.is_replaced
     }
 
     /// Whether nobody else asks it at the moment.

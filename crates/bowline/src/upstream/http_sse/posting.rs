@@ -118,6 +118,7 @@ impl Upstream {
                 tasks: self.channels.tasks(),
                 closing: pair.closing(),
                 channels: (!opens).then_some(&self.channels),
+                is_replaced: pair.replaced(),
                 late: pair.late(),
                 sent,
                 begun,

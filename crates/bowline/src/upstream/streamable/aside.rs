@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bowline_egress::{EgressError, Pool, Request, Sent, UpstreamBody, WireError, read_limited};
@@ -30,6 +31,8 @@ pub(in crate::upstream) struct Aside<'a> {
     /// Asked right before the first byte is written: whether the session is still this gateway's. Nobody else can
     /// have one that is being opened.
     pub(in crate::upstream) channels: Option<&'a Arc<LiveChannels>>,
+    /// Asked at the same time: whether the session has a newer generation.
+    pub(in crate::upstream) is_replaced: &'a Arc<AtomicBool>,
     /// Where cookies of an answer go that nobody waits for any more.
     pub(in crate::upstream) late: &'a LateCookies,
     /// The call that the request makes. It learns of a failure that comes when it is waited for no longer.
@@ -52,7 +55,12 @@ impl Aside<'_> {
         let (pool, sent, call) = (pool.clone(), self.sent.clone(), self.call.clone());
         let (cookies, begun) = (self.late.clone(), Arc::clone(&self.begun));
         let request = match self.channels.map(Arc::clone) {
-            Some(ours) => request.only_if(Box::new(move || ours.owners.is_certain())),
+            Some(ours) => {
+                let is_replaced = Arc::clone(self.is_replaced);
+                request.only_if(Box::new(move || {
+                    ours.owners.is_certain() && !is_replaced.load(Ordering::Acquire)
+                }))
+            }
             None => request,
         };
         let sending = async move {
