@@ -98,6 +98,16 @@ pub(crate) enum Destination {
     Union(Arc<Union>),
 }
 
+/// Where a path leads.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) to: Destination,
+    /// The transport.
+    pub(crate) service: Service,
+    /// Whether the path names nothing, as `/mcp` and `/sse`.
+    pub(crate) is_common: bool,
+}
+
 /// The configured servers by name, and those that are no longer configured but have sessions; and the unions.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -193,20 +203,23 @@ impl Routes {
         }
     }
 
-    /// What a path leads to, and the transport. Where the path names nothing, that is the only server, or the union
-    /// of all.
-    pub(crate) fn by_path(&self, path: &str) -> Result<(Destination, Service), Fault> {
+    /// Where a path leads. Where it names nothing, that is the only server, or the union of all.
+    pub(crate) fn by_path(&self, path: &str) -> Result<Way, Fault> {
         let Route {
             service, server, ..
         } = Route::of(path).ok_or(Fault::NoSuchPath)?;
-        let destination = match server {
+        let to = match server {
             None => match self.only() {
                 Some(only) => Destination::Server(only),
                 None => self.union(COMMON).ok_or(Fault::ServerNotNamed)?,
             },
             Some(name) => self.named(name).ok_or(Fault::NoSuchServer)?,
         };
-        Ok((destination, service))
+        Ok(Way {
+            to,
+            service,
+            is_common: server.is_none(),
+        })
     }
 
     /// The server or the union of this name.
