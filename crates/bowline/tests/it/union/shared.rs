@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::kit::across::assert_cannot_know;
 use crate::kit::client::Client;
 use crate::kit::fake::{Fake, begun, client_of, config_of, hear_of, names, text};
-use crate::kit::messages::{list, note};
+use crate::kit::messages::{cancel, list};
 use crate::kit::stores::{call_back, in_redis, send_away};
 use crate::kit::wait::{until, until_so};
 
@@ -120,9 +120,7 @@ async fn a_cancel_reaches_the_gateway_that_has_the_request() {
     let running =
         JoinSet::from_iter([async move { client.call("long", "a__t", &json!({})).await }]);
     stage.a.until("tools/call", 1).await;
-    let mut cancel = note("notifications/cancelled");
-    cancel["params"] = json!({"requestId": "long"});
-    assert_eq!(there.send(&cancel).await.status, 202);
+    assert_eq!(there.send(&cancel("long")).await.status, 202);
     stage.a.until("notifications/cancelled", 1).await;
     assert_eq!(
         stage.a.params("notifications/cancelled")[0]["requestId"],
@@ -149,9 +147,7 @@ async fn a_cancel_elsewhere_ends_the_wait_for_a_member() {
     let mut running =
         JoinSet::from_iter([async move { client.call("early", "a__t", &json!({})).await }]);
     until("it is being opened", || gate.waiting() == 1).await;
-    let mut cancel = note("notifications/cancelled");
-    cancel["params"] = json!({"requestId": "early"});
-    assert_eq!(there.send(&cancel).await.status, 202);
+    assert_eq!(there.send(&cancel("early")).await.status, 202);
     let over = running.join_next().await.unwrap().unwrap();
     assert!(over.json().get("result").is_none(), "{over:?}");
     gate.open();
