@@ -42,6 +42,11 @@ pub enum UnionProblem {
         /// The union, and the server.
         name: ServerName,
     },
+    /// A union has the name of the one at `/mcp`.
+    NamedLikeCommon {
+        /// The union.
+        name: ServerName,
+    },
     /// A prefix that was written has the separator in it.
     SeparatorInPrefix {
         /// The server with the prefix.
@@ -133,6 +138,9 @@ impl Config {
     pub fn union_problems(&self) -> Vec<UnionProblem> {
         let mut problems = Vec::new();
         for name in self.unions.keys() {
+            if name.as_ref() == COMMON {
+                problems.push(UnionProblem::NamedLikeCommon { name: name.clone() });
+            }
             if self.servers.contains_key(name) {
                 problems.push(UnionProblem::NamedLikeServer { name: name.clone() });
             }
@@ -204,6 +212,9 @@ impl UnionProblem {
                     "the union `{name}` has the name of a server, and both are at `/mcp/{name}`"
                 )
             }
+            Self::NamedLikeCommon { name } => {
+                format!("`{name}` is the name of the union at `/mcp`, which `[union]` describes")
+            }
             Self::SeparatorInPrefix { server, separator } => format!(
                 "the prefix of `{server}` has `{separator}` in it, which separates prefixes from names"
             ),
@@ -234,6 +245,9 @@ impl UnionProblem {
             Self::NamedLikeServer { name } => {
                 format!("give the union another name, such as `[unions.{name}-union]`")
             }
+            Self::NamedLikeCommon { .. } => {
+                "give the union another name, such as `[unions.some]`".to_owned()
+            }
             Self::SeparatorInPrefix { .. } => {
                 "write a prefix without it, or set another `separator`".to_owned()
             }
@@ -256,7 +270,7 @@ impl UnionProblem {
     /// The servers that it is about.
     pub(super) fn servers(&self) -> [&ServerName; 2] {
         match self {
-            Self::NamedLikeServer { name } => [name, name],
+            Self::NamedLikeServer { name } | Self::NamedLikeCommon { name } => [name, name],
             Self::SeparatorInPrefix { server, .. } => [server, server],
             Self::Ambiguous { server, other, .. } => [server, other],
         }
@@ -265,7 +279,7 @@ impl UnionProblem {
     /// The server, or the union, to correct.
     pub(super) fn name(&self) -> &ServerName {
         match self {
-            Self::NamedLikeServer { name } => name,
+            Self::NamedLikeServer { name } | Self::NamedLikeCommon { name } => name,
             Self::SeparatorInPrefix { server, .. } => server,
             Self::Ambiguous { other, .. } => other,
         }

@@ -100,7 +100,9 @@ impl Places {
     pub(super) fn check(&self, config: &Config, flags: &Flags, findings: &mut Findings) {
         for problem in config.union_problems() {
             let places = match problem {
-                UnionProblem::NamedLikeServer { .. } => &self.unions,
+                UnionProblem::NamedLikeServer { .. } | UnionProblem::NamedLikeCommon { .. } => {
+                    &self.unions
+                }
                 _ => &self.servers,
             };
             let servers = problem.servers();

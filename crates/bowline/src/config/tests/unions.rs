@@ -172,6 +172,20 @@ fn a_union_is_not_called_like_a_server() {
 }
 
 #[test]
+fn a_union_is_not_called_like_the_one_of_all() {
+    let text = servers(&["a", "b"], "[unions.union]\nservers = [\"a\"]");
+    let (_, _, message) = wrong(&text);
+    assert_eq!(
+        message,
+        "`union` is the name of the union at `/mcp`, which `[union]` describes"
+    );
+    assert_eq!(
+        help(&text),
+        "give the union another name, such as `[unions.some]`"
+    );
+}
+
+#[test]
 fn prefixes_of_one_union_leave_no_doubt() {
     // `a___x` is `_x` of `a`, or `x` of `a_`.
     for (one, other) in [("a", "a__b"), ("a", "a_"), ("a", "a__")] {
