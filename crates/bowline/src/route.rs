@@ -8,10 +8,10 @@ pub(crate) mod names;
 pub(crate) mod union;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use self::union::{COMMON, Union, UnionParts};
 use crate::config::{self, Server, ServerName};
@@ -113,6 +113,8 @@ pub(crate) struct Way {
 pub(crate) struct Routes {
     named: RwLock<Arc<Named>>,
     unions: RwLock<BTreeMap<ServerName, Arc<Union>>>,
+    /// Unions that are no longer configured, as long as somebody uses them: they may be again.
+    former_unions: Mutex<Vec<Weak<Union>>>,
 }
 
 type Named = HashMap<ServerName, Arc<Upstream>>;
@@ -200,6 +202,7 @@ impl Routes {
         Self {
             named: RwLock::new(Arc::new(named)),
             unions: RwLock::new(unions),
+            former_unions: Mutex::default(),
         }
     }
 
@@ -275,9 +278,18 @@ impl Routes {
             };
             next.insert(name, upstream);
         }
-        let mut known = self.unions.write();
-        *known = union::configured(&known, unions, &next, parts);
+        self.reconfigure_unions(unions, &next, parts);
         *named = Arc::new(next);
+    }
+
+    fn reconfigure_unions(&self, unions: ConfiguredUnions, named: &Named, parts: UnionParts<'_>) {
+        let (mut known, mut former) = (self.unions.write(), self.former_unions.lock());
+        let mut before = std::mem::take(&mut *known);
+        let used = former.iter().filter_map(Weak::upgrade);
+        before.extend(used.map(|union| (union.name.clone(), union)));
+        *known = union::configured(&before, unions, named, parts);
+        before.retain(|name, _| !known.contains_key(name));
+        *former = before.values().map(Arc::downgrade).collect();
     }
 
     /// Does the regular work of every upstream, and forgets those that are gone.
