@@ -92,6 +92,10 @@ impl Attached {
     async fn open(&self, server: &Arc<Upstream>) -> Result<Exchange, Fault> {
         let attachment = self.attachment();
         let number = self.next_number().await?;
+        // Taking a number shows what other gateways did meanwhile.
+        if let Some(member) = attachment.member_of(&server.name) {
+            return self.found(&member, server).await;
+        }
         let opening = Opening {
             registry: Arc::clone(&self.unions.registry),
             upstream: Arc::clone(server),
