@@ -8,10 +8,10 @@ pub(crate) mod names;
 pub(crate) mod union;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use self::union::{COMMON, Union, UnionParts};
 use crate::config::{self, Server, ServerName};
@@ -98,11 +98,23 @@ pub(crate) enum Destination {
     Union(Arc<Union>),
 }
 
+/// Where a path leads.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) to: Destination,
+    /// The transport.
+    pub(crate) service: Service,
+    /// Whether the path names nothing, as `/mcp` and `/sse`.
+    pub(crate) is_common: bool,
+}
+
 /// The configured servers by name, and those that are no longer configured but have sessions; and the unions.
 #[derive(Debug)]
 pub(crate) struct Routes {
     named: RwLock<Arc<Named>>,
     unions: RwLock<BTreeMap<ServerName, Arc<Union>>>,
+    /// Unions that are no longer configured, as long as somebody uses them: they may be again.
+    former_unions: Mutex<Vec<Weak<Union>>>,
 }
 
 type Named = HashMap<ServerName, Arc<Upstream>>;
@@ -190,23 +202,27 @@ impl Routes {
         Self {
             named: RwLock::new(Arc::new(named)),
             unions: RwLock::new(unions),
+            former_unions: Mutex::default(),
         }
     }
 
-    /// What a path leads to, and the transport. Where the path names nothing, that is the only server, or the union
-    /// of all.
-    pub(crate) fn by_path(&self, path: &str) -> Result<(Destination, Service), Fault> {
+    /// Where a path leads. Where it names nothing, that is the only server, or the union of all.
+    pub(crate) fn by_path(&self, path: &str) -> Result<Way, Fault> {
         let Route {
             service, server, ..
         } = Route::of(path).ok_or(Fault::NoSuchPath)?;
-        let destination = match server {
+        let to = match server {
             None => match self.only() {
                 Some(only) => Destination::Server(only),
                 None => self.union(COMMON).ok_or(Fault::ServerNotNamed)?,
             },
             Some(name) => self.named(name).ok_or(Fault::NoSuchServer)?,
         };
-        Ok((destination, service))
+        Ok(Way {
+            to,
+            service,
+            is_common: server.is_none(),
+        })
     }
 
     /// The server or the union of this name.
@@ -262,9 +278,18 @@ impl Routes {
             };
             next.insert(name, upstream);
         }
-        let mut known = self.unions.write();
-        *known = union::configured(&known, unions, &next, parts);
+        self.reconfigure_unions(unions, &next, parts);
         *named = Arc::new(next);
+    }
+
+    fn reconfigure_unions(&self, unions: ConfiguredUnions, named: &Named, parts: UnionParts<'_>) {
+        let (mut known, mut former) = (self.unions.write(), self.former_unions.lock());
+        let mut before = std::mem::take(&mut *known);
+        let used = former.iter().filter_map(Weak::upgrade);
+        before.extend(used.map(|union| (union.name.clone(), union)));
+        *known = union::configured(&before, unions, named, parts);
+        before.retain(|name, _| !known.contains_key(name));
+        *former = before.values().map(Arc::downgrade).collect();
     }
 
     /// Does the regular work of every upstream, and forgets those that are gone.

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::registry::Ending;
 use crate::route::union::Union;
-use crate::route::{Destination, Service};
+use crate::route::{Destination, Service, Way};
 use crate::session::InUse;
 use crate::union::Attached;
 use crate::union::attachment::AttachmentUse;
@@ -35,6 +35,8 @@ pub(crate) struct Arrival {
     pub(crate) caller: Caller,
     pub(crate) to: Destination,
     pub(crate) service: Service,
+    /// Whether the path names no server and no union.
+    is_common: bool,
     pub(crate) headers: HeaderMap,
     pub(crate) carried: Carried,
 }
@@ -51,7 +53,12 @@ impl Arrival {
         let caller = hub.callers.identify(head)?;
         // Some clients have a URL that names the socket, and no place for a path.
         let is_bare = path == "/" && hub.guard.is_of_socket();
-        let (to, service) = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
+        let way = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
+        let Way {
+            to,
+            service,
+            is_common,
+        } = way;
         if let Destination::Server(upstream) = &to
             && !hub.callers.may_use(&caller, &upstream.name)
         {
@@ -67,6 +74,7 @@ impl Arrival {
             caller,
             to,
             service,
+            is_common,
             headers: std::mem::take(&mut head.headers),
             carried,
         })
@@ -127,7 +135,8 @@ impl Arrival {
         };
         match self.session(&id, upstream).await? {
             Some(in_use) => self.current(Found::Session { id, in_use }),
-            None => Box::pin(self.find_attachment(&id)).await,
+            None if self.is_common => Box::pin(self.find_attachment(&id)).await,
+            None => Err(Fault::UnknownSession),
         }
     }
 
@@ -168,6 +177,9 @@ impl Arrival {
         };
         if let Some(in_use) = self.attachment(id, union).await? {
             return self.current(Found::Attachment(in_use));
+        }
+        if !self.is_common {
+            return Err(Fault::UnknownSession);
         }
         for server in &union.now().servers {
             // A member is nobody's but its attachment's.

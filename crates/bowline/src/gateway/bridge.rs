@@ -19,6 +19,7 @@ use crate::config::{Config, Limits, Server, ServerName, Target, Union};
 use crate::front::callback::Callbacks;
 use crate::front::stdio;
 use crate::hub::Hub;
+use crate::route::Way;
 use crate::upstream::Upstream;
 
 /// How long the end of the session may take at the server, after the client has left.
@@ -115,7 +116,7 @@ impl Bridge {
         stop: impl Future<Output = ()> + Send,
     ) {
         let hub = Arc::clone(&self.hub);
-        let Ok((to, _)) = hub.routes.by_path(&self.path) else {
+        let Ok(Way { to, .. }) = hub.routes.by_path(&self.path) else {
             return;
         };
         let stopping = CancellationToken::new();

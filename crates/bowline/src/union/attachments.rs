@@ -248,11 +248,7 @@ impl Unions {
     pub(crate) async fn expire(&self, idle: Duration) {
         for attachment in self.attachments.all() {
             if attachment.idle_for() < idle {
-                let table = &self.registry.table;
-                let members = attachment.members();
-                members
-                    .iter()
-                    .for_each(|member| drop(table.cached(&member.session)));
+                self.keep_members(&attachment).await;
                 continue;
             }
             match &attachment.stored {
@@ -264,6 +260,21 @@ impl Unions {
                         tracing::debug!(%error, "could not end an unused attachment");
                     }
                 }
+            }
+        }
+    }
+
+    /// Uses the members of an attachment that is used, also those that only another gateway, or one before this, has
+    /// used.
+    async fn keep_members(&self, attachment: &Attachment) {
+        let table = &self.registry.table;
+        for member in attachment.members() {
+            if table.cached(&member.session).is_none()
+                && attachment.stored.is_some()
+                && let Some(server) = attachment.union.server(member.server.as_ref())
+                && let Err(error) = table.find(&member.session, &server).await
+            {
+                tracing::debug!(%error, "could not keep a member");
             }
         }
     }

@@ -268,7 +268,7 @@ impl Absence {
         Self {
             reason: fault.row().name,
             message: fault.to_string().into(),
-            is_servers: fault.row().blame == Blame::Upstream
+            is_servers: fault.row().blame != Blame::Client
                 && fault.row().reason != Reason::SignInNeeded,
         }
     }

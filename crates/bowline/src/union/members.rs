@@ -92,6 +92,10 @@ impl Attached {
     async fn open(&self, server: &Arc<Upstream>) -> Result<Exchange, Fault> {
         let attachment = self.attachment();
         let number = self.next_number().await?;
+        // Taking a number shows what other gateways did meanwhile.
+        if let Some(member) = attachment.member_of(&server.name) {
+            return self.found(&member, server).await;
+        }
         let opening = Opening {
             registry: Arc::clone(&self.unions.registry),
             upstream: Arc::clone(server),
@@ -123,7 +127,7 @@ impl Attached {
             in_use: newborn.session.begin_use(),
             carried: self.carried_to(server),
         };
-        self.set_up(&exchange).await;
+        let level = self.set_up(&exchange).await;
         let member = Member {
             number,
             server: server.name.clone(),
@@ -133,6 +137,10 @@ impl Attached {
             Joined::Yes => {
                 newborn.announce();
                 attachment.listening.members_changed();
+                // From now on it is told with the others.
+                if attachment.level() != level {
+                    self.tell_level(&exchange).await;
+                }
                 Ok(exchange)
             }
             // The newborn session ends as it is dropped.
@@ -178,21 +186,28 @@ impl Attached {
         carried
     }
 
-    /// Tells a new member what the client has said to all. A server that refuses it can still be used.
-    async fn set_up(&self, exchange: &Exchange) {
-        let said = |text: String| Message::parse(text.into());
+    /// Tells a new member what the client has said to all; the log level that this was. A server that refuses it can
+    /// still be used.
+    async fn set_up(&self, exchange: &Exchange) -> Option<String> {
         let initialized = compose::bare_notification("notifications/initialized");
-        if let Ok(initialized) = said(initialized)
+        if let Ok(initialized) = Message::parse(initialized.into())
             && let Err(fault) = exchange.clone().handle(initialized).await
         {
             tracing::debug!(%fault, "a new member did not take `notifications/initialized`");
         }
+        self.tell_level(exchange).await
+    }
+
+    /// Sets the log level of a new member, if the client has set one.
+    async fn tell_level(&self, exchange: &Exchange) -> Option<String> {
         let capabilities = exchange.in_use.session().client_state.capabilities;
-        if let Some(level) = self.attachment().level().filter(|_| capabilities.may_log())
-            && let Ok(request) = said(set_level(&level))
+        let level = self.attachment().level();
+        if let Some(level) = level.as_deref().filter(|_| capabilities.may_log())
+            && let Ok(request) = Message::parse(set_level(level).into())
             && let Err(fault) = exchange.clone().handle_unasked(request).await
         {
             tracing::debug!(%fault, "a new member did not take the log level");
         }
+        level
     }
 }

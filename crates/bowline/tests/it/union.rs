@@ -4,9 +4,12 @@
 //! Here belongs whatever is about clients of several servers at once. What holds for a session with one server holds
 //! for their members, and is tested there.
 
+mod callers;
 mod discovery;
+mod fronts;
 mod life;
 mod missing;
+mod resources;
 mod routing;
 mod shared;
 mod streams;

@@ -37,3 +37,15 @@ pub(crate) fn note(method: &str) -> Value {
 pub(crate) fn result(id: impl Into<Value>) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "result": {}})
 }
+
+/// A request of this method.
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: impl Into<Value>) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params.into()})
+}
+
+/// A client takes the request of this id back.
+pub(crate) fn cancel(id: impl Into<Value>) -> Value {
+    let mut cancel = note("notifications/cancelled");
+    cancel["params"] = json!({"requestId": id.into()});
+    cancel
+}

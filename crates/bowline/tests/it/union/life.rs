@@ -230,6 +230,27 @@ async fn a_second_server_turns_mcp_into_a_union_and_old_sessions_go_on() {
 }
 
 #[tokio::test]
+async fn an_attachment_from_before_follows_a_union_that_comes_back() {
+    let (a, b, c) = (
+        Fake::start("a").await,
+        Fake::start("b").await,
+        Fake::start("c").await,
+    );
+    let both = config_of(&[&a, &b]);
+    let with = |fakes: &[&Fake]| bowline::config::Config {
+        servers: config_of(fakes).servers,
+        ..both.clone()
+    };
+    let (gateway, client) = united_with(both.clone()).await;
+    assert_eq!(names(&client.send(&list(1)).await), ["a__t", "b__t"]);
+    gateway.reload(with(&[&a])).unwrap();
+    assert_eq!(names(&client.send(&list(2)).await), ["a__t"]);
+    gateway.reload(with(&[&a, &c])).unwrap();
+    assert_eq!(names(&client.send(&list(3)).await), ["a__t", "c__t"]);
+    assert_eq!(a.count("initialize"), 1);
+}
+
+#[tokio::test]
 async fn a_reload_that_adds_a_server_to_a_union_is_told_and_listed() {
     let (a, b, c) = (
         Fake::start("a").await,

@@ -1,54 +1,19 @@
 //! A message goes to the one server that it is for.
 
-use std::time::Duration;
-
 use bowline_testbed::answering::{Gate, Said};
-use bowline_testbed::counting::{Counting, Tally};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::kit::client::Client;
-use crate::kit::fake::{Fake, config_of, refusal, text, united, united_with};
-use crate::kit::messages::{call, initialize_message, list, note};
+use crate::kit::fake::{Fake, refusal, text, united};
+use crate::kit::messages::{call, cancel, initialize_message, list, note, request};
 use crate::kit::opened::BATCHING;
 use crate::kit::wait::until;
-
-fn request(id: impl Into<Value>, method: &str, params: impl Into<Value>) -> Value {
-    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params.into()})
-}
-
-fn cancel(id: impl Into<Value>) -> Value {
-    let mut cancel = note("notifications/cancelled");
-    cancel["params"] = json!({"requestId": id.into()});
-    cancel
-}
 
 /// A call of this tool.
 fn call_of(id: impl Into<Value>, tool: &str) -> Value {
     let mut call = call(id);
     call["params"]["name"] = tool.into();
     call
-}
-
-async fn read(client: &Client, uri: &str) -> Value {
-    let message = request("read", "resources/read", json!({"uri": uri}));
-    client.send(&message).await.messages().pop().unwrap()
-}
-
-/// Reads of this URI, and no other, are answered with the server's name.
-fn has_resource(fake: &Fake, uri: &'static str) {
-    let name = fake.name;
-    fake.on("resources/read", move |seen| {
-        match seen.json()["params"]["uri"] == uri {
-            true => seen.result(&json!({"contents": [{"uri": uri, "text": name}]})),
-            false => refusal(seen, -32002, &format!("{name} has no such resource")),
-        }
-    });
-}
-
-fn lists_resource(fake: &Fake, uri: &str) {
-    let resources = json!({"resources": [{"uri": uri, "name": "r"}]});
-    fake.result("resources/list", resources);
 }
 
 #[tokio::test]
@@ -105,126 +70,6 @@ async fn prompts_and_completions_go_to_their_server_under_its_own_name() {
 }
 
 #[tokio::test]
-async fn a_resource_is_read_where_it_is_listed_and_else_where_it_is() {
-    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    has_resource(&a, "x:a");
-    has_resource(&b, "x:b");
-    lists_resource(&b, "x:b");
-    let (_gateway, client) = united(&[&a, &b]).await;
-    // Nothing is listed yet: one after the other.
-    assert_eq!(
-        read(&client, "x:b").await["result"]["contents"][0]["text"],
-        "b"
-    );
-    assert_eq!(
-        (a.count("resources/read"), b.count("resources/read")),
-        (1, 1)
-    );
-    // The second time it is known.
-    assert_eq!(
-        read(&client, "x:b").await["result"]["contents"][0]["text"],
-        "b"
-    );
-    assert_eq!(
-        (a.count("resources/read"), b.count("resources/read")),
-        (1, 2)
-    );
-    assert_eq!(
-        read(&client, "x:a").await["result"]["contents"][0]["text"],
-        "a"
-    );
-    assert_eq!(
-        (a.count("resources/read"), b.count("resources/read")),
-        (2, 2)
-    );
-    let refused = read(&client, "x:none").await;
-    assert_eq!(refused["error"]["code"], -32002, "{refused}");
-    assert_eq!(refused["error"]["message"], "a has no such resource");
-    assert_eq!(refused["id"], "read");
-    // Another attachment, which has listed them.
-    let mut other = client.clone();
-    assert_eq!(other.begin().await.status, 200);
-    let all = request(1, "resources/list", json!({}));
-    let listed = other.send(&all).await.json();
-    assert_eq!(
-        listed["result"]["resources"],
-        json!([{"uri": "x:b", "name": "r"}])
-    );
-    assert_eq!(
-        read(&other, "x:b").await["result"]["contents"][0]["text"],
-        "b"
-    );
-    assert_eq!(
-        (a.count("resources/read"), b.count("resources/read")),
-        (3, 4)
-    );
-}
-
-#[tokio::test]
-async fn a_resource_that_two_servers_list_is_the_first_ones() {
-    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    for fake in [&a, &b] {
-        has_resource(fake, "x:both");
-        lists_resource(fake, "x:both");
-    }
-    let (_gateway, client) = united(&[&a, &b]).await;
-    let listed = client.send(&request(1, "resources/list", json!({}))).await;
-    assert_eq!(
-        listed.json()["result"]["resources"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
-    for _ in 0..2 {
-        assert_eq!(
-            read(&client, "x:both").await["result"]["contents"][0]["text"],
-            "a"
-        );
-    }
-    assert_eq!(b.count("resources/read"), 0);
-}
-
-#[tokio::test]
-async fn that_nobody_has_a_resource_is_not_said_while_one_cannot_be_asked() {
-    let a = Fake::start("a").await;
-    has_resource(&a, "x:a");
-    let dead = Counting::start("c", &Tally::default()).await.unwrap();
-    dead.die().await;
-    let mut config = config_of(&[&a]);
-    let mut server = bowline::config::Server::from_url(&dead.url()).unwrap();
-    server.recovery.budget = Duration::from_secs(1);
-    config.servers.insert("c".parse().unwrap(), server);
-    let (_gateway, client) = united_with(config).await;
-    assert_eq!(
-        read(&client, "x:a").await["result"]["contents"][0]["text"],
-        "a"
-    );
-    let unknown = read(&client, "x:elsewhere").await;
-    assert_eq!(unknown["error"]["code"], -31002, "{unknown}");
-    assert_eq!(unknown["error"]["data"]["server"], "c");
-}
-
-#[tokio::test]
-async fn a_subscription_goes_where_the_read_succeeded() {
-    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    has_resource(&a, "x:a");
-    has_resource(&b, "x:b");
-    let (_gateway, client) = united(&[&a, &b]).await;
-    assert_eq!(
-        read(&client, "x:b").await["result"]["contents"][0]["text"],
-        "b"
-    );
-    for method in ["resources/subscribe", "resources/unsubscribe"] {
-        let answer = client
-            .send(&request(1, method, json!({"uri": "x:b"})))
-            .await;
-        assert_eq!(answer.json()["result"], json!({}), "{}", answer.text);
-        assert_eq!((a.count(method), b.count(method)), (0, 1), "{method}");
-    }
-}
-
-#[tokio::test]
 async fn a_log_level_is_set_at_all_members_and_at_those_that_are_opened_later() {
     let (a, b, c) = (
         Fake::start("a").await,
@@ -250,6 +95,28 @@ async fn a_log_level_is_set_at_all_members_and_at_those_that_are_opened_later() 
     ];
     assert_eq!(b.methods(), order);
     assert_eq!(c.count("logging/setLevel"), 0);
+}
+
+#[tokio::test]
+async fn a_log_level_that_is_set_while_a_member_is_opened_holds_there() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    a.on("logging/setLevel", move |seen| {
+        seen.result(&json!({})).behind(&own)
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let level = |level: &str| request("level", "logging/setLevel", json!({"level": level}));
+    assert_eq!(client.send(&level("debug")).await.status, 200);
+    let calling = client.clone();
+    let calling = JoinSet::from_iter([async move { calling.send(&call_of(1, "a__t")).await }]);
+    until("the old level is being set", || gate.waiting() == 1).await;
+    assert_eq!(client.send(&level("error")).await.status, 200);
+    gate.open();
+    calling.join_all().await;
+    let set = a.params("logging/setLevel");
+    assert_eq!(set.last(), Some(&json!({"level": "error"})), "{set:?}");
 }
 
 #[tokio::test]

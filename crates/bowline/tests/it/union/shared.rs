@@ -1,15 +1,19 @@
 //! Gateways on one Redis: any of them serves any attachment, and a member is one session however many ask for it.
 
+use std::time::Duration;
+
 use bowline::Gateway;
+use bowline::config::Config;
 use bowline_testbed::answering::Gate;
 use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::kit::across::assert_cannot_know;
 use crate::kit::client::Client;
 use crate::kit::fake::{Fake, begun, client_of, config_of, hear_of, names, text};
-use crate::kit::messages::{list, note};
+use crate::kit::messages::{cancel, list};
 use crate::kit::stores::{call_back, in_redis, send_away};
 use crate::kit::wait::{until, until_so};
 
@@ -25,12 +29,17 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
+        Self::set_with(|_| {}).await
+    }
+
+    async fn set_with(change: impl Fn(&mut Config)) -> Self {
         let redis = Redis::start().await.unwrap();
         let (a, b) = (Fake::start("a").await, Fake::start("b").await);
         let mut gateways = Vec::new();
         for _ in 0..2 {
             let mut config = config_of(&[&a, &b]);
             config.store = in_redis(&redis);
+            change(&mut config);
             gateways.push(Gateway::start(config).await.unwrap());
         }
         let client = begun(&gateways[0]).await;
@@ -120,9 +129,7 @@ async fn a_cancel_reaches_the_gateway_that_has_the_request() {
     let running =
         JoinSet::from_iter([async move { client.call("long", "a__t", &json!({})).await }]);
     stage.a.until("tools/call", 1).await;
-    let mut cancel = note("notifications/cancelled");
-    cancel["params"] = json!({"requestId": "long"});
-    assert_eq!(there.send(&cancel).await.status, 202);
+    assert_eq!(there.send(&cancel("long")).await.status, 202);
     stage.a.until("notifications/cancelled", 1).await;
     assert_eq!(
         stage.a.params("notifications/cancelled")[0]["requestId"],
@@ -149,9 +156,7 @@ async fn a_cancel_elsewhere_ends_the_wait_for_a_member() {
     let mut running =
         JoinSet::from_iter([async move { client.call("early", "a__t", &json!({})).await }]);
     until("it is being opened", || gate.waiting() == 1).await;
-    let mut cancel = note("notifications/cancelled");
-    cancel["params"] = json!({"requestId": "early"});
-    assert_eq!(there.send(&cancel).await.status, 202);
+    assert_eq!(there.send(&cancel("early")).await.status, 202);
     let over = running.join_next().await.unwrap().unwrap();
     assert!(over.json().get("result").is_none(), "{over:?}");
     gate.open();
@@ -182,6 +187,25 @@ async fn the_stream_is_at_the_gateway_that_was_asked_last() {
     assert_eq!(uses(&stage.client, "b__t").await["result"], text("b"));
     stage.b.until_listened(1).await;
     assert_eq!(stage.b.count("GET"), 1);
+}
+
+#[tokio::test]
+async fn use_at_one_gateway_keeps_members_that_only_the_other_has_used() {
+    const IDLE: Duration = Duration::from_secs(2);
+    let stage = Stage::set_with(|config| config.limits.session_idle = IDLE).await;
+    assert_eq!(uses(&stage.client, "a__t").await["result"], text("a"));
+    let there = stage.there();
+    let ping = json!({"jsonrpc": "2.0", "id": "p", "method": "ping"});
+    let began = Instant::now();
+    while began.elapsed() < 3 * IDLE {
+        assert_eq!(there.send(&ping).await.status, 200);
+        tokio::time::sleep(IDLE / 10).await;
+    }
+    assert_eq!(stage.a.count("DELETE"), 0);
+    let answer = uses(&there, "a__t").await;
+    assert_eq!(answer["result"], text("a"), "{answer}");
+    assert_eq!(stage.a.count("initialize"), 1);
+    stage.a.until("DELETE", 1).await;
 }
 
 #[tokio::test]
