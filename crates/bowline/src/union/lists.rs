@@ -65,6 +65,11 @@ impl Attached {
         };
         let Resolved { server, name: own } = resolved.map_err(unknown)?;
         let server = self.server(server.as_ref());
+        #[cfg(feature = "planted")]
+        let server = match crate::planted::has(crate::planted::Bug::FirstServerForAll) {
+            true => now.servers.first().cloned(),
+            false => server,
+        };
         let server = server.ok_or_else(|| unknown(NameRefusal::Unknown))?;
         Ok((server, own))
     }
@@ -178,6 +183,10 @@ fn entries(now: &UnionMembers, list: List, told: &[Told]) -> (Vec<Entry>, Vec<St
 fn meta(told: &[Told], refused: Vec<String>) -> Map<String, Value> {
     let mut servers = Map::new();
     for one in told {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::MissingIsNotSaid) {
+            continue;
+        }
         let cut = one.listing.as_ref().and_then(|listing| listing.cut);
         let said = match (&one.absence, &one.listing, cut) {
             (Some(absence), listing, _) => {
