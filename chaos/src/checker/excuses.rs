@@ -46,8 +46,10 @@ fn is_replica(whose: &str) -> bool {
 pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> bool {
     let causes: &[_] = match status {
         // What a balancer says to `initialize` is all that its client can be told.
-        _ if call.kind == Kind::Open || opens_a_member(history, call) => {
-            &["400 to all", "404", "html 404", "disk full"]
+        _ if call.kind == Kind::Open => &["400 to all", "404", "html 404", "disk full"],
+        // The same, or what is said to the call itself.
+        _ if opens_a_member(history, call) => {
+            &["400", "400 to all", "404", "html 404", "disk full"]
         }
         400 => &["400", "400 to all"],
         503 => &["disk full"],
