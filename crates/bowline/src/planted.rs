@@ -74,12 +74,8 @@ pub enum Bug {
     MessageUrl404Passes,
     /// A client of HTTP+SSE gets every message twice.
     SseAnswerTwice,
-    /// A union's list says nothing of the servers that are missing from it.
-    MissingIsNotSaid,
     /// A union sends a call to its first server, whatever the tool's name says.
     FirstServerForAll,
-    /// A union does not ask again for what a server could not answer.
-    MissingForGood,
 }
 
 /// No bug has this name.
@@ -132,7 +128,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 26] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -158,9 +154,7 @@ impl Bug {
         Self::StreamEndIsNotSent,
         Self::MessageUrl404Passes,
         Self::SseAnswerTwice,
-        Self::MissingIsNotSaid,
         Self::FirstServerForAll,
-        Self::MissingForGood,
     ];
 
     fn name(self) -> &'static str {
@@ -190,9 +184,7 @@ impl Bug {
             Self::StreamEndIsNotSent => "stream_end_is_not_sent",
             Self::MessageUrl404Passes => "message_url_404_passes",
             Self::SseAnswerTwice => "sse_answer_twice",
-            Self::MissingIsNotSaid => "missing_is_not_said",
             Self::FirstServerForAll => "first_server_for_all",
-            Self::MissingForGood => "missing_for_good",
         }
     }
 }

@@ -68,12 +68,6 @@ impl Attached {
     fn begin(&self, server: &Arc<Upstream>, list: List) -> Result<Asking, Arc<Absence>> {
         let slot = self.attachment().slot(&server.name);
         let before = slot.absence(list);
-        #[cfg(feature = "planted")]
-        if let Some(before) = &before
-            && crate::planted::has(crate::planted::Bug::MissingForGood)
-        {
-            return Err(Arc::clone(before));
-        }
         if let Some(before) = before.clone().filter(|_| slot.is_overdue(list)) {
             return Err(before);
         }
