@@ -46,6 +46,10 @@ class Load:
         words = ["open", *_each("--url", urls), *_pids(pids), "--sessions", sessions, *options]
         return self._run(words, {"measure": "open", **labels})
 
+    def lists(self, url, pids, labels, *options):
+        words = ["lists", "--url", url, *_pids(pids), *options]
+        return self._run(words, {"measure": "lists", **labels})
+
     def hold(self, url, pids, streams, settle, labels):
         words = ["hold", "--url", url, *_pids(pids), "--streams", streams, "--settle", settle]
         return self._run(words, {"measure": "hold", **labels})

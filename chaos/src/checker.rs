@@ -7,7 +7,8 @@ mod tests;
 
 use std::fmt;
 
-use crate::history::{Call, History, Kind, Outcome, Ran};
+use crate::history::{Afterwards, Call, History, Kind, Outcome, Ran};
+use crate::server::{PROCESSES, Server};
 
 /// How often a call that can never succeed may be tried when other faults meet it besides.
 const A_STORM: usize = 8;
@@ -50,6 +51,14 @@ pub(crate) enum Promise {
     Heard,
     /// No process or stream of a session is used after another one was.
     OneLeg,
+    /// A call runs at the server that it names.
+    RightServer,
+    /// A list of all servers says which of them are missing.
+    MissingIsSaid,
+    /// No server is missing from a list while nothing is wrong with it.
+    NotMissing,
+    /// Once all is well, every server's tools are in the list of all.
+    WholeAgain,
 }
 
 /// A broken promise.
@@ -90,6 +99,10 @@ impl fmt::Display for Promise {
             Self::AliveIsKept => "a live session was opened anew",
             Self::Heard => "the notification stream was not restored",
             Self::OneLeg => "two legs of a session were in use",
+            Self::RightServer => "a call ran at another server",
+            Self::MissingIsSaid => "a list lacks a server without saying so",
+            Self::NotMissing => "a server was missing from a list although nothing was broken",
+            Self::WholeAgain => "a server's tools did not come back",
         })
     }
 }
@@ -114,10 +127,13 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         promise: Promise::OneLeg,
         shown_by: Evidence::Ran(key),
     }));
-    violations.extend(history.deaf.iter().map(|session| Violation {
-        promise: Promise::Heard,
-        shown_by: Evidence::Session(*session),
-    }));
+    let Afterwards { deaf, partial } = &history.afterwards;
+    for (promise, sessions) in [(Promise::Heard, deaf), (Promise::WholeAgain, partial)] {
+        violations.extend(sessions.iter().map(|session| Violation {
+            promise,
+            shown_by: Evidence::Session(*session),
+        }));
+    }
     violations
 }
 
@@ -126,6 +142,12 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
     let mut broken = Vec::new();
     if must_not_repeat(call.kind, ran) > 1 {
         broken.push(Promise::AtMostOnce);
+    }
+    let is_process = call.server() == Server::Processes;
+    let elsewhere = |ran: &Ran| (ran.replica == PROCESSES) != is_process;
+    // A resource is not named after its server.
+    if call.kind != Kind::Resource && ran.iter().any(elsewhere) {
+        broken.push(Promise::RightServer);
     }
     let enough = match excuses::was_anything(history, call) {
         true => A_STORM,
@@ -202,6 +224,9 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
             broken
         }
         (Outcome::Lost, _) => vec![Promise::SessionKept],
+        (Outcome::Lacks, _) => vec![Promise::MissingIsSaid],
+        (Outcome::Missing(_), _) if excuses::was_anything(history, call) => vec![],
+        (Outcome::Missing(_), _) => vec![Promise::NotMissing],
         (Outcome::Wrong(_), _) => vec![Promise::RightAnswer],
         (Outcome::Silent(_), _) => vec![Promise::NeverSilent],
     }

@@ -21,14 +21,22 @@ pub(crate) struct History {
     pub(crate) faults: Vec<Fault>,
     /// How long a call may take.
     pub(crate) limit: Duration,
-    /// Listening sessions that heard nothing when all was well again.
-    pub(crate) deaf: Vec<usize>,
+    pub(crate) afterwards: Afterwards,
     /// When upstream sessions were opened, in this order.
     pub(crate) births: Vec<Duration>,
     /// When processes were started for sessions, in this order.
     pub(crate) process_births: Vec<Duration>,
     /// When sessions over HTTP+SSE were opened, in this order.
     pub(crate) stream_births: Vec<Duration>,
+}
+
+/// What was still wrong when all had been well again for a while.
+#[derive(Debug, Default)]
+pub(crate) struct Afterwards {
+    /// Listening sessions that heard nothing.
+    pub(crate) deaf: Vec<usize>,
+    /// Sessions that are members of a union's client, whose server was missing from its list of tools.
+    pub(crate) partial: Vec<usize>,
 }
 
 /// One call of a client.
@@ -86,6 +94,10 @@ pub(crate) enum Outcome {
     Refused(u16, Option<i64>),
     /// With the 404 of a session that is not there.
     Lost,
+    /// With a list that says that this session's server is missing from it, or was not asked.
+    Missing(String),
+    /// With a list that lacks tools of this session's server, and does not say so.
+    Lacks,
     /// With something that belongs to another call, or not to this one alone.
     Wrong(String),
     /// Without an answer: the connection or stream ended.
@@ -289,7 +301,12 @@ impl Recorder {
     }
 
     /// Everything, with what the replicas counted.
-    pub(crate) fn history(&self, world: &World, limit: Duration, deaf: Vec<usize>) -> History {
+    pub(crate) fn history(
+        &self,
+        world: &World,
+        limit: Duration,
+        afterwards: Afterwards,
+    ) -> History {
         let all = world.tally.all().into_iter();
         let ran = all.map(|(key, executions)| {
             let ran = executions.into_iter().map(|one| Ran {
@@ -332,7 +349,7 @@ impl Recorder {
             process_births,
             faults: self.faults.lock().clone(),
             limit,
-            deaf,
+            afterwards,
             births: births(Counting::births),
             stream_births: births(Counting::stream_births),
         }

@@ -6,6 +6,7 @@ mod large;
 pub(crate) mod listen;
 mod over_sse;
 mod rover;
+mod union;
 mod visitor;
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(crate) use self::rover::Rover;
 use crate::Arguments;
 use crate::gateway::Gateways;
 use crate::history::{Call, Kind, Outcome, Recorder};
-use crate::server::Server;
+use crate::server::{Server, Target, is_in_union};
 use crate::trouble::Trouble;
 
 /// How many calls of a session may be under way at the same time.
@@ -134,7 +135,7 @@ impl Load<'_> {
         version: &'static str,
     ) -> anyhow::Result<Rover> {
         let name = listen::name(session);
-        Rover::new(self.gateways, server, session, &name, version)
+        Rover::new(self.gateways, Target::One(server), session, &name, version)
     }
 
     async fn open_one<C: Speaks>(&self, session: usize, mut client: C) -> anyhow::Result<C> {
@@ -148,12 +149,18 @@ impl Load<'_> {
     }
 
     /// Calls in all sessions until then, and waits for the last answers.
-    pub(crate) async fn call(&self, sessions: &[Rover], others: Others, until: Instant) {
+    pub(crate) async fn call(
+        &self,
+        sessions: &[Rover],
+        unions: &[(usize, Rover)],
+        others: Others,
+        until: Instant,
+    ) {
         let mut tasks = JoinSet::new();
         for (session, client) in sessions.iter().enumerate() {
             self.call_in(&mut tasks, session, client, until);
         }
-        for (session, client) in &others.streamable {
+        for (session, client) in others.streamable.iter().chain(unions) {
             self.call_in(&mut tasks, *session, client, until);
         }
         for (session, client) in &others.over_sse {
@@ -180,9 +187,13 @@ impl Load<'_> {
     }
 
     fn lane<C: Speaks>(&self, session: usize, lane: usize, client: C) -> Lane<C> {
+        let servers = match is_in_union(session) {
+            true => Server::ALL.to_vec(),
+            false => vec![Server::of(session)],
+        };
         Lane {
             session,
-            calls: Calls::new(self.arguments, session, lane),
+            calls: Calls::new(self.arguments, session, servers, lane),
             client,
             recorder: Arc::clone(self.recorder),
             heard: Arc::clone(self.heard),
@@ -193,7 +204,8 @@ impl Load<'_> {
 
     fn has_batches(&self, session: usize) -> bool {
         let is_one = session % ONE_WITH_BATCHES_IN == ONE_WITH_BATCHES_IN - 1;
-        is_one && session < self.arguments.sessions && self.arguments.tries(Trouble::Batch)
+        let can = session < self.arguments.sessions || is_in_union(session);
+        is_one && can && self.arguments.tries(Trouble::Batch)
     }
 }
 
@@ -236,7 +248,7 @@ impl<C: Speaks> Lane<C> {
 
     fn write_down(&self, expected: &Expected, began: Duration, outcome: Outcome) {
         self.recorder.call(Call {
-            session: self.session,
+            session: expected.session,
             kind: expected.kind,
             key: expected.key.clone(),
             began,

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use self::faults::Storm;
 use self::gateway::Gateways;
-use self::history::{History, Recorder};
+use self::history::{Afterwards, History, Recorder};
 use self::load::Load;
 use self::load::listen::{Heard, Listeners};
 use self::server::Server;
@@ -76,6 +76,9 @@ struct Arguments {
     /// How many further sessions with each server have clients that speak HTTP+SSE
     #[arg(long, default_value_t = 3)]
     sse_clients: usize,
+    /// How many clients use all servers as one, at `/mcp`
+    #[arg(long, default_value_t = 10)]
+    unions: usize,
     /// The longest pause between two calls of a session, in milliseconds
     #[arg(long, default_value_t = 400)]
     pause: u64,
@@ -106,6 +109,19 @@ impl Arguments {
             }
             _ => 0,
         }
+    }
+
+    /// How many clients use all servers as one.
+    fn union_clients(&self) -> usize {
+        match self.tries(Trouble::Union) {
+            true => self.unions,
+            false => 0,
+        }
+    }
+
+    /// Whether anybody calls this server.
+    fn has(&self, server: Server) -> bool {
+        self.sessions_with(server) + self.union_clients() > 0
     }
 
     /// How many sessions have clients of HTTP+SSE and call this server.
@@ -171,8 +187,9 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     };
     let sessions = load.open().await?;
     let others = load.open_others().await?;
+    let unions = load.open_unions().await?;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
-    let listeners = Listeners::start(&sessions, &recorder, &heard);
+    let listeners = Listeners::start(&sessions, &unions, &recorder, &heard);
     let storm = Storm {
         world: &world,
         gateways: &gateways,
@@ -181,7 +198,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     };
     let both = async {
         tokio::join!(
-            load.call(&sessions, others, until),
+            load.call(&sessions, &unions, others, until),
             storm.rage(arguments, until)
         )
     };
@@ -192,6 +209,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
     tokio::time::sleep(SETTLE).await;
     let deaf = listeners.deaf(&world).await;
     drop(listeners);
+    let partial = load.partial(&unions).await;
     gateways.stop().await?;
-    Ok(recorder.history(&world, limit, deaf))
+    Ok(recorder.history(&world, limit, Afterwards { deaf, partial }))
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::checker::{Evidence, Promise, Violation};
-use crate::history::{Call, History, Kind, Outcome, Recorder};
+use crate::history::{Afterwards, Call, History, Kind, Outcome, Recorder};
 
 /// How often progress is told.
 const EVERY: Duration = Duration::from_secs(5);
@@ -24,6 +24,7 @@ struct Counts {
     lost: usize,
     orphaned: usize,
     cancelled: usize,
+    missing: usize,
     other: usize,
 }
 
@@ -48,7 +49,7 @@ pub(crate) async fn progress(recorder: &Recorder) -> Infallible {
 pub(crate) fn table(history: &History) {
     println!();
     println!(
-        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>7}{:>10}{:>10}{:>10}",
+        "{:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>9}{:>7}{:>10}{:>10}{:>10}",
         "call",
         "calls",
         "answered",
@@ -57,6 +58,7 @@ pub(crate) fn table(history: &History) {
         "lost",
         "orphaned",
         "cancelled",
+        "missing",
         "other",
         "p50 ms",
         "p99 ms",
@@ -95,7 +97,7 @@ fn row(history: &History, kind: Kind) {
         time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
     };
     println!(
-        "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>7}{:>10.1}{:>10.1}{:>10.1}",
+        "{kind:<16}{:>8}{:>9}{:>8}{:>9}{:>6}{:>10}{:>10}{:>9}{:>7}{:>10.1}{:>10.1}{:>10.1}",
         calls.len(),
         counts.answered,
         counts.unknown,
@@ -103,6 +105,7 @@ fn row(history: &History, kind: Kind) {
         counts.lost,
         counts.orphaned,
         counts.cancelled,
+        counts.missing,
         counts.other,
         quantile(0.5),
         quantile(0.99),
@@ -126,12 +129,12 @@ pub(crate) fn violations(history: &History, violations: &[Violation]) {
     if births > 0 {
         println!("VIOLATED {births} times: {}", Promise::AliveIsKept);
     }
-    if !history.deaf.is_empty() {
-        let (count, promise) = (history.deaf.len(), Promise::Heard);
-        println!(
-            "VIOLATED {count} times: {promise}: sessions {:?}",
-            history.deaf
-        );
+    let Afterwards { deaf, partial } = &history.afterwards;
+    for (promise, sessions) in [(Promise::Heard, deaf), (Promise::WholeAgain, partial)] {
+        if !sessions.is_empty() {
+            let count = sessions.len();
+            println!("VIOLATED {count} times: {promise}: sessions {sessions:?}");
+        }
     }
     for (promise, calls) in by_promise {
         println!("VIOLATED {} times: {promise}", calls.len());
@@ -192,6 +195,7 @@ fn sort(call: &Call) -> String {
     match &call.outcome {
         Outcome::Wrong(_) => format!("{}: Wrong", call.kind),
         Outcome::Cancelled(_) => format!("{}: Cancelled", call.kind),
+        Outcome::Missing(_) => format!("{}: Missing", call.kind),
         other => format!("{}: {other:?}", call.kind),
     }
 }
@@ -247,7 +251,10 @@ impl Counts {
             Outcome::Lost => self.lost += 1,
             Outcome::Orphaned => self.orphaned += 1,
             Outcome::Cancelled(_) => self.cancelled += 1,
-            Outcome::Wrong(_) | Outcome::Silent(_) | Outcome::Never => self.other += 1,
+            Outcome::Missing(_) => self.missing += 1,
+            Outcome::Wrong(_) | Outcome::Silent(_) | Outcome::Never | Outcome::Lacks => {
+                self.other += 1;
+            }
         }
     }
 }
@@ -256,13 +263,14 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} answered, {} -31001, {} refused, {} lost, {} orphaned, {} cancelled, {} other",
+            "{} answered, {} -31001, {} refused, {} lost, {} orphaned, {} cancelled, {} missing, {} other",
             self.answered,
             self.unknown,
             self.refused,
             self.lost,
             self.orphaned,
             self.cancelled,
+            self.missing,
             self.other
         )
     }

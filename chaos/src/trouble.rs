@@ -74,6 +74,8 @@ pub(crate) enum Trouble {
     CutStream,
     /// Clients that speak HTTP+SSE
     SseClients,
+    /// Clients that use all servers as one, at `/mcp`
+    Union,
     /// One of several gateways is killed
     KillGateway,
     /// One of several gateways is stopped, for a moment or for longer than its presence lasts

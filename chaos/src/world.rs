@@ -68,15 +68,15 @@ impl World {
             };
             replicas.push(Replica { server, proxy, tls });
         }
-        let processes = match arguments.sessions_with(Server::Processes) {
-            0 => None,
-            _ => Some(Processes::new()?),
+        let processes = match arguments.has(Server::Processes) {
+            false => None,
+            true => Some(Processes::new()?),
         };
         Ok(Self {
             replicas,
             tally,
             processes,
-            has_streams: arguments.sessions_with(Server::Streams) > 0,
+            has_streams: arguments.has(Server::Streams),
             directory,
         })
     }

@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// How the server answers
     #[arg(long, value_enum, default_value_t = Kind::Json)]
     answers: Kind,
+    /// What a gateway puts before the tool's name
+    #[arg(long, default_value = "")]
+    prefix: String,
     /// How many bytes an answer has besides the echo
     #[arg(long, default_value_t = 0)]
     filling: usize,
@@ -88,6 +91,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<serde_json::Valu
     let targets = &arguments.targets;
     let tool = Tool {
         kind: arguments.answers,
+        // Once in the life of this program.
+        prefix: arguments.prefix.clone().leak(),
         filling: arguments.filling,
     };
     if arguments.over_sse {

@@ -182,6 +182,31 @@ impl Connection {
         Ok(Some(by))
     }
 
+    /// Lists the tools, all pages of them; how many there are.
+    pub(crate) async fn count_tools(
+        &mut self,
+        session: &Session,
+        id: u64,
+    ) -> anyhow::Result<usize> {
+        let (mut count, mut params) = (0, String::from("{}"));
+        loop {
+            let body =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{params}}}"#);
+            let request = request_of(Method::POST, session, session.headers.clone(), body);
+            let response = self.send(request).await?;
+            ensure_status(&response, StatusCode::OK)?;
+            let answer = read(response.into_body(), MAX_ANSWER).await?;
+            let listed = echo::listed(&answer, id);
+            let (tools, next) =
+                listed.with_context(|| format!("no list: {}", String::from_utf8_lossy(&answer)))?;
+            count += tools;
+            match next {
+                Some(next) => params = serde_json::json!({"cursor": next}).to_string(),
+                None => return Ok(count),
+            }
+        }
+    }
+
     /// Opens the session's stream and waits for the first of it.
     pub(crate) async fn listen(&mut self, session: &Session) -> anyhow::Result<Incoming> {
         let mut headers = session.headers.clone();

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) kind: Kind,
+    /// What a gateway puts before the tool's name.
+    pub(crate) prefix: &'static str,
     /// The bytes that the answer has besides the echo.
     pub(crate) filling: usize,
 }
@@ -60,7 +62,8 @@ pub(crate) fn request(tool: Tool, id: u64, text: &str) -> String {
     // Writing to a String cannot fail.
     _ = write!(
         body,
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{}","arguments":{{"text":"{text}","filling":{}}}}}}}"#,
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{}{}","arguments":{{"text":"{text}","filling":{}}}}}}}"#,
+        tool.prefix,
         tool.kind.tool(),
         tool.filling,
     );
@@ -118,13 +121,26 @@ pub(crate) fn is_answer(tool: Tool, body: &[u8], id: u64, text: &str) -> bool {
     message == Some(expected.as_bytes())
 }
 
-/// The answer to `tools/list`, which also says who gives it.
-pub(crate) fn list(id: &str, by: SocketAddr) -> String {
+/// The answer to `tools/list`, which also says who gives it. So many more tools are in it that nobody calls.
+pub(crate) fn list(id: &str, by: SocketAddr, more: usize) -> String {
     let schema = r#"{"type":"object","properties":{"text":{"type":"string"}}}"#;
     let [json, sse] = [Kind::Json.tool(), Kind::Sse.tool()];
+    let more: String = (0..more)
+        .map(|number| {
+            format!(r#",{{"name":"tool_{number}","description":"Searches the orders of a customer by their state and date.","inputSchema":{schema}}}"#)
+        })
+        .collect();
     format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{{"name":"{json}","inputSchema":{schema}}},{{"name":"{sse}","inputSchema":{schema}}}],"_meta":{{"by":"{by}"}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{{"name":"{json}","inputSchema":{schema}}},{{"name":"{sse}","inputSchema":{schema}}}{more}],"_meta":{{"by":"{by}"}}}}}}"#
     )
+}
+
+/// How many tools a body lists as the answer to this request, and the cursor of the next page.
+pub(crate) fn listed(body: &[u8], id: u64) -> Option<(usize, Option<String>)> {
+    let answer = message(body, id)?;
+    let tools = answer.pointer("/result/tools")?.as_array()?.len();
+    let next = answer.pointer("/result/nextCursor");
+    Some((tools, next.and_then(Value::as_str).map(str::to_owned)))
 }
 
 /// Who gave this answer to `tools/list`, if it is the one to this request.
@@ -143,7 +159,11 @@ mod tests {
         let text = text(3, 7);
         assert_eq!(text.len(), TEXT);
         let body = answer("7", &format!("\"{text}\""), 0);
-        let tool = |kind| Tool { kind, filling: 0 };
+        let tool = |kind| Tool {
+            kind,
+            prefix: "",
+            filling: 0,
+        };
         let (json, sse) = (tool(Kind::Json), tool(Kind::Sse));
         assert!(is_answer(json, body.as_bytes(), 7, &text));
         assert!(!is_answer(json, body.as_bytes(), 8, &text));
@@ -169,7 +189,8 @@ mod tests {
     #[test]
     fn a_list_says_whose_it_is() {
         let by = SocketAddr::from(([127, 0, 0, 1], 7));
-        let body = list("3", by);
+        let body = list("3", by, 48);
+        assert_eq!(listed(body.as_bytes(), 3), Some((50, None)));
         assert_eq!(listed_by(body.as_bytes(), 3), Some(by));
         assert_eq!(listed_by(body.as_bytes(), 4), None);
     }

@@ -7,6 +7,7 @@ mod calls;
 mod client;
 mod echo;
 mod hold;
+mod lists;
 mod open;
 mod pace;
 mod process;
@@ -37,6 +38,8 @@ enum Command {
     Calls(calls::Arguments),
     /// Open sessions and leave them
     Open(open::Arguments),
+    /// List the tools, in new sessions or in one
+    Lists(lists::Arguments),
     /// Open streams and hold them
     Hold(hold::Arguments),
     /// Time the request after the death of a session's replica
@@ -65,6 +68,7 @@ async fn run(command: Command) -> anyhow::Result<Option<serde_json::Value>> {
         Command::Upstream(arguments) => upstream::serve(&arguments).await,
         Command::Calls(arguments) => calls::run(arguments).await,
         Command::Open(arguments) => open::run(arguments).await,
+        Command::Lists(arguments) => lists::run(arguments).await,
         Command::Hold(arguments) => hold::run(arguments).await,
         Command::Recover(arguments) => recover::run(arguments).await,
     };

@@ -87,6 +87,7 @@ async fn pin(
         let session = connection.open_session(target, number).await?;
         let tool = Tool {
             kind: Kind::Json,
+            prefix: "",
             filling: 0,
         };
         connection.call(&session, tool, 1).await?;

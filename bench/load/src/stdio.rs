@@ -27,7 +27,7 @@ fn answer(line: &str) -> Option<String> {
     let id = message.id?.get();
     Some(match message.method {
         "initialize" => echo::initialized(id),
-        "tools/list" => echo::list(id, NOWHERE),
+        "tools/list" => echo::list(id, NOWHERE, 0),
         "tools/call" => {
             let (_, called) = message.called()?;
             echo::answer(id, called.text.get(), 0)

@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     /// Serve here
     #[arg(long)]
     listen: SocketAddr,
+    /// How many tools to list that nobody calls
+    #[arg(long, default_value_t = 0)]
+    more_tools: usize,
 }
 
 /// The sessions that are open here.
@@ -42,6 +45,7 @@ pub(crate) struct Arguments {
 struct Sessions {
     /// Where "here" is.
     at: SocketAddr,
+    more_tools: usize,
     open: HashSet<Box<[u8]>>,
     /// How many were ever opened.
     opened: u64,
@@ -92,12 +96,13 @@ pub(crate) async fn serve(arguments: &Arguments) -> anyhow::Result<serde_json::V
         .await
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let local = LocalSet::new();
-    local.run_until(accept(listener, arguments.listen)).await
+    local.run_until(accept(listener, arguments)).await
 }
 
-async fn accept(listener: TcpListener, at: SocketAddr) -> anyhow::Result<serde_json::Value> {
+async fn accept(listener: TcpListener, arguments: &Arguments) -> anyhow::Result<serde_json::Value> {
     let sessions = Rc::new(RefCell::new(Sessions {
-        at,
+        at: arguments.listen,
+        more_tools: arguments.more_tools,
         open: HashSet::new(),
         opened: 0,
         streams: RefCell::default(),
@@ -182,7 +187,8 @@ fn post(sessions: &RefCell<Sessions>, known: bool, body: &[u8]) -> Response<Repl
         return reply(StatusCode::ACCEPTED, Reply::empty());
     };
     if message.method == "tools/list" {
-        return json(echo::list(id.get(), sessions.borrow().at));
+        let Sessions { at, more_tools, .. } = *sessions.borrow();
+        return json(echo::list(id.get(), at, more_tools));
     }
     let Some((tool, echo)) = message.called() else {
         return reply(StatusCode::BAD_REQUEST, Reply::empty());

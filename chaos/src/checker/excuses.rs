@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::history::{Call, Fault, History, Kind, Outcome, Ran};
-use crate::server::{PROCESSES, Server};
+use crate::server::{PROCESSES, Server, is_in_union};
 
 /// How long after a fault its consequences are felt.
 const AFTER: Duration = Duration::from_secs(3);
@@ -47,6 +47,10 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
     let causes: &[_] = match status {
         // What a balancer says to `initialize` is all that its client can be told.
         _ if call.kind == Kind::Open => &["400 to all", "404", "html 404", "disk full"],
+        // The same, or what is said to the call itself.
+        _ if opens_a_member(history, call) => {
+            &["400", "400 to all", "404", "html 404", "disk full"]
+        }
         400 => &["400", "400 to all"],
         503 => &["disk full"],
         // In a batch, nothing has a status of its own.
@@ -57,6 +61,14 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
     felt.any(|fault| causes.contains(&fault.kind))
         || (status == 503 && has_no_store(history, call))
         || lost_again(history, call)
+}
+
+/// Whether a call is the first at a server since its client opened the union, and so opens a session there.
+fn opens_a_member(history: &History, call: &Call) -> bool {
+    let own = history.calls.iter();
+    let own = own.filter(|one| one.session == call.session && one.ended <= call.began);
+    let answered = own.rev().find(|one| one.outcome == Outcome::Answered);
+    is_in_union(call.session) && answered.is_some_and(|one| one.kind == Kind::Open)
 }
 
 /// Whether the gateway that was asked could not reach the Redis.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Evidence, Promise, Violation, check};
-use crate::history::{Call, Fault, History, Kind, Outcome, Ran};
+use crate::history::{Afterwards, Call, Fault, History, Kind, Outcome, Ran};
 
 const LIMIT: Duration = Duration::from_secs(35);
 
@@ -58,7 +58,7 @@ fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
         calls: vec![list, call],
         faults,
         limit: LIMIT,
-        deaf: Vec::new(),
+        afterwards: Afterwards::default(),
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
@@ -92,6 +92,32 @@ fn a_good_history_passes() {
     // Safe calls may run as often as it takes.
     assert_eq!(broken(call(Kind::Read, Outcome::Answered), 3), []);
     assert_eq!(broken(call(Kind::Ping, Outcome::Answered), 0), []);
+}
+
+#[test]
+fn a_server_may_be_missing_from_a_list_only_with_a_word_and_a_cause() {
+    let missing = || call(Kind::List, Outcome::Missing("absent".to_owned()));
+    assert_eq!(broken(missing(), 0), [Promise::NotMissing]);
+    let killed = vec![fault("kill", "r0")];
+    assert_eq!(broken_by(missing(), vec![], killed.clone()), []);
+    let lacks = call(Kind::List, Outcome::Lacks);
+    assert_eq!(broken_by(lacks, vec![], killed), [Promise::MissingIsSaid]);
+}
+
+#[test]
+fn a_call_runs_at_its_own_server() {
+    let process = Ran {
+        replica: "p".to_owned(),
+        ..ran()
+    };
+    let elsewhere = call(Kind::Bump, Outcome::Answered);
+    let found = broken_by(elsewhere, vec![process.clone()], vec![]);
+    assert_eq!(found, [Promise::RightServer]);
+    let own = Call {
+        session: 10_001,
+        ..call(Kind::Bump, Outcome::Answered)
+    };
+    assert_eq!(broken_by(own, vec![process], vec![]), []);
 }
 
 #[test]
@@ -169,22 +195,27 @@ fn an_answer_without_an_execution_fails() {
 }
 
 #[test]
-fn a_session_that_hears_nothing_fails() {
+fn a_session_that_hears_nothing_and_a_server_that_stays_missing_fail() {
     let history = History {
         ran: HashMap::new(),
         calls: Vec::new(),
         faults: Vec::new(),
         limit: LIMIT,
-        deaf: vec![4],
+        afterwards: Afterwards {
+            deaf: vec![4],
+            partial: vec![12_500],
+        },
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
     };
-    let violation = Violation {
-        promise: Promise::Heard,
-        shown_by: Evidence::Session(4),
+    let violation = |promise, session| Violation {
+        promise,
+        shown_by: Evidence::Session(session),
     };
-    assert_eq!(check(&history), [violation]);
+    let deaf = violation(Promise::Heard, 4);
+    let partial = violation(Promise::WholeAgain, 12_500);
+    assert_eq!(check(&history), [deaf, partial]);
 }
 
 #[test]

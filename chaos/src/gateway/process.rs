@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::launch::Launch;
-use crate::server::Server;
+use crate::server::{Server, Target};
 
 /// How often a gateway is started again whose port somebody else holds for a moment.
 const TRIES: usize = 20;
@@ -66,9 +66,9 @@ impl Gateway {
         format!("http://{}", self.address)
     }
 
-    /// Where clients of streamable HTTP find a server.
-    pub(crate) fn url(&self, server: Server) -> String {
-        format!("{}/mcp/{}", self.origin(), server.name())
+    /// Where clients of streamable HTTP find a server, or all.
+    pub(crate) fn url(&self, target: Target) -> String {
+        format!("{}{}", self.origin(), target.path())
     }
 
     /// Where clients of HTTP+SSE find a server.

@@ -7,7 +7,7 @@ use super::LANES;
 use super::judge::{self, Expected};
 use crate::Arguments;
 use crate::history::Kind;
-use crate::server::{Server, is_over_sse};
+use crate::server::{Server, is_in_union, is_over_sse};
 use crate::trouble::Trouble;
 
 /// What every session calls, and how often.
@@ -42,7 +42,10 @@ const LONG_STEP_MS: u64 = 100;
 /// The calls of one lane.
 #[derive(Debug)]
 pub(super) struct Calls {
-    session: usize,
+    /// The client's own session, or the number of a client of all servers.
+    client: usize,
+    /// The servers that it calls.
+    servers: Vec<Server>,
     lane: usize,
     random: Rng,
     kinds: Vec<Kind>,
@@ -50,32 +53,38 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(arguments: &Arguments, session: usize, lane: usize) -> Self {
+    pub(super) fn new(
+        arguments: &Arguments,
+        client: usize,
+        servers: Vec<Server>,
+        lane: usize,
+    ) -> Self {
         let mut seeds = Rng::with_seed(arguments.seed ^ 0x5eed);
-        let place = (session * (LANES + 1) + lane) as u64;
+        let place = (client * (LANES + 1) + lane) as u64;
         let seed = seeds
             .u64(..)
             .wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let at_times = AT_TIMES.iter();
-        let can = |trouble| match Server::of(session) {
-            _ if is_over_sse(session) => false,
-            Server::Replicas => true,
-            Server::Streams => trouble == Trouble::Cancel,
-            // The processes have only what every session calls.
-            Server::Processes => false,
-        };
-        let at_times = at_times.filter(|(trouble, ..)| can(*trouble) && arguments.tries(*trouble));
+        let can = |kind| !is_over_sse(client) && servers.iter().any(|server| has(*server, kind));
+        let at_times =
+            at_times.filter(|(trouble, kind, _)| can(*kind) && arguments.tries(*trouble));
         let at_times = at_times.map(|(_, kind, weight)| (*kind, *weight));
         let weighted = ALWAYS.into_iter().chain(at_times);
+        let kinds = weighted.flat_map(|(kind, weight)| vec![kind; weight]);
+        let kinds = kinds.collect();
         Self {
-            session,
+            client,
+            servers,
             lane,
             random: Rng::with_seed(seed),
-            kinds: weighted
-                .flat_map(|(kind, weight)| vec![kind; weight])
-                .collect(),
+            kinds,
             made: 0,
         }
+    }
+
+    /// Calls only this server from now on.
+    pub(super) fn only(&mut self, server: Server) {
+        self.servers = vec![server];
     }
 
     pub(super) fn random(&mut self) -> &mut Rng {
@@ -101,8 +110,9 @@ impl Calls {
     /// The next call is of this kind.
     pub(super) fn next(&mut self, kind: Kind) -> Expected {
         self.made += 1;
+        let session = self.session_for(kind);
         // The slash shows who compares ids as text: there are two ways to write it.
-        let key = format!("s{}/{}-{}", self.session, self.lane, self.made);
+        let key = format!("s{session}/{}-{}", self.lane, self.made);
         // Numbers are the same in all sessions, so that a mixed-up answer would be taken.
         let id = match self.made % 2 {
             0 => json!(self.made * LANES as u64 + self.lane as u64),
@@ -110,7 +120,8 @@ impl Calls {
         };
         let steps = self.random.u64(1..6);
         Expected {
-            session: self.session,
+            session,
+            client: self.client,
             kind,
             id,
             token: key.clone(),
@@ -123,6 +134,17 @@ impl Calls {
             bytes: 0,
             refusal: (kind == Kind::Refuse).then(|| self.refusal()),
         }
+    }
+
+    /// The session that the next call of this kind is made in: one with a server that has it.
+    fn session_for(&mut self, kind: Kind) -> usize {
+        if !is_in_union(self.client) {
+            return self.client;
+        }
+        let servers = self.servers.iter().copied();
+        let servers: Vec<_> = servers.filter(|server| has(*server, kind)).collect();
+        let server = self.random.choice(&servers).copied();
+        server.unwrap_or(Server::Replicas).member_of(self.client)
     }
 
     fn refusal(&mut self) -> Value {
@@ -143,7 +165,7 @@ impl Calls {
         let call = |arguments: Value| {
             (
                 "tools/call",
-                json!({"name": kind.tool(), "arguments": arguments}),
+                json!({"name": expected.tool(), "arguments": arguments}),
             )
         };
         let (method, parameters) = match kind {
@@ -174,5 +196,17 @@ impl Calls {
             }
         };
         json!({"jsonrpc": "2.0", "id": expected.id, "method": method, "params": parameters})
+    }
+}
+
+/// Whether a server has what is called.
+fn has(server: Server, kind: Kind) -> bool {
+    match kind {
+        Kind::Refuse | Kind::Flip => server == Server::Replicas,
+        // The processes have only what every session calls.
+        Kind::Long => server != Server::Processes,
+        // In a union they are for no server in particular.
+        Kind::Ping | Kind::Resource => server == Server::Replicas,
+        _ => true,
     }
 }

@@ -3,8 +3,12 @@
 use bowline_testbed::client::Answer;
 use serde_json::{Value, json};
 
-use super::listen;
+use super::{listen, union};
 use crate::history::{Kind, Outcome};
+use crate::server::{Server, is_in_union};
+
+/// How many tools each server has.
+pub(super) const TOOLS: usize = 9;
 
 /// The resource that stands for a key.
 pub(super) fn uri(key: &str) -> String {
@@ -14,7 +18,10 @@ pub(super) fn uri(key: &str) -> String {
 /// What is known of a call before its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
+    /// The session that it is a call of: its client's own, or the member that has the server.
     pub(super) session: usize,
+    /// The number by which servers know the client.
+    pub(super) client: usize,
     pub(super) kind: Kind,
     pub(super) id: Value,
     pub(super) key: String,
@@ -26,6 +33,17 @@ pub(super) struct Expected {
     pub(super) bytes: usize,
     /// The error that the tool is asked for.
     pub(super) refusal: Option<Value>,
+}
+
+impl Expected {
+    /// What its client calls the tool.
+    pub(super) fn tool(&self) -> Option<String> {
+        let tool = self.kind.tool()?;
+        Some(match is_in_union(self.session) {
+            true => union::exposed(Server::of(self.session), tool),
+            false => tool.to_owned(),
+        })
+    }
 }
 
 /// How a call ended.
@@ -40,7 +58,7 @@ pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
         .iter()
         .partition(|message| message.get("method").is_some());
     // What its server says unasked may come on the stream of any call.
-    told.retain(|message| !listen::is_own(expected.session, message));
+    told.retain(|message| !listen::is_own(expected.client, message));
     if let Some(stray) = answers
         .iter()
         .find(|message| !is_id(&message["id"], id, answer.status.as_u16()))
@@ -66,6 +84,9 @@ pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
         return refused(answer.status.as_u16(), error);
     }
     let result = &found["result"];
+    if kind == Kind::List && is_in_union(expected.session) {
+        return union::listed(Server::of(expected.session), result);
+    }
     if !is_result(kind, key, result) {
         let mut result = result.to_string();
         result.truncate(200);
@@ -128,7 +149,7 @@ fn is_result(kind: Kind, key: &str, result: &Value) -> bool {
         Kind::Ping => *result == json!({}),
         Kind::List => result["tools"]
             .as_array()
-            .is_some_and(|tools| tools.len() == 9),
+            .is_some_and(|tools| tools.len() == TOOLS),
         Kind::Resource => result["contents"][0]["text"] == uri(key),
         Kind::Listen | Kind::Refuse | Kind::LargeEvent | Kind::Open | Kind::Delete => false,
         Kind::Ended => *result == json!({}),
@@ -199,6 +220,7 @@ mod tests {
     fn expected(kind: Kind, id: u64) -> Expected {
         Expected {
             session: 1,
+            client: 1,
             kind,
             id: json!(id),
             key: "k".to_owned(),

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{GRACE, LANES, Lane, Load, Rover, listen};
 use crate::history::{Kind, Outcome};
-use crate::server::Server;
+use crate::server::{Server, Target};
 use crate::trouble::Trouble;
 
 /// More than an event may have, which is 16 MiB.
@@ -25,7 +25,7 @@ impl Load<'_> {
         let session = self.arguments.sessions;
         let client = Rover::new(
             self.gateways,
-            Server::Replicas,
+            Target::One(Server::Replicas),
             session,
             &listen::name(session),
             VERSION,

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::Speaks;
 use crate::gateway::{Gateways, Life};
-use crate::server::Server;
+use crate::server::Target;
 
 /// A client of one session with a connection to every gateway, which it uses in turn.
 #[derive(Debug)]
 pub(crate) struct Rover {
     gateways: Arc<Gateways>,
-    server: Server,
+    target: Target,
     /// One for each gateway, and in which of its lives it was used last.
     clients: Vec<(Client, Life)>,
     turn: usize,
@@ -37,20 +37,20 @@ impl Rover {
     /// A client of this name that begins with the gateway whose turn it is.
     pub(super) fn new(
         gateways: &Arc<Gateways>,
-        server: Server,
+        target: Target,
         turn: usize,
         name: &str,
         version: &'static str,
     ) -> anyhow::Result<Self> {
         let clients = gateways.all().iter().map(|gateway| {
-            let client = Client::new(&gateway.url(server))?;
+            let client = Client::new(&gateway.url(target))?;
             let client = client.named(name).speaking(version);
             Ok((client, gateway.life()))
         });
         Ok(Self {
             clients: clients.collect::<anyhow::Result<_>>()?,
             gateways: Arc::clone(gateways),
-            server,
+            target,
             turn,
             asked: 0,
         })
@@ -71,7 +71,7 @@ impl Rover {
         let clients = self.clients.iter();
         Self {
             gateways: Arc::clone(&self.gateways),
-            server: self.server,
+            target: self.target,
             clients: clients
                 .map(|(client, life)| (client.twin(), *life))
                 .collect(),
@@ -90,7 +90,7 @@ impl Rover {
         let answer = opened.map_err(|error| Failure::new(&error, orphaned))?;
         for (gateway, (client, _)) in self.gateways.all().iter().zip(&mut self.clients) {
             // Its URL was good before.
-            if let Ok(moved) = session.moved_to(&gateway.url(self.server)) {
+            if let Ok(moved) = session.moved_to(&gateway.url(self.target)) {
                 *client = moved;
             }
         }

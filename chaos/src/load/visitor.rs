@@ -9,11 +9,12 @@ use tokio::time::{Instant, sleep, timeout};
 use super::rover::Failure;
 use super::{BEFORE_THE_NEXT, GRACE, LANES, Lane, Load, Rover, listen};
 use crate::history::{Kind, Outcome};
-use crate::server::Server;
+use crate::server::{Server, Target, union_clients};
 use crate::trouble::Trouble;
 
-/// How many there are.
+/// How many there are, with the replicas and with all servers as one.
 const VISITORS: usize = 4;
+const UNION_VISITORS: usize = 2;
 /// The longest pause between two of its steps, in milliseconds.
 const PAUSE_MS: u64 = 300;
 /// How long their `initialize` is, and that one session in so many is never ended: so stores grow, and a
@@ -31,19 +32,21 @@ impl Load<'_> {
         if !self.arguments.tries(Trouble::Delete) {
             return;
         }
-        for number in 0..VISITORS {
-            let session = self.arguments.sessions + 1 + number;
-            let client = Rover::new(
-                self.gateways,
-                Server::Replicas,
-                session,
-                &listen::name(session),
-                VERSION,
-            );
-            let Ok(client) = client else {
+        let sessions = (self.arguments.sessions + 1..).take(VISITORS);
+        let sessions = sessions.map(|session| (session, Target::One(Server::Replicas)));
+        let unions = self.arguments.union_clients();
+        let members = union_clients()
+            .skip(unions)
+            .take(UNION_VISITORS.min(unions));
+        let members = members.map(|client| (client, Target::Union));
+        for (session, target) in sessions.chain(members) {
+            let name = listen::name(session);
+            let Ok(client) = Rover::new(self.gateways, target, session, &name, VERSION) else {
                 continue;
             };
             let mut lane = self.lane(session, LANES, client.weighing(WEIGHT));
+            // They open no sessions with the other servers, whose number says something.
+            lane.calls.only(Server::Replicas);
             tasks.spawn(async move {
                 while Instant::now() < until {
                     lane.visit().await;

@@ -74,6 +74,8 @@ pub enum Bug {
     MessageUrl404Passes,
     /// A client of HTTP+SSE gets every message twice.
     SseAnswerTwice,
+    /// A union sends a call to its first server, whatever the tool's name says.
+    FirstServerForAll,
 }
 
 /// No bug has this name.
@@ -126,7 +128,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 26] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -152,6 +154,7 @@ impl Bug {
         Self::StreamEndIsNotSent,
         Self::MessageUrl404Passes,
         Self::SseAnswerTwice,
+        Self::FirstServerForAll,
     ];
 
     fn name(self) -> &'static str {
@@ -181,6 +184,7 @@ impl Bug {
             Self::StreamEndIsNotSent => "stream_end_is_not_sent",
             Self::MessageUrl404Passes => "message_url_404_passes",
             Self::SseAnswerTwice => "sse_answer_twice",
+            Self::FirstServerForAll => "first_server_for_all",
         }
     }
 }

@@ -160,7 +160,7 @@ impl Destination {
     pub(crate) fn carried(&self, query: Option<&str>, headers: &HeaderMap) -> Carried {
         match self {
             Self::Server(upstream) => Carried::of(query, headers, &upstream.config()),
-            Self::Union(union) => Carried::of_all(query, headers, &union.now().configured()),
+            Self::Union(union) => Carried::of_all(query, headers, &union.now().forwarded),
         }
     }
 

@@ -25,7 +25,7 @@ mod transport;
 mod transport_choice;
 mod upkeep;
 
-pub(crate) use carried::{Carried, MAX_QUERY};
+pub(crate) use carried::{Carried, MAX_QUERY, names_for_all};
 pub(crate) use conversation::{Conversation, Issued};
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use errands::Errands;

@@ -10,11 +10,10 @@ mod ids;
 pub use ids::{RawId, RawIdBuf, echoes_id, is_answer_to};
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer as _};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -249,6 +248,25 @@ impl Message {
         bytes.extend_from_slice(&self.0.raw[span.end..]);
         bytes.freeze()
     }
+
+    /// The same message with one value replaced by another one, which must be JSON. It is not read again: the spans
+    /// move.
+    pub fn replaced(&self, span: Span, value: &str) -> Self {
+        let moved = |own: &Span| own.moved(span, value.len());
+        let Peeked { kind, method, .. } = &*self.0;
+        Self(Arc::new(Peeked {
+            raw: self.splice(span, value),
+            kind: *kind,
+            id: self.0.id.as_ref().map(moved),
+            method: method.as_ref().map(|method| match method {
+                Method::Plain(own) => Method::Plain(moved(own)),
+                other => other.clone(),
+            }),
+            params: self.0.params.as_ref().map(moved),
+            result: self.0.result.as_ref().map(moved),
+            error: self.0.error.as_ref().map(moved),
+        }))
+    }
 }
 
 // === impl Initialized ===
@@ -261,8 +279,9 @@ impl Initialized<'_> {
 }
 
 fn member(raw: &Bytes, object: &str, name: &str) -> Option<Span> {
-    let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object).ok()?;
-    members.get(name).map(|value| Span::of(raw, value))
+    let mut reader = serde_json::Deserializer::from_str(object);
+    let found = reader.deserialize_map(fields::Member(name)).ok()?;
+    found.map(|value| Span::of(raw, value))
 }
 
 fn malformed(error: &serde_json::Error) -> Malformed {
@@ -313,6 +332,22 @@ impl Span {
         Self {
             start,
             end: start + inner.get().len(),
+        }
+    }
+
+    /// Where this is when a value of another length stands at `replaced`, which is a part of this, or outside.
+    fn moved(self, replaced: Self, length: usize) -> Self {
+        let after = |end: usize| end - (replaced.end - replaced.start) + length;
+        match () {
+            () if self.start >= replaced.end => Self {
+                start: after(self.start),
+                end: after(self.end),
+            },
+            () if self.end >= replaced.end => Self {
+                start: self.start,
+                end: after(self.end),
+            },
+            () => self,
         }
     }
 

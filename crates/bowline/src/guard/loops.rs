@@ -16,22 +16,33 @@ const DIGITS: usize = 16;
 /// What a gateway calls itself on the way of a request. Random, because several gateways in a row are fine
 /// and only the same one is a loop.
 #[derive(Debug)]
-pub(crate) struct Pseudonym(Box<str>);
+pub(crate) struct Pseudonym {
+    name: Box<str>,
+    /// The `Via` of a request that no other gateway passed on.
+    alone: Option<HeaderValue>,
+}
 
 impl Pseudonym {
     pub(crate) fn generate() -> Self {
         let random = RandomState::new().build_hasher().finish();
-        Self(format!("{PREFIX}{random:0DIGITS$x}").into())
+        let name = format!("{PREFIX}{random:0DIGITS$x}");
+        Self {
+            alone: HeaderValue::try_from(format!("1.1 {name}")).ok(),
+            name: name.into(),
+        }
     }
 
     /// Whether a request with these headers was passed on by this gateway before.
     pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
-        gateways(headers).any(|name| *name == *self.0)
+        gateways(headers).any(|name| *name == *self.name)
     }
 
     /// The gateways that passed a request with these headers on, and this one.
     pub(crate) fn after(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let all = gateways(headers).chain([&*self.0]);
+        if !headers.contains_key(VIA) {
+            return self.alone.clone();
+        }
+        let all = gateways(headers).chain([&*self.name]);
         let way: Vec<_> = all.map(|name| format!("1.1 {name}")).collect();
         HeaderValue::try_from(way.join(", ")).ok()
     }
@@ -69,7 +80,7 @@ mod tests {
             assert!(gateway.is_in(&headers), "{headers:?}");
         }
         assert!(own.is_in(&headers), "{headers:?}");
-        let (first, second) = (&own.0, &other.0);
+        let (first, second) = (&own.name, &other.name);
         // What clients say of themselves is theirs.
         assert_eq!(headers[VIA], format!("1.1 {first}, 1.1 {second}"));
         assert!(!own.is_in(&came_by(&["1.1 bowline", "1.1 bowline-"])));

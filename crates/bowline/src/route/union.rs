@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use http::HeaderName;
 use parking_lot::RwLock;
 
 use super::Named;
 use super::names::Names;
-use crate::config::{self, Server, ServerName};
+use crate::config::{self, ServerName};
 use crate::share::{ServerShares, Share};
 use crate::telemetry::{Metrics, ServerMetrics};
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, names_for_all};
 
 pub(super) use crate::config::COMMON_UNION as COMMON;
 
@@ -33,6 +34,8 @@ pub(crate) struct UnionMembers {
     pub(crate) servers: Vec<Arc<Upstream>>,
     /// What their tools and prompts are called.
     pub(crate) names: Names,
+    /// The headers that clients may send to any of them.
+    pub(crate) forwarded: Vec<HeaderName>,
 }
 
 /// What unions are made with.
@@ -79,15 +82,12 @@ impl UnionMembers {
             let prefix = server.config().prefix(&server.name).to_owned();
             (server.name.clone(), prefix)
         });
+        let configured: Vec<_> = servers.iter().map(|one| one.config()).collect();
         Self {
             names: Names::new(config, prefixes),
+            forwarded: names_for_all(configured.iter().map(|one| &**one)),
             servers,
         }
-    }
-
-    /// Every server with its configuration.
-    pub(crate) fn configured(&self) -> Vec<Arc<Server>> {
-        self.servers.iter().map(|one| one.config()).collect()
     }
 }
 

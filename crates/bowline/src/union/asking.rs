@@ -116,7 +116,7 @@ impl Attached {
             if let Err(fault) = &listing
                 && fault.is_session_lost()
             {
-                self.lost(&exchange).await;
+                self.lost(&exchange.id).await;
             }
             listing
         };

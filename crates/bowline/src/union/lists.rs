@@ -66,6 +66,11 @@ impl Attached {
         };
         let Resolved { server, name: own } = resolved.map_err(unknown)?;
         let server = self.server(server.as_ref());
+        #[cfg(feature = "planted")]
+        let server = match crate::planted::has(crate::planted::Bug::FirstServerForAll) {
+            true => now.servers.first().cloned(),
+            false => server,
+        };
         let server = server.ok_or_else(|| unknown(NameRefusal::Unknown))?;
         Ok((server, own))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bowline_wire::compose;
+use bowline_wire::id::SessionId;
 use bowline_wire::message::{Kind, Message, RawId, Span};
 use bowline_wire::version::Agreed;
 use serde::Deserialize;
@@ -59,7 +60,7 @@ impl Attached {
         let (server, own) = self.resolve(list, &name).await?;
         let message = match own == name {
             true => message.clone(),
-            false => renamed(message, span, &own)?,
+            false => message.replaced(span, &serde_json::Value::from(own).to_string()),
         };
         self.send(&server, message).await
     }
@@ -123,7 +124,7 @@ impl Attached {
         message: Message,
     ) -> Result<Reply, Fault> {
         let exchange = self.member_for(server, &message).await?;
-        let member = exchange.clone();
+        let session = exchange.id;
         let turn = self.turn_to_prompt(&exchange, &message).await?;
         let replied = exchange.handle(message).await;
         let replied = replied.map(|reply| {
@@ -134,7 +135,7 @@ impl Attached {
         });
         match replied {
             Err(fault) if fault.is_session_lost() => {
-                self.lost(&member).await;
+                self.lost(&session).await;
                 let server = server.name.clone();
                 Err(Fault::MemberLost { server })
             }
@@ -184,9 +185,9 @@ impl Attached {
     }
 
     /// Forgets a member whose session was lost for good.
-    pub(super) async fn lost(&self, exchange: &Exchange) {
+    pub(super) async fn lost(&self, session: &SessionId) {
         let members = self.attachment().members();
-        let lost = members.iter().find(|member| member.session == exchange.id);
+        let lost = members.iter().find(|member| member.session == *session);
         if let Some(member) = lost {
             self.give_up(member.number).await;
         }
@@ -297,11 +298,6 @@ pub(super) fn text_param(message: &Message, name: &'static str) -> Result<(Span,
     let span = message.param(name).ok_or(Fault::MissingParam(name))?;
     let text = serde_json::from_str(message.text(span));
     Ok((span, text.map_err(|_| Fault::MissingParam(name))?))
-}
-
-fn renamed(message: &Message, span: Span, name: &str) -> Result<Message, Fault> {
-    let name = serde_json::Value::from(name).to_string();
-    Ok(Message::parse(message.splice(span, &name))?)
 }
 
 impl TakesMessages for Attached {

@@ -4,7 +4,6 @@
 mod query;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -49,13 +48,40 @@ fn allowed(server: &Server) -> impl Iterator<Item = &HeaderName> {
         .filter(|name| !server.headers.contains_key(*name) && passes(name, Passage::Forwarded))
 }
 
+/// The headers that a client may send to any of these servers, each once.
+pub(crate) fn names_for_all<'s>(servers: impl Iterator<Item = &'s Server>) -> Vec<HeaderName> {
+    let mut names: Vec<HeaderName> = Vec::new();
+    for name in servers.flat_map(allowed) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
 // === impl Carried ===
 
 impl Carried {
     /// Selects the query of a request and the headers that the operator allows.
     pub(crate) fn of(query: Option<&str>, headers: &HeaderMap, server: &Server) -> Self {
+        let query = query.filter(|query| !query.is_empty());
+        Self::named(query, headers, allowed(server))
+    }
+
+    /// The same for several servers: the headers that any of them may get ([`names_for_all`]).
+    /// [`Carried::for_server`] selects those of one.
+    pub(crate) fn of_all(query: Option<&str>, headers: &HeaderMap, names: &[HeaderName]) -> Self {
+        let query = query.filter(|query| !query.is_empty());
+        Self::named(query, headers, names.iter())
+    }
+
+    fn named<'n>(
+        query: Option<&str>,
+        headers: &HeaderMap,
+        names: impl Iterator<Item = &'n HeaderName>,
+    ) -> Self {
         let mut carried = Vec::new();
-        for name in allowed(server) {
+        for name in names {
             for value in headers.get_all(name) {
                 let mut value = value.clone();
                 value.set_sensitive(true);
@@ -63,35 +89,16 @@ impl Carried {
             }
         }
         Self {
-            query: query.filter(|query| !query.is_empty()).map(Into::into),
+            query: query.map(Into::into),
             headers: carried,
             via: None,
         }
     }
 
-    /// The same for several servers: the headers that any of them may get. [`Carried::for_server`] selects those
-    /// of one.
-    pub(crate) fn of_all(
-        query: Option<&str>,
-        headers: &HeaderMap,
-        servers: &[Arc<Server>],
-    ) -> Self {
-        let mut all = Self::default().with_query(query.filter(|query| !query.is_empty()));
-        for server in servers {
-            for header in Self::of(None, headers, server).headers {
-                if !all.headers.contains(&header) {
-                    all.headers.push(header);
-                }
-            }
-        }
-        all
-    }
-
     /// What of it may go to this server. Nothing says that it came by another way.
     pub(crate) fn for_server(&self, server: &Server) -> Self {
-        let names: Vec<_> = allowed(server).collect();
         let headers = self.headers.iter();
-        let headers = headers.filter(|(name, _)| names.contains(&name));
+        let headers = headers.filter(|(name, _)| allowed(server).any(|allowed| allowed == name));
         Self {
             query: self.query.clone(),
             headers: headers.cloned().collect(),

@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
+};
 use serde_json::value::RawValue;
 
 use super::{Kind, Malformed};
@@ -25,6 +27,9 @@ pub(super) struct Fields<'a> {
     has_odd_method: bool,
 }
 
+/// Finds the member of an object with this name: the last one, if there are several.
+pub(super) struct Member<'n>(pub(super) &'n str);
+
 enum Name {
     Jsonrpc,
     Id,
@@ -34,6 +39,52 @@ enum Name {
     Error,
     OddMethod,
     Other,
+}
+
+// === impl Member ===
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(name) = map.next_key_seed(IsNamed(self.0))? {
+            match name {
+                true => found = Some(map.next_value()?),
+                false => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a member's name is this one, however it is spelled.
+struct IsNamed<'n>(&'n str);
+
+impl<'de> DeserializeSeed<'de> for IsNamed<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<bool, D::Error> {
+        input.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for IsNamed<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
 }
 
 // === impl Name ===
@@ -102,7 +153,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                             continue;
                         }
                         Name::Other => {
-                            members.next_value::<serde::de::IgnoredAny>()?;
+                            members.next_value::<IgnoredAny>()?;
                             continue;
                         }
                         Name::Id => (&mut fields.id, "id"),

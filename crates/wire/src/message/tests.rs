@@ -136,6 +136,41 @@ fn splice_touches_one_value() {
 }
 
 #[test]
+fn a_replaced_value_moves_the_others() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":7,"method":"odd/one","params":{"a":1,"name":"long__name","b":[2]}}"#,
+        r#"{"params":{"name":"long__name"},"x":"\u00fc","method":"tools/call","id":"q","jsonrpc":"2.0"}"#,
+    ] {
+        let message = parse(text).unwrap();
+        let span = message.param("name").unwrap();
+        for name in ["\"n\"", "\"a much longer name\"", "\"long__name\""] {
+            let replaced = message.replaced(span, name);
+            assert_eq!(
+                replaced,
+                Message::parse(message.splice(span, name)).unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_member_is_found_however_its_name_is_spelled_and_the_last_counts() {
+    let of = |params: &str| {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
+        let message = parse(&text).unwrap();
+        let found = message.param("name").map(|span| message.text(span));
+        found.map(str::to_owned)
+    };
+    assert_eq!(of(r#"{"n\u0061me":1}"#).as_deref(), Some("1"));
+    assert_eq!(
+        of(r#"{"name":1,"other":{"name":3},"name":2}"#).as_deref(),
+        Some("2")
+    );
+    assert_eq!(of(r#"{"names":1}"#), None);
+    assert_eq!(of(r#"["name"]"#), None);
+}
+
+#[test]
 fn a_cancellation_names_its_request() {
     let text = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"r","requestId":"q"}}"#;
     let message = parse(text).unwrap();
