@@ -39,12 +39,14 @@ impl Attached {
         if let Some(missing) = told.iter().find(|one| one.is_missing()) {
             return Err(missing.required());
         }
+        // A server of which nothing is known is not stale because a sign-in is offered for it.
+        let missing = missing(&told);
         told.iter_mut().for_each(|one| one.offer_sign_in(list));
         let now = self.attachment().union.now();
         let (entries, refused) = entries(&now, list, &told);
         let servers: Vec<&str> = now.servers.iter().map(|one| one.name.as_ref()).collect();
         let (shown, next) = page(&entries, &servers, after.as_ref());
-        let result = result(list, shown, next, meta(&told, refused));
+        let result = result(list, shown, next, meta(missing, refused));
         Ok(Reply::result(message, &result))
     }
 
@@ -175,7 +177,7 @@ fn entries(now: &UnionMembers, list: List, told: &[Told]) -> (Vec<Entry>, Vec<St
 }
 
 /// What is said of servers that were not asked, or not to the end.
-fn meta(told: &[Told], refused: Vec<String>) -> Map<String, Value> {
+fn missing(told: &[Told]) -> Map<String, Value> {
     let mut servers = Map::new();
     for one in told {
         let cut = one.listing.as_ref().and_then(|listing| listing.cut);
@@ -192,6 +194,10 @@ fn meta(told: &[Told], refused: Vec<String>) -> Map<String, Value> {
         };
         servers.insert(one.server.name.to_string(), said);
     }
+    servers
+}
+
+fn meta(servers: Map<String, Value>, refused: Vec<String>) -> Map<String, Value> {
     let mut meta = Map::new();
     if !servers.is_empty() {
         meta.insert(SERVERS.to_owned(), servers.into());
