@@ -169,9 +169,8 @@ impl Asking {
             Ok(Ok(asked)) => asked,
             Ok(Err(_)) => Err(Arc::new(Absence::of(&Fault::Stopping))),
             Err(_) => {
-                let absence = Arc::new(Absence::late(list, self.limit));
-                self.slot.give_up(list, self.answers, &absence);
-                Err(absence)
+                let late = Arc::new(Absence::late(list, self.limit));
+                self.slot.give_up(list, self.answers, late)
             }
         }
     }
