@@ -184,7 +184,7 @@ def scenarios(origin):
     def python(union, knows_streams):
         client = features.module(f"client_{union}", "python/client.py")
         client.SERVER, client.KNOWS_STREAMS = "bowline", knows_streams
-        client.limited = quietly(client.limited)
+        client.limited = quietly
         asyncio.run(client.scenario(f"{origin}/mcp/{union}", 404))
 
     def typescript(union, knows_streams):
@@ -215,17 +215,13 @@ def scenarios(origin):
         raise harness.Failure("; ".join(failures))
 
 
-def quietly(limited):
-    """The same limit for a step; nothing is printed but failures."""
-
-    async def step(name, doing):
-        try:
-            await asyncio.wait_for(doing, STEP_SECONDS)
-        except BaseException:
-            print(f"  FAILED {name}", flush=True)
-            raise
-
-    return step
+async def quietly(name, step):
+    """Limits a step of a scenario. Nothing is printed but failures."""
+    try:
+        await asyncio.wait_for(step, STEP_SECONDS)
+    except BaseException:
+        print(f"  FAILED {name}", flush=True)
+        raise
 
 
 def run():
