@@ -24,6 +24,8 @@ FILESYSTEM = PACKAGES / "server-filesystem/dist/index.js"
 
 START_SECONDS = 30
 STOP_SECONDS = 5
+# What is shown of a long line.
+LINE = 1000
 
 
 class Failure(Exception):
@@ -64,16 +66,20 @@ class Process:
 
     def wait_for_line(self, pattern, timeout=START_SECONDS):
         """The first match of `pattern` in any line printed so far or from now on."""
+        return self.wait_for(lambda line: re.search(pattern, line), timeout, f"no line like {pattern!r}")
+
+    def wait_for(self, what, timeout, failure, after=0):
+        """The first value of `what` that is not false, for any line behind the first `after`."""
 
         def found():
-            return next((m for line in self.lines if (m := re.search(pattern, line))), None)
+            return next((value for line in self.lines[after:] if (value := what(line))), None)
 
         with self._changed:
             self._changed.wait_for(lambda: self._ended or found(), timeout)
-            if match := found():
-                return match
+            if value := found():
+                return value
             reason = "it ended" if self._ended else f"nothing in {timeout} s"
-        raise Failure(f"{self.name}: no line like {pattern!r} ({reason})")
+        raise Failure(f"{self.name}: {failure} ({reason})")
 
     def wait(self, timeout):
         """The exit code; `Failure` if it runs for longer than `timeout` seconds."""
@@ -89,6 +95,10 @@ class Process:
         with self._changed:
             self._changed.wait_for(lambda: self._ended, timeout)
         return code
+
+    def signal(self, number):
+        """Sends it a signal."""
+        self._process.send_signal(number)
 
     def kill(self):
         """Ends it without a warning."""
@@ -115,7 +125,7 @@ class Process:
         self._process.wait()
         if kind is not None:
             print(f"--- last output of {self.name}", file=sys.stderr)
-            print("\n".join(self.lines[-40:]), file=sys.stderr)
+            print("\n".join(line[:LINE] for line in self.lines[-40:]), file=sys.stderr)
 
 
 @cache
@@ -140,9 +150,9 @@ def url_of(process, path):
     return process.wait_for_line(rf"https?://127\.0\.0\.1:\d+{re.escape(path)}(?![\w/])").group()
 
 
-def fixture_server(name):
+def fixture_server(name, *options):
     """A replica of the fixture server; its tool `whoami` answers `name`. It logs its sessions."""
-    command = [binary("fixture-server"), "--listen", "127.0.0.1:0", "--name", name]
+    command = [binary("fixture-server"), "--listen", "127.0.0.1:0", "--name", name, *options]
     return Process(f"fixture-server {name}", command, env={"RUST_LOG": "info"})
 
 
@@ -177,15 +187,26 @@ def gateway(name, upstream):
 
 
 @contextmanager
-def command_gateway(name, command):
-    """The gateway in front of one server that is a command."""
+def configured_gateway(text):
+    """The gateway with this configuration file. Its sessions are in memory."""
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "bowline.toml"
-        words = json.dumps([str(word) for word in command])
-        config.write_text(f'[store]\nkind = "memory"\n[servers.{name}]\ncommand = {words}\n')
+        config.write_text(f'[store]\nkind = "memory"\n{text}')
         options = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "-c", config]
-        with Process("bowline", [binary("bowline"), "serve", *options]) as gateway:
+        env = {"XDG_STATE_HOME": directory}
+        with Process("bowline", [binary("bowline"), "serve", *options], env) as gateway:
             yield gateway
+
+
+def command_gateway(name, command):
+    """The gateway in front of one server that is a command."""
+    words = json.dumps([str(word) for word in command])
+    return configured_gateway(f"[servers.{name}]\ncommand = {words}\n")
+
+
+def origin_of(gateway):
+    """Where a gateway listens."""
+    return gateway.wait_for_line(r"is listening on (https?://127\.0\.0\.1:\d+)").group(1)
 
 
 def endpoints(gateway, name):

@@ -24,6 +24,8 @@ warnings.simplefilter("ignore", MCPDeprecationWarning)
 STEP_SECONDS = 20
 # Whether the server can tell to which call its requests belong; over stdio it cannot.
 KNOWS_STREAMS = True
+# What the server calls itself.
+SERVER = "mcp-servers/everything"
 TOOLS = {
     "echo",
     "get-roots-list",
@@ -177,7 +179,7 @@ def text_of(result):
 
 async def initialise(session, wire, _peer):
     result = await session.initialize()
-    check(result.server_info.name == "mcp-servers/everything", f"server: {result.server_info}")
+    check(result.server_info.name == SERVER, f"server: {result.server_info}")
     check(result.protocol_version == "2025-11-25", f"version: {result.protocol_version}")
     answer = wire.call("initialize")
     check(answer.headers.get("mcp-session-id"), "no session id")

@@ -1,7 +1,9 @@
 // What the official TypeScript client must be able to do with server-everything: the scenario of
 // ../python/client.py.
 //
-// Usage: client.mjs URL [GONE]     GONE: the status the server has for an ended session (404)
+// Usage: client.mjs URL [GONE [KIND [SERVER]]]
+// GONE: the status the server has for an ended session (404); KIND: "stdio" where the server cannot tell to which
+// call its requests belong; SERVER: what it calls itself
 //
 // Every wait is for an event and has a time limit. The wire is watched beneath the SDK, because the
 // SDK does not say on which stream a message came.
@@ -162,7 +164,7 @@ function orderOnStream(wire, tool) {
 const steps = {
   async initialise({ client, transport, wire }) {
     await client.connect(transport);
-    assert.equal(client.getServerVersion().name, "mcp-servers/everything");
+    assert.equal(client.getServerVersion().name, process.argv[5] ?? "mcp-servers/everything");
     const { headers } = wire.call("initialize");
     assert.ok(headers.get("mcp-session-id"), "no session id");
     assert.equal(transport.protocolVersion, VERSION);

@@ -315,7 +315,7 @@ fn late((kind, times): (Kind, usize), outcome: Outcome, faults: Vec<Fault>) -> V
         calls: vec![late],
         faults,
         limit: LIMIT,
-        deaf: Vec::new(),
+        afterwards: Afterwards::default(),
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),

@@ -151,6 +151,22 @@ impl Attached {
             }
         }
     }
+
+    /// Asks a server again for what could not be had, when the request has ended that may prompt now: somebody may have
+    /// signed in.
+    pub(super) fn ask_after_turn(&self, server: &Arc<Upstream>) {
+        let (attached, server) = (self.clone(), Arc::clone(server));
+        self.unions.registry.tracker.spawn(async move {
+            let attachment = Arc::clone(attached.attachment());
+            let turn = attachment.prompting.lock();
+            if let Some(turn) = attachment.over.run_until_cancelled(turn).await {
+                drop(turn);
+                for list in attachment.slot(&server.name).missing() {
+                    drop(attached.begin(&server, list));
+                }
+            }
+        });
+    }
 }
 
 /// A server that was asked for a list.
@@ -169,9 +185,8 @@ impl Asking {
             Ok(Ok(asked)) => asked,
             Ok(Err(_)) => Err(Arc::new(Absence::of(&Fault::Stopping))),
             Err(_) => {
-                let absence = Arc::new(Absence::late(list, self.limit));
-                self.slot.give_up(list, self.answers, &absence);
-                Err(absence)
+                let late = Arc::new(Absence::late(list, self.limit));
+                self.slot.give_up(list, self.answers, late)
             }
         }
     }

@@ -39,6 +39,7 @@ impl Attached {
         if let Some(missing) = told.iter().find(|one| one.is_missing()) {
             return Err(missing.required());
         }
+        // A server of which nothing is known is not stale because a sign-in is offered for it.
         let missing = missing(&told);
         told.iter_mut().for_each(|one| one.offer_sign_in(list));
         let now = self.attachment().union.now();

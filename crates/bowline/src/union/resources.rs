@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bowline_wire::codes;
 use bowline_wire::message::Message;
 
 use super::Attached;
@@ -63,7 +64,7 @@ impl Attached {
         servers: Vec<Arc<Upstream>>,
     ) -> Result<Reply, Fault> {
         let id = message.id().unwrap_or_default();
-        let (mut refused, mut failed) = (None, None);
+        let (mut refused, mut failed) = (None::<Message>, None);
         let mut servers = servers.into_iter().peekable();
         while let Some(server) = servers.next() {
             let reply = match self.send(&server, message.clone()).await {
@@ -95,7 +96,12 @@ impl Attached {
                 self.remember_home(message, &server);
                 return Ok(Reply::own(answer.raw().clone()));
             }
-            refused.get_or_insert(answer);
+            // Who does not have the method knows nothing of the resource: another's refusal says more.
+            let has_no_method =
+                |known: &Message| known.error_code() == Some(codes::METHOD_NOT_FOUND);
+            if refused.as_ref().is_none_or(has_no_method) {
+                refused = Some(answer);
+            }
         }
         match (failed, refused) {
             // A server that could not be asked may have it: that nobody has it is not known.

@@ -126,6 +126,9 @@ impl Attached {
         let exchange = self.member_for(server, &message).await?;
         let session = exchange.id;
         let turn = self.turn_to_prompt(&exchange, &message).await?;
+        if turn.is_some() {
+            self.ask_after_turn(server);
+        }
         let replied = exchange.handle(message).await;
         let replied = replied.map(|reply| {
             reply.map_stream(|outlet| match turn {

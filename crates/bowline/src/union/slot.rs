@@ -59,14 +59,18 @@ impl Slot {
         self.lists[list as usize].lock().answers
     }
 
-    /// The server did not answer in time. If its answer was noted in this very moment, it owes none.
-    pub(super) fn give_up(&self, list: List, answers: u64, absence: &Arc<Absence>) {
+    /// The server did not answer in time. If its answer was noted in this very moment, that is what counts.
+    pub(super) fn give_up(&self, list: List, answers: u64, late: Arc<Absence>) -> Asked {
         let mut known = self.lists[list as usize].lock();
         if known.answers != answers {
-            return;
+            return match &known.absence {
+                Some(absence) => Err(Arc::clone(absence)),
+                None => known.listing.upgrade().ok_or(late),
+            };
         }
         known.is_overdue = true;
-        known.absence = Some(Arc::clone(absence));
+        known.absence = Some(Arc::clone(&late));
+        Err(late)
     }
 
     /// Notes what the server answered. `true` if the list could not be had before and can now.
@@ -111,5 +115,34 @@ impl Slot {
             known.absence.is_some() && !known.is_overdue
         };
         ALL.into_iter().filter(is_missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn late() -> Arc<Absence> {
+        Arc::new(Absence::late(List::Tools, Duration::from_secs(1)))
+    }
+
+    #[test]
+    fn an_answer_at_the_deadline_counts_and_is_not_owed() {
+        let (slot, listing) = (Slot::default(), Arc::new(Listing::default()));
+        let answers = slot.answers(List::Tools);
+        // It answers between the end of the wait and the note of it.
+        assert!(!slot.note(List::Tools, &Ok(Arc::clone(&listing))));
+        assert_eq!(slot.give_up(List::Tools, answers, late()), Ok(listing));
+        assert!(!slot.is_overdue(List::Tools));
+    }
+
+    #[test]
+    fn who_is_late_owes_an_answer_until_it_comes() {
+        let (slot, listing) = (Slot::default(), Arc::new(Listing::default()));
+        let answers = slot.answers(List::Tools);
+        assert_eq!(slot.give_up(List::Tools, answers, late()), Err(late()));
+        assert!(slot.is_overdue(List::Tools));
+        assert!(slot.note(List::Tools, &Ok(listing)));
+        assert!(!slot.is_overdue(List::Tools));
     }
 }

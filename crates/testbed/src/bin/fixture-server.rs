@@ -1,14 +1,15 @@
 //! Runs one replica of the "everything" server for programs that are not Rust: the conformance
 //! suite, other SDKs' clients, load generators.
 //!
-//! `fixture-server --listen 127.0.0.1:0 [--name NAME]` prints where it listens, and serves until it
-//! is interrupted. `fixture-server --stdio` serves one session on stdin and stdout instead.
+//! `fixture-server --listen 127.0.0.1:0 [--name NAME] [--part PART]` prints where it listens, and serves
+//! until it is interrupted; with a part (tools, prompts or resources) it has only those features.
+//! `fixture-server --stdio` serves one session on stdin and stdout instead.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, bail};
-use bowline_testbed::everything::{self, Replica};
+use bowline_testbed::everything::{self, Part, Replica};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -16,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 struct Arguments {
     listen: SocketAddr,
     name: String,
+    part: Part,
 }
 
 #[tokio::main]
@@ -40,7 +42,8 @@ async fn main() -> anyhow::Result<()> {
     )?;
 
     let stop = CancellationToken::new();
-    let server = everything::serve(listener, Replica::new(arguments.name), stop.clone());
+    let replica = Replica::new(arguments.name).with_part(arguments.part);
+    let server = everything::serve(listener, replica, stop.clone());
     tokio::pin!(server);
     tokio::select! {
         served = &mut server => return Ok(served?),
@@ -56,6 +59,7 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
         let mut listen = None;
         let mut name = "fixture".to_owned();
+        let mut part = Part::All;
         while let Some(flag) = words.next() {
             let value = words.next().with_context(|| format!("{flag}: no value"))?;
             match flag.as_str() {
@@ -66,10 +70,11 @@ impl Arguments {
                     listen = Some(address);
                 }
                 "--name" => name = value,
-                _ => bail!("{flag}: unknown; known are --listen and --name"),
+                "--part" => part = value.parse()?,
+                _ => bail!("{flag}: unknown; known are --listen, --name and --part"),
             }
         }
         let listen = listen.context("--listen ADDRESS is missing")?;
-        Ok(Self { listen, name })
+        Ok(Self { listen, name, part })
     }
 }

@@ -15,14 +15,17 @@ use parking_lot::Mutex;
 use rmcp::handler::server::router::prompt::PromptRouter;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{
-    CompleteRequestParams, CompleteResult, Implementation, ListResourceTemplatesResult,
-    ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString, Implementation,
+    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, PaginatedRequestParams, ReadResourceRequestMethod,
+    ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestMethod, SubscribeRequestParams, UnsubscribeRequestMethod,
     UnsubscribeRequestParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, prompt_handler, tool_handler};
 
+use super::part::Part;
 use super::sessions::Sessions;
 use super::tools::LogFilter;
 use super::{prompts, resources};
@@ -31,6 +34,7 @@ use super::{prompts, resources};
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) replica: Arc<str>,
+    part: Part,
     pub(super) sessions: Arc<Sessions>,
     tools: ToolRouter<Everything>,
     prompts: PromptRouter<Everything>,
@@ -48,12 +52,13 @@ pub(super) struct Everything {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(replica: Arc<str>, sessions: Arc<Sessions>) -> Self {
+    pub(super) fn new(replica: Arc<str>, part: Part, sessions: Arc<Sessions>) -> Self {
         Self {
             replica,
+            part,
             sessions,
-            tools: Everything::all_tools(),
-            prompts: Everything::all_prompts(),
+            tools: part.tools(),
+            prompts: part.prompts(),
         }
     }
 }
@@ -80,6 +85,14 @@ impl Everything {
         self.counter.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Refuses a method that a server without resources does not have.
+    fn with_resources<M: ConstString>(&self) -> Result<(), ErrorData> {
+        match self.shared.part.has_resources() {
+            true => Ok(()),
+            false => Err(ErrorData::method_not_found::<M>()),
+        }
+    }
+
     /// Whether the session asked to hear about changes of the resource at `uri`.
     pub(super) fn is_subscribed(&self, uri: &str) -> bool {
         self.subscriptions.lock().contains(uri)
@@ -90,15 +103,7 @@ impl Everything {
 #[prompt_handler(router = self.shared.prompts)]
 impl ServerHandler for Everything {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
-            .enable_logging()
-            .enable_completions()
-            .enable_prompts()
-            .enable_resources()
-            .enable_resources_subscribe()
-            .enable_tools()
-            .build();
-        ServerConfig::new(capabilities)
+        ServerConfig::new(self.shared.part.capabilities())
             .with_server_info(Implementation::new(
                 "bowline-fixture",
                 env!("CARGO_PKG_VERSION"),
@@ -111,7 +116,10 @@ impl ServerHandler for Everything {
         request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        prompts::complete(&request)
+        match self.shared.part {
+            Part::Tools => Err(ErrorData::method_not_found::<CompleteRequestMethod>()),
+            _ => prompts::complete(&request),
+        }
     }
 
     async fn set_level(
@@ -128,6 +136,7 @@ impl ServerHandler for Everything {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        self.with_resources::<ListResourcesRequestMethod>()?;
         Ok(ListResourcesResult::with_all_items(resources::list()))
     }
 
@@ -136,6 +145,7 @@ impl ServerHandler for Everything {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.with_resources::<ListResourceTemplatesRequestMethod>()?;
         Ok(ListResourceTemplatesResult::with_all_items(
             resources::templates(),
         ))
@@ -146,6 +156,7 @@ impl ServerHandler for Everything {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        self.with_resources::<ReadResourceRequestMethod>()?;
         resources::read(&request.uri, self.counted()).map(Into::into)
     }
 
@@ -154,6 +165,7 @@ impl ServerHandler for Everything {
         request: SubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.with_resources::<SubscribeRequestMethod>()?;
         self.subscriptions.lock().insert(request.uri);
         Ok(())
     }
@@ -163,6 +175,7 @@ impl ServerHandler for Everything {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.with_resources::<UnsubscribeRequestMethod>()?;
         self.subscriptions.lock().remove(&request.uri);
         Ok(())
     }

@@ -10,6 +10,7 @@
 
 mod handler;
 mod observed;
+mod part;
 mod prompts;
 mod replica;
 mod resources;
@@ -20,4 +21,5 @@ mod tests;
 mod tools;
 
 pub use observed::Observed;
+pub use part::Part;
 pub use replica::{PATH, Replica, serve, serve_stdio};

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handler::{Everything, Shared};
 use super::observed::{Observed, observe};
+use super::part::Part;
 use super::sessions::Sessions;
 
 /// Where the MCP endpoint is.
@@ -31,6 +32,7 @@ const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*",
 #[derive(Debug, Clone)]
 pub struct Replica {
     name: Arc<str>,
+    part: Part,
     sessions: Arc<Sessions>,
     observed: Arc<Observed>,
 }
@@ -43,9 +45,16 @@ impl Replica {
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
+            part: Part::All,
             sessions: Arc::default(),
             observed: Arc::default(),
         }
+    }
+
+    /// The same with a part of the features.
+    #[must_use]
+    pub fn with_part(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 
     /// The replica's counters.
@@ -63,12 +72,16 @@ impl Replica {
         &self.sessions
     }
 
+    fn shared(&self) -> Shared {
+        Shared::new(self.name.clone(), self.part, self.sessions.clone())
+    }
+
     pub(super) fn router(&self, stop: CancellationToken) -> Router {
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(LOOPBACK_HOSTS)
             .with_allowed_origins(LOOPBACK_ORIGINS)
             .with_cancellation_token(stop);
-        let shared = Arc::new(Shared::new(self.name.clone(), self.sessions.clone()));
+        let shared = Arc::new(self.shared());
         let service = StreamableHttpService::new(
             move || Ok(Everything::new(shared.clone())),
             self.sessions.clone(),
@@ -98,7 +111,7 @@ async fn told(State(replica): State<Replica>) -> Json<Value> {
 ///
 /// When the client does not initialize.
 pub async fn serve_stdio(replica: Replica) -> anyhow::Result<()> {
-    let shared = Arc::new(Shared::new(replica.name.clone(), replica.sessions.clone()));
+    let shared = Arc::new(replica.shared());
     let serving = Everything::new(shared)
         .serve(rmcp::transport::stdio())
         .await?;

@@ -15,13 +15,12 @@ use super::handler::Everything;
 pub(super) use messages::LogFilter;
 
 impl Everything {
-    /// Every tool of the server.
-    pub(super) fn all_tools() -> ToolRouter<Self> {
+    /// Every tool but those of [`state`].
+    pub(super) fn stateless_tools() -> ToolRouter<Self> {
         Self::content_tools()
             + Self::message_tools()
             + Self::question_tools()
             + Self::schema_tools()
-            + Self::state_tools()
     }
 }
 

@@ -7,7 +7,7 @@ use super::text;
 use crate::everything::handler::Everything;
 use crate::everything::resources;
 
-#[tool_router(router = state_tools, vis = "pub(super)")]
+#[tool_router(router = state_tools, vis = "pub(in crate::everything)")]
 impl Everything {
     #[tool(
         name = "count",
