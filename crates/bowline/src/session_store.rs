@@ -9,6 +9,7 @@
 pub(crate) mod announcement;
 pub(crate) mod health;
 pub(crate) mod record_error;
+pub(crate) mod records;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -142,6 +143,19 @@ impl SessionStore {
     /// How often a session's time in the store is restarted while it is used.
     pub(crate) fn touch_every(&self) -> Duration {
         self.idle / TOUCHES
+    }
+
+    /// Notes a use of something whose time in the store was last restarted at `touched`. If that is due again, it is
+    /// for the caller to do; this is the time of before, for when that fails.
+    pub(crate) fn due_touch(&self, touched: &AtomicU64) -> Option<u64> {
+        let (now, before) = (self.now(), touched.load(Ordering::Relaxed));
+        let every = u64::try_from(self.touch_every().as_millis()).unwrap_or(u64::MAX);
+        let is_due = before == 0 || now >= before.saturating_add(every);
+        if !is_due || !self.is_reachable() {
+            return None;
+        }
+        touched.store(now.max(1), Ordering::Relaxed);
+        Some(before)
     }
 
     /// The most that is left of a session's time in the store if no gateway has used it for its idle time:

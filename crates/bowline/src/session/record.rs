@@ -15,6 +15,7 @@ use crate::session::Session;
 use crate::session::client_state::ClientState;
 use crate::session::client_state::Said;
 use crate::session_store::record_error::{BadRecord, LAYOUT};
+use crate::session_store::records;
 use crate::upstream::Carried;
 
 /// The content of a record.
@@ -118,30 +119,13 @@ impl Record {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, BadRecord> {
-        #[derive(Deserialize)]
-        struct Layout {
-            layout: u8,
-        }
-        match serde_json::from_slice::<Layout>(bytes)?.layout {
-            newer if newer > LAYOUT => Err(BadRecord::Newer(newer)),
-            _ => Ok(serde_json::from_slice(bytes)?),
-        }
+        records::parse(bytes)
     }
 
     /// The session's caller. A record without a key fingerprint belongs to whichever key has the name
     /// now.
     pub(crate) fn caller(&self, known: &CallerIdentities) -> Result<Caller, BadRecord> {
-        let Some(name) = &self.caller else {
-            return Ok(Caller::Local);
-        };
-        let name = name.parse().map_err(|_| BadRecord::Impossible("caller"))?;
-        match &self.key {
-            None => Ok(known.named(name)),
-            Some(key) => match key.parse() {
-                Ok(key) => Ok(Caller::Named(name, Some(key))),
-                Err(_) => Err(BadRecord::Impossible("key")),
-            },
-        }
+        records::caller(self.caller.as_deref(), self.key.as_deref(), known)
     }
 
     /// The number of the sign-in that the server's session belongs to; 0 for none. `None` if that session is

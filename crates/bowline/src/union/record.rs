@@ -13,6 +13,7 @@ use crate::config::ServerName;
 use crate::leg::marks::Seal;
 use crate::oauth::CallerIdentities;
 use crate::session_store::record_error::{BadRecord, LAYOUT};
+use crate::session_store::records;
 use crate::upstream::Carried;
 
 /// The content of a record.
@@ -82,28 +83,11 @@ impl Record {
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, BadRecord> {
-        #[derive(Deserialize)]
-        struct Layout {
-            layout: u8,
-        }
-        match serde_json::from_slice::<Layout>(bytes)?.layout {
-            newer if newer > LAYOUT => Err(BadRecord::Newer(newer)),
-            _ => Ok(serde_json::from_slice(bytes)?),
-        }
+        records::parse(bytes)
     }
 
     pub(super) fn caller(&self, known: &CallerIdentities) -> Result<Caller, BadRecord> {
-        let Some(name) = &self.caller else {
-            return Ok(Caller::Local);
-        };
-        let name = name.parse().map_err(|_| BadRecord::Impossible("caller"))?;
-        match &self.key {
-            None => Ok(known.named(name)),
-            Some(key) => match key.parse() {
-                Ok(key) => Ok(Caller::Named(name, Some(key))),
-                Err(_) => Err(BadRecord::Impossible("key")),
-            },
-        }
+        records::caller(self.caller.as_deref(), self.key.as_deref(), known)
     }
 }
 

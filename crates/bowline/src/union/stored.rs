@@ -226,15 +226,9 @@ impl Stored {
 
     /// Restarts the attachment's time in the store if part of it has passed.
     pub(super) fn touch(&self, attachment: &Arc<Attachment>) {
-        let now = self.session_store.now();
-        let touched = self.touched.load(Ordering::Relaxed);
-        let every = self.session_store.touch_every().as_millis();
-        let every = u64::try_from(every).unwrap_or(u64::MAX);
-        let is_due = touched == 0 || now >= touched.saturating_add(every);
-        if !is_due || !self.session_store.is_reachable() {
+        let Some(touched) = self.session_store.due_touch(&self.touched) else {
             return;
-        }
-        self.touched.store(now.max(1), Ordering::Relaxed);
+        };
         let attachment = Arc::clone(attachment);
         self.session_store.tracker.spawn(async move {
             let Some(stored) = &attachment.stored else {

@@ -37,15 +37,9 @@ impl Persistence {
 
     /// Restarts the session's time in the store if part of it has passed.
     pub(crate) fn touch(&self, session: &Arc<Session>) {
-        let now = self.session_store.now();
-        let touched = self.touched.load(Ordering::Relaxed);
-        let every = self.session_store.touch_every().as_millis();
-        let every = u64::try_from(every).unwrap_or(u64::MAX);
-        let is_due = touched == 0 || now >= touched.saturating_add(every);
-        if !is_due || !self.session_store.is_reachable() {
+        let Some(touched) = self.session_store.due_touch(&self.touched) else {
             return;
-        }
-        self.touched.store(now.max(1), Ordering::Relaxed);
+        };
         if self.has_old_seal.load(Ordering::Relaxed) {
             self.seal_anew(session);
         }
