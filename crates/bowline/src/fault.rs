@@ -99,6 +99,8 @@ pub(crate) enum Fault {
         "server \"{server}\" lost its session with this client, and all state in it; the next request opens another one"
     )]
     MemberLost { server: ServerName },
+    #[error("server \"{server}\": {why}")]
+    Declining { server: ServerName, why: Box<str> },
     #[error("server \"{server}\" is required here and cannot be listed: {why}")]
     RequiredServer { server: ServerName, why: Box<str> },
     #[error("this session has opened too many sessions with its servers; initialize again")]
@@ -303,6 +305,7 @@ impl Fault {
             Self::BadCursor => Reason::BadCursor,
             Self::UnknownName { .. } => Reason::UnknownName,
             Self::MemberLost { .. } => Reason::MemberLost,
+            Self::Declining { .. } => Reason::UpstreamDeclined,
             Self::RequiredServer { .. } => Reason::RequiredServer,
             Self::TooManyMembers => Reason::TooManyMembers,
             Self::Method { .. } => Reason::MethodNotAllowed,
@@ -376,7 +379,10 @@ impl Fault {
         {
             _ = write!(body, r#","server":"{server}","generation":{generation}"#);
         }
-        if let Self::MemberLost { server } | Self::RequiredServer { server, .. } = self {
+        if let Self::MemberLost { server }
+        | Self::Declining { server, .. }
+        | Self::RequiredServer { server, .. } = self
+        {
             _ = write!(body, r#","server":"{server}""#);
         }
         body.push_str("}}}");

@@ -239,6 +239,11 @@ impl Routes {
         union.map(Destination::Union)
     }
 
+    /// The union of all servers, also where the path without a name leads to the only one.
+    pub(crate) fn common_union(&self) -> Option<Arc<Union>> {
+        self.unions.read().get(COMMON).cloned()
+    }
+
     /// The server, if exactly one is configured.
     pub(crate) fn only(&self) -> Option<Arc<Upstream>> {
         let named = self.named.read();

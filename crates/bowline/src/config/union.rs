@@ -124,11 +124,12 @@ impl Config {
         union
     }
 
-    /// Every union by name. The one of `/mcp` is called `union`, and is there where several servers are.
+    /// Every union by name. The one of `/mcp` is called `union`. With one server the path leads to that, but clients
+    /// from before a reload may still use the union.
     pub(crate) fn all_unions(&self) -> BTreeMap<ServerName, Union> {
         let mut unions = self.unions.clone();
         let whole = self.whole_union();
-        if self.servers.len() > 1
+        if !self.servers.is_empty()
             && let Ok(name) = COMMON.parse()
         {
             unions.insert(name, whole);

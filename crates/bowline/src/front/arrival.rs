@@ -194,9 +194,9 @@ impl Arrival {
 
     /// An attachment from before there was only one server.
     async fn find_attachment(&self, id: &SessionId) -> Result<Found, Fault> {
-        let cached = self.hub.unions.attachments.cached(id);
-        let cached = cached.ok_or(Fault::UnknownSession)?;
-        let found = self.attachment(id, &cached.attachment().union).await?;
+        let union = self.hub.routes.common_union();
+        let union = union.ok_or(Fault::UnknownSession)?;
+        let found = self.attachment(id, &union).await?;
         self.current(Found::Attachment(found.ok_or(Fault::UnknownSession)?))
     }
 

@@ -112,11 +112,11 @@ impl Attached {
     async fn ask(&self, server: &Arc<Upstream>, list: List) -> Asked {
         let asking = async {
             let exchange = self.member(server).await?;
-            let listing = Listing::fetch(&exchange, list).await;
+            let listing = Listing::fetch(&exchange, list, &self.attachment().listening).await;
             if let Err(fault) = &listing
                 && fault.is_session_lost()
             {
-                self.lost(&exchange.id).await;
+                self.lost(&exchange.id, false).await;
             }
             listing
         };

@@ -148,6 +148,9 @@ impl Joint {
         missing.reset();
         loop {
             self.hear_new_members();
+            if self.pass_said_on().await.is_err() {
+                return;
+            }
             let next = match self.tell_changes().await {
                 Ok(next) => next,
                 Err(_) => return,
@@ -169,6 +172,14 @@ impl Joint {
                 return;
             }
         }
+    }
+
+    /// Passes on what servers said beside answers.
+    async fn pass_said_on(&self) -> Result<(), mpsc::error::SendError<Bytes>> {
+        while let Some(said) = self.attached.attachment().listening.take_said() {
+            self.events.send(said).await?;
+        }
+        Ok(())
     }
 
     /// Whether its caller is still configured.

@@ -1,8 +1,11 @@
 //! The GET stream of an attachment: at most one at a time among all gateways, and what it still has to say.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use bowline_wire::message::Message;
+use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -20,12 +23,18 @@ use crate::session_store::announcement::Announcement;
 /// How many events wait for a client that does not read. After that its members' streams are not read.
 const WAITING: usize = 16;
 
+/// How many messages are kept for a client that has no stream.
+const MAX_SAID: usize = 64;
+const MAX_SAID_BYTES: usize = 256 * 1024;
+
 /// The GET stream of an attachment.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     current: Mutex<Current>,
     /// The lists of which the client has to be told that they changed.
     due: AtomicU8,
+    /// What servers said beside an answer that the client did not ask for itself.
+    said: Mutex<VecDeque<Bytes>>,
     /// Something is due, or the members have changed.
     pub(super) news: Arc<Notify>,
 }
@@ -56,6 +65,22 @@ impl Listening {
     pub(super) fn add_due(&self, bits: u8) {
         self.due.fetch_or(bits, Ordering::AcqRel);
         self.news.notify_one();
+    }
+
+    /// Passes on what a server said, now or when the client opens a stream. The oldest gives way.
+    pub(super) fn say(&self, message: &Message) {
+        let mut said = self.said.lock();
+        said.push_back(event_of(message.raw()));
+        let bytes = |said: &VecDeque<Bytes>| said.iter().map(Bytes::len).sum::<usize>();
+        while said.len() > MAX_SAID || bytes(&said) > MAX_SAID_BYTES {
+            said.pop_front();
+        }
+        drop(said);
+        self.news.notify_one();
+    }
+
+    pub(super) fn take_said(&self) -> Option<Bytes> {
+        self.said.lock().pop_front()
     }
 
     pub(super) fn take_due(&self, bits: u8) -> u8 {

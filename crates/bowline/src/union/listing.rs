@@ -11,7 +11,9 @@ use bowline_wire::{codes, compose};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::definition;
 use super::list::List;
+use super::listening::Listening;
 use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, LargeAnswers};
 use crate::exchange::reply::Reply;
@@ -28,7 +30,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct Listing {
     pub(super) items: Vec<Item>,
     /// Why it is not complete, if it is not.
-    pub(super) cut: Option<&'static str>,
+    pub(super) cut: Option<Cow<'static, str>>,
 }
 
 /// One definition.
@@ -58,7 +60,11 @@ pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl Listing {
     /// Asks a server for a list, page after page.
-    pub(super) async fn fetch(exchange: &Exchange, list: List) -> Result<Self, Fault> {
+    pub(super) async fn fetch(
+        exchange: &Exchange,
+        list: List,
+        beside: &Listening,
+    ) -> Result<Self, Fault> {
         let session = exchange.in_use.session();
         if !session
             .client_state
@@ -70,24 +76,30 @@ impl Listing {
         let (mut listing, mut cursors, mut bytes) = (Self::default(), HashSet::new(), 0);
         let mut cursor: Option<Box<str>> = None;
         for page in 0.. {
-            let Some(answer) = ask(exchange, list, page, cursor.as_deref()).await? else {
+            let Some(answer) = ask(exchange, list, page, cursor.as_deref(), beside).await? else {
                 break;
             };
-            listing.add(&answer, list);
+            if !listing.add(&answer, list) {
+                return Err(declining(
+                    exchange,
+                    format!("its answer to {} has no list", list.method()),
+                ));
+            }
             bytes += answer.raw().len();
             let next = answer.result_member("nextCursor");
             let next = next.map(|span| answer.text(span));
             let Some(next) = next.filter(|next| *next != "null") else {
                 break;
             };
-            listing.cut = match () {
+            let cut = match () {
                 () if !cursors.insert(Box::<str>::from(next)) => Some("its cursors repeat"),
                 () if page + 1 >= MAX_PAGES => Some("it has more than 100 pages"),
                 () if listing.items.len() > MAX_ITEMS => Some("it has more than 10000 items"),
                 () if bytes > MAX_BYTES => Some("it is larger than 16 MiB"),
                 () => None,
             };
-            if listing.cut.is_some() {
+            if let Some(cut) = cut {
+                listing.cut = Some(cut.into());
                 break;
             }
             cursor = Some(next.into());
@@ -95,18 +107,32 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Adds the items of one page. What has no name, or two, cannot be asked for.
-    fn add(&mut self, page: &Message, list: List) {
+    /// Adds the items of one page. What clients cannot read, or ask for, is left out. `false`: there is no list.
+    fn add(&mut self, page: &Message, list: List) -> bool {
         let items = page.result_member(list.items());
-        let items: Vec<&RawValue> = items
-            .and_then(|span| serde_json::from_str(page.text(span)).ok())
-            .unwrap_or_default();
-        self.items.extend(items.into_iter().filter_map(|item| {
-            Some(Item {
-                key: text_member(item.get(), list.key())?.into(),
-                raw: item.get().into(),
-            })
-        }));
+        let items = items.and_then(|span| serde_json::from_str(page.text(span)).ok());
+        let Some(items): Option<Vec<&RawValue>> = items else {
+            return false;
+        };
+        for item in items {
+            let key = text_member(item.get(), list.key());
+            let fault = definition::fault_of(item.get(), list);
+            match (key, fault) {
+                (Some(key), None) => self.items.push(Item {
+                    key: key.into(),
+                    raw: item.get().into(),
+                }),
+                (Some(key), Some(why)) => {
+                    let key: String = key.chars().take(64).collect();
+                    self.cut = Some(format!("\"{key}\" is left out: {why}").into());
+                }
+                (None, _) => {
+                    let why = format!("something without one `{}` is left out", list.key());
+                    self.cut = Some(why.into());
+                }
+            }
+        }
+        true
     }
 
     /// A list with one more item.
@@ -143,6 +169,7 @@ async fn ask(
     list: List,
     page: usize,
     cursor: Option<&str>,
+    beside: &Listening,
 ) -> Result<Option<Message>, Fault> {
     let id = own_id(page);
     let request = match cursor {
@@ -155,7 +182,7 @@ async fn ask(
     let request = Message::parse(request.into()).map_err(Fault::from)?;
     let reply = exchange.clone().handle_unasked(request).await?;
     let failed = |error| Fault::on(&exchange.in_use.session().leg(), error);
-    let answer = answer_of(id.as_id(), reply).await.map_err(failed)?;
+    let answer = answer_of(id.as_id(), reply, beside).await.map_err(failed)?;
     match answer.error_code() {
         None => Ok(Some(answer)),
         Some(codes::METHOD_NOT_FOUND) => Ok(None),
@@ -163,13 +190,17 @@ async fn ask(
             let error = answer
                 .error()
                 .and_then(|error| text_member(error, "message"));
-            let why = format!(
-                "it answered {} with an error: {}",
-                list.method(),
-                error.unwrap_or_default()
-            );
-            Err(failed(UpstreamError::NotOpenedInTime(why.into())))
+            let error = error.unwrap_or_default();
+            let why = format!("it answered {} with an error: {error}", list.method());
+            Err(declining(exchange, why))
         }
+    }
+}
+
+fn declining(exchange: &Exchange, why: String) -> Fault {
+    Fault::Declining {
+        server: exchange.in_use.session().upstream.name.clone(),
+        why: why.into(),
     }
 }
 
@@ -185,13 +216,17 @@ pub(super) fn own_id(page: usize) -> RawIdBuf {
     ))
 }
 
-/// Reads a reply up to the answer to this request.
-pub(super) async fn answer_of(id: RawId<'_>, reply: Reply) -> Result<Message, UpstreamError> {
+/// Reads a reply up to the answer to this request. What its server says beside it is for the client's own stream.
+pub(super) async fn answer_of(
+    id: RawId<'_>,
+    reply: Reply,
+    beside: &Listening,
+) -> Result<Message, UpstreamError> {
     let mut answer = Answer::of(id, reply, &LargeAnswers::up_to(MAX_HELD_ANSWER));
     loop {
         match answer.next().await? {
             Some(message) if message.answers(id) => return Ok(message),
-            Some(_) => {}
+            Some(said) => beside.say(&said),
             None => return Err(StreamError::NoAnswer.into()),
         }
     }

@@ -28,11 +28,13 @@ const REFUSED: &str = "bowline/refused_names";
 impl Attached {
     /// Answers a request for a list.
     pub(super) async fn list(&self, message: &Message, list: List) -> Result<Reply, Fault> {
-        let after = match message.param("cursor") {
-            None => None,
+        let cursor = message.param("cursor");
+        let after = match cursor.map(|span| message.text(span)) {
+            None | Some("null") => None,
             Some(_) => {
                 let (_, cursor) = text_param(message, "cursor")?;
-                Some(Cursor::parse(&cursor).ok_or(Fault::BadCursor)?)
+                let cursor = Cursor::parse(&cursor, list.items());
+                Some(cursor.ok_or(Fault::BadCursor)?)
             }
         };
         let mut told = self.ask_all(list).await;
@@ -44,8 +46,9 @@ impl Attached {
         told.iter_mut().for_each(|one| one.offer_sign_in(list));
         let now = self.attachment().union.now();
         let (entries, refused) = entries(&now, list, &told);
+        self.attachment().shown.lock().remember(list, &entries);
         let servers: Vec<&str> = now.servers.iter().map(|one| one.name.as_ref()).collect();
-        let (shown, next) = page(&entries, &servers, after.as_ref());
+        let (shown, next) = page(list.items(), &entries, &servers, after.as_ref());
         let result = result(list, shown, next, meta(missing, refused));
         Ok(Reply::result(message, &result))
     }
@@ -85,6 +88,10 @@ impl Attached {
         name: &str,
     ) -> Result<Resolved, NameRefusal> {
         let attachment = self.attachment();
+        if let Some(server) = attachment.shown.lock().get(list, name) {
+            let name = name.to_owned();
+            return Ok(Resolved { server, name });
+        }
         let servers = self.servers();
         let sent: Option<Vec<(&ServerName, Arc<Listing>)>> = servers
             .iter()
@@ -162,6 +169,7 @@ fn entries(now: &UnionMembers, list: List, told: &[Told]) -> (Vec<Entry>, Vec<St
         Some(Entry {
             server: server.as_ref().into(),
             key: item.key.clone(),
+            is_bare: name == Some(&*item.key),
             raw,
         })
     };
@@ -185,7 +193,8 @@ fn entries(now: &UnionMembers, list: List, told: &[Told]) -> (Vec<Entry>, Vec<St
 fn missing(told: &[Told]) -> Map<String, Value> {
     let mut servers = Map::new();
     for one in told {
-        let cut = one.listing.as_ref().and_then(|listing| listing.cut);
+        let cut = one.listing.as_ref();
+        let cut = cut.and_then(|listing| listing.cut.as_deref());
         let said = match (&one.absence, &one.listing, cut) {
             (Some(absence), listing, _) => {
                 let state = match listing {

@@ -9,11 +9,12 @@ use super::Attached;
 use super::listing::answer_of;
 use super::record::Member;
 use super::routing::set_level;
+use crate::config::ServerName;
 use crate::exchange::Exchange;
 use crate::exchange::open::{Membership, Opening};
 use crate::fault::Fault;
 use crate::session::InUse;
-use crate::upstream::{Carried, Upstream, UpstreamError};
+use crate::upstream::{Carried, Upstream};
 
 /// What became of a session that was opened to be a member.
 enum Joined {
@@ -70,23 +71,45 @@ impl Attached {
                 carried: self.carried_to(server),
             }),
             None => {
-                self.give_up(member.number).await;
+                self.give_up(member.number, false).await;
                 let server = server.name.clone();
                 Err(Fault::MemberLost { server })
             }
         }
     }
 
-    /// Forgets a member whose session is gone. The next use opens another one.
-    pub(super) async fn give_up(&self, number: u16) {
+    /// Forgets a member whose session is gone. The next use opens another one; before that the client is told, unless
+    /// it is told by whoever calls this.
+    pub(super) async fn give_up(&self, number: u16, is_told: bool) {
         let attachment = self.attachment();
-        let forgotten = attachment
-            .change(|state| state.members.retain(|member| member.number != number))
-            .await;
+        let forgetting = attachment.change(|state| {
+            let Some(member) = state.member(number).cloned() else {
+                return;
+            };
+            state.members.retain(|member| member.number != number);
+            if !is_told && !state.lost.contains(&member.server) {
+                state.lost.push(member.server);
+            }
+        });
+        let forgotten = forgetting.await;
         if let Err(error) = forgotten {
             tracing::debug!(%error, "could not forget a member");
         }
         attachment.listening.all_changed();
+    }
+
+    /// Whether the client has to be told that its session with this server was lost. It is told once.
+    pub(super) async fn take_loss(&self, server: &ServerName) -> Result<bool, Fault> {
+        let attachment = self.attachment();
+        if attachment.state.lock().lost.is_empty() {
+            return Ok(false);
+        }
+        let telling = attachment.change(|state| {
+            let lost = state.lost.iter().position(|lost| lost == server);
+            lost.map(|at| state.lost.swap_remove(at)).is_some()
+        });
+        let told = telling.await.map_err(|error| Fault::store_failed(&error))?;
+        told.ok_or(Fault::UnknownSession)
     }
 
     async fn open(&self, server: &Arc<Upstream>) -> Result<Exchange, Fault> {
@@ -114,11 +137,15 @@ impl Attached {
             error,
         };
         let id = attachment.initialize.id().unwrap_or_default();
-        let answer = answer_of(id, reply).await.map_err(failed)?;
+        let answer = answer_of(id, reply, &attachment.listening)
+            .await
+            .map_err(failed)?;
         let Some(newborn) = newborn else {
             let why = answer.error().unwrap_or_default();
-            let why = format!("it declined `initialize`: {why}");
-            return Err(failed(UpstreamError::NotOpenedInTime(why.into())));
+            return Err(Fault::Declining {
+                server: server.name.clone(),
+                why: format!("it declined `initialize`: {why}").into(),
+            });
         };
         self.unions.known.note_instructions(self, server, &answer);
         let exchange = Exchange {

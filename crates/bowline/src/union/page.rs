@@ -15,6 +15,8 @@ pub(super) struct Entry {
     pub(super) server: Box<str>,
     /// Its own name, URI or URI template at its server.
     pub(super) key: Box<str>,
+    /// Whether the client sees it under that name, although it is a tool or prompt.
+    pub(super) is_bare: bool,
     /// Its definition for the client.
     pub(super) raw: String,
 }
@@ -22,18 +24,20 @@ pub(super) struct Entry {
 /// The last item of a page.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Cursor {
+    /// The list that it is of.
+    list: Box<str>,
     server: Box<str>,
     key: Box<str>,
-    /// Its place among the items of its server, for when it is gone.
-    place: usize,
 }
 
 // === impl Cursor ===
 
 impl Cursor {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    /// Reads a cursor of this list.
+    pub(super) fn parse(text: &str, list: &str) -> Option<Self> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        let cursor: Self = serde_json::from_slice(&bytes).ok()?;
+        (*cursor.list == *list).then_some(cursor)
     }
 
     fn to_text(&self) -> String {
@@ -41,7 +45,8 @@ impl Cursor {
         BASE64_URL_SAFE_NO_PAD.encode(text)
     }
 
-    /// Where the next page begins. `servers` are all servers, in order.
+    /// Where the next page begins. `servers` are all servers, in order. If the item is gone, that is where its server
+    /// begins: better the same twice than something not at all.
     fn start(&self, entries: &[Entry], servers: &[&str]) -> usize {
         let is_last = |entry: &Entry| entry.server == self.server && entry.key == self.key;
         if let Some(at) = entries.iter().position(is_last) {
@@ -52,17 +57,13 @@ impl Cursor {
         let first = entries
             .iter()
             .position(|entry| order(&entry.server) >= Some(own));
-        let first = first.unwrap_or(entries.len());
-        let of_own = entries[first..].iter();
-        let of_own = of_own
-            .take_while(|entry| entry.server == self.server)
-            .count();
-        first + of_own.min(self.place)
+        first.unwrap_or(entries.len())
     }
 }
 
 /// One page, and the cursor of the next if there is one.
 pub(super) fn page<'a>(
+    list: &str,
     entries: &'a [Entry],
     servers: &[&str],
     after: Option<&Cursor>,
@@ -78,12 +79,10 @@ pub(super) fn page<'a>(
     }
     let next = (end < entries.len()).then(|| {
         let last = &entries[end - 1];
-        let before = entries[..end].iter();
-        let place = before.filter(|entry| entry.server == last.server).count();
         let cursor = Cursor {
+            list: list.into(),
             server: last.server.clone(),
             key: last.key.clone(),
-            place,
         };
         cursor.to_text()
     });
@@ -99,6 +98,7 @@ mod tests {
             items.clone().map(|item| Entry {
                 server: (*server).into(),
                 key: item.to_string().into(),
+                is_bare: false,
                 raw: String::new(),
             })
         });
@@ -109,10 +109,10 @@ mod tests {
     fn pages(entries: &[Entry], servers: &[&str]) -> Vec<usize> {
         let (mut sizes, mut after) = (Vec::new(), None);
         loop {
-            let (page, next) = page(entries, servers, after.as_ref());
+            let (page, next) = page("tools", entries, servers, after.as_ref());
             sizes.push(page.len());
             match next {
-                Some(next) => after = Some(Cursor::parse(&next).unwrap()),
+                Some(next) => after = Some(Cursor::parse(&next, "tools").unwrap()),
                 None => return sizes,
             }
         }
@@ -138,24 +138,28 @@ mod tests {
     fn a_cursor_holds_when_lists_change() {
         let servers = ["a", "b", "c"];
         let before = entries(&[("a", 0..10), ("b", 0..1500)]);
-        let (_, next) = page(&before, &servers, None);
-        let cursor = Cursor::parse(&next.unwrap()).unwrap();
+        let (_, next) = page("tools", &before, &servers, None);
+        let cursor = Cursor::parse(&next.unwrap(), "tools").unwrap();
         // `b` 989 was the last one.
         let grown = entries(&[("a", 0..400), ("b", 0..1500), ("c", 0..5)]);
-        let (rest, _) = page(&grown, &servers, Some(&cursor));
+        let (rest, _) = page("tools", &grown, &servers, Some(&cursor));
         assert_eq!((&*rest[0].key, rest.len()), ("990", 515));
         let without_it = entries(&[("a", 0..10), ("b", 0..980), ("c", 0..5)]);
-        let (rest, _) = page(&without_it, &servers, Some(&cursor));
-        assert_eq!((&*rest[0].server, rest.len()), ("c", 5));
+        let (rest, _) = page("tools", &without_it, &servers, Some(&cursor));
+        // Some of `b` come twice, and nothing is left out.
+        assert_eq!((&*rest[0].server, rest.len()), ("b", 985));
         let without_server = entries(&[("a", 0..10), ("c", 0..5)]);
-        let (rest, _) = page(&without_server, &servers, Some(&cursor));
+        let (rest, _) = page("tools", &without_server, &servers, Some(&cursor));
         assert_eq!((&*rest[0].server, rest.len()), ("c", 5));
     }
 
     #[test]
     fn what_is_no_cursor_is_none() {
+        let many = entries(&[("a", 0..1500)]);
+        let (_, next) = page("tools", &many, &["a"], None);
+        assert!(Cursor::parse(&next.unwrap(), "prompts").is_none());
         for text in ["", "a", "e30", "äö", "bnVsbA"] {
-            assert!(Cursor::parse(text).is_none(), "{text}");
+            assert!(Cursor::parse(text, "tools").is_none(), "{text}");
         }
     }
 }

@@ -43,6 +43,9 @@ pub(super) struct State {
     pub(super) members: Vec<Member>,
     /// How many members there have been. Numbers are not given twice.
     pub(super) numbered: u16,
+    /// Servers whose session with this client was lost, which the client has not been told yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "server_names")]
+    pub(super) lost: Vec<ServerName>,
     /// The log level that the client set, as JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) level: Option<String>,
@@ -125,6 +128,24 @@ mod session_id {
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
         let bytes = bytes.ok_or_else(|| de::Error::custom("not a session id"))?;
         Ok(SessionId::from_random(bytes))
+    }
+}
+
+mod server_names {
+    use super::{Deserialize as _, Deserializer, Serialize as _, Serializer, ServerName, de};
+
+    pub(super) fn serialize<S: Serializer>(names: &[ServerName], to: S) -> Result<S::Ok, S::Error> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        names.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<ServerName>, D::Error> {
+        let names = Vec::<String>::deserialize(from)?;
+        let names = names.iter().map(|name| name.parse());
+        let names: Result<_, _> = names.collect();
+        names.map_err(|_| de::Error::custom("not a server's name"))
     }
 }
 

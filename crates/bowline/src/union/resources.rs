@@ -65,9 +65,23 @@ impl Attached {
     ) -> Result<Reply, Fault> {
         let id = message.id().unwrap_or_default();
         let (mut refused, mut failed) = (None::<Message>, None);
+        let is_only = servers.len() == 1;
         let mut servers = servers.into_iter().peekable();
         while let Some(server) = servers.next() {
-            let reply = match self.send(&server, message.clone()).await {
+            let sending = self.send(&server, message.clone());
+            // One of several that does not answer must not keep the others from being asked.
+            let limit = server.config().list_timeout;
+            let sent = match is_only {
+                true => sending.await,
+                false => match tokio::time::timeout(limit, sending).await {
+                    Ok(sent) => sent,
+                    Err(_) => Err(Fault::Declining {
+                        server: server.name.clone(),
+                        why: "it did not answer in time, and it may have what was asked for".into(),
+                    }),
+                },
+            };
+            let reply = match sent {
                 Ok(reply) => reply,
                 Err(fault) => {
                     failed.get_or_insert(fault);
@@ -79,7 +93,7 @@ impl Attached {
                 self.remember_home(message, &server);
                 return Ok(reply);
             }
-            let answer = match answer_of(id, reply).await {
+            let answer = match answer_of(id, reply, &self.attachment().listening).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     let name = server.name.clone();

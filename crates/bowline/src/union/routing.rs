@@ -1,6 +1,7 @@
 //! Which member a message is for. What the attachment answers itself, it answers here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_wire::compose;
 use bowline_wire::id::SessionId;
@@ -8,7 +9,6 @@ use bowline_wire::message::{Kind, Message, RawId, Span};
 use bowline_wire::version::Agreed;
 use serde::Deserialize;
 use tokio::sync::OwnedMutexGuard;
-use tokio::task::JoinSet;
 
 use super::Attached;
 use super::list::List;
@@ -20,6 +20,9 @@ use crate::fault::Fault;
 use crate::registry::Registry;
 use crate::session_store::announcement::Announcement;
 use crate::upstream::{Upstream, UpstreamError};
+
+/// How long the client waits until all members were told something.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// `logging/setLevel` with this level (JSON text), under an id of Bowline's own.
 pub(super) fn set_level(level: &str) -> String {
@@ -100,21 +103,35 @@ impl Attached {
             .change(|state| state.level = Some(level.clone()));
         let set = setting.await.map_err(|error| Fault::store_failed(&error))?;
         set.ok_or(Fault::UnknownSession)?;
-        let mut telling = JoinSet::new();
+        let mut telling = Vec::new();
         for exchange in self.members().await {
             let capabilities = exchange.in_use.session().client_state.capabilities;
             if let Ok(request) = Message::parse(set_level(&level).into())
                 && capabilities.may_log()
             {
-                telling.spawn(exchange.handle_unasked(request));
+                telling.push(exchange.handle_unasked(request));
             }
         }
-        while let Some(told) = telling.join_next().await {
-            if let Ok(Err(fault)) = told {
-                tracing::debug!(%fault, "a member did not take the log level");
-            }
-        }
+        self.tell_all(telling).await;
         Ok(Reply::result(message, "{}"))
+    }
+
+    /// Tells all members something. One that does not take it holds nobody up.
+    async fn tell_all<F>(&self, telling: impl IntoIterator<Item = F>)
+    where
+        F: Future<Output = Result<Reply, Fault>> + Send + 'static,
+    {
+        let tracker = &self.unions.registry.tracker;
+        let telling = telling.into_iter().map(|one| tracker.spawn(one));
+        let telling: Vec<_> = telling.collect();
+        let all = async {
+            for told in telling {
+                if let Ok(Err(fault)) = told.await {
+                    tracing::debug!(%fault, "a member did not take what was said to all");
+                }
+            }
+        };
+        drop(tokio::time::timeout(TOLD_WITHIN, all).await);
     }
 
     /// Sends a request to one member, and passes its reply on.
@@ -123,7 +140,17 @@ impl Attached {
         server: &Arc<Upstream>,
         message: Message,
     ) -> Result<Reply, Fault> {
-        let exchange = self.member_for(server, &message).await?;
+        let exchange = match self.member_for(server, &message).await {
+            Err(fault @ Fault::MemberLost { .. }) => {
+                self.take_loss(&server.name).await?;
+                return Err(fault);
+            }
+            _ if self.take_loss(&server.name).await? => {
+                let server = server.name.clone();
+                return Err(Fault::MemberLost { server });
+            }
+            member => member?,
+        };
         let session = exchange.id;
         let turn = self.turn_to_prompt(&exchange, &message).await?;
         if turn.is_some() {
@@ -138,7 +165,7 @@ impl Attached {
         });
         match replied {
             Err(fault) if fault.is_session_lost() => {
-                self.lost(&session).await;
+                self.lost(&session, true).await;
                 let server = server.name.clone();
                 Err(Fault::MemberLost { server })
             }
@@ -187,12 +214,12 @@ impl Attached {
         }
     }
 
-    /// Forgets a member whose session was lost for good.
-    pub(super) async fn lost(&self, session: &SessionId) {
+    /// Forgets a member whose session was lost for good. The next call tells the client, unless this one does.
+    pub(super) async fn lost(&self, session: &SessionId, is_told: bool) {
         let members = self.attachment().members();
         let lost = members.iter().find(|member| member.session == *session);
         if let Some(member) = lost {
-            self.give_up(member.number).await;
+            self.give_up(member.number, is_told).await;
         }
     }
 
@@ -203,11 +230,9 @@ impl Attached {
             Some("notifications/cancelled") => self.cancel(message).await,
             Some("notifications/progress") => self.progress(message).await,
             Some("notifications/roots/list_changed") => {
-                let mut telling = JoinSet::new();
-                for exchange in self.members().await {
-                    telling.spawn(exchange.handle(message.clone()));
-                }
-                while telling.join_next().await.is_some() {}
+                let members = self.members().await.into_iter();
+                let telling = members.map(|exchange| exchange.handle(message.clone()));
+                self.tell_all(telling).await;
                 Ok(Reply::Accepted)
             }
             // Members got one of Bowline's own when they were opened.

@@ -4,6 +4,7 @@
 //! Here belongs whatever is about clients of several servers at once. What holds for a session with one server holds
 //! for their members, and is tested there.
 
+mod attacked;
 mod callers;
 mod discovery;
 mod fronts;

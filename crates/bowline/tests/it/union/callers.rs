@@ -134,7 +134,7 @@ async fn what_one_caller_was_told_is_not_served_to_another_as_stale() {
 #[tokio::test]
 async fn tools_that_the_operator_does_not_allow_are_neither_listed_nor_called() {
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    let own = |name: &str| json!({"name": name, "inputSchema": {}});
+    let own = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let tools = ["read_x", "read_secret", "write"].map(own);
     a.result("tools/list", json!({"tools": tools}));
     let mut config = config_of(&[&a, &b]);

@@ -87,7 +87,7 @@ async fn the_answer_to_initialize_has_our_name_and_what_servers_said_before() {
 #[tokio::test]
 async fn bare_names_are_bare_where_they_are_unambiguous() {
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    let own = |name: &str| json!({"name": name, "inputSchema": {}});
+    let own = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     a.result("tools/list", json!({"tools": [own("t"), own("only_a")]}));
     b.result("tools/list", json!({"tools": [own("only_b"), own("t")]}));
     let mut config = config_of(&[&a, &b]);
@@ -115,7 +115,8 @@ async fn bare_names_are_bare_where_they_are_unambiguous() {
 async fn a_long_name_is_cut_and_still_leads_to_its_tool() {
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
     let long = |end: char| format!("{}{end}", "long_".repeat(20));
-    let tools = [long('1'), long('2')].map(|name| json!({"name": name, "inputSchema": {}}));
+    let tools =
+        [long('1'), long('2')].map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
     b.result("tools/list", json!({"tools": tools}));
     let (gateway, client) = united(&[&a, &b]).await;
     let listed = names(&client.send(&list(1)).await);

@@ -37,7 +37,7 @@ async fn named(a: &Fake, b: &Fake) -> Gateway {
 #[tokio::test]
 async fn a_union_with_a_name_has_its_own_path_names_and_attachments() {
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    let only = json!({"tools": [{"name": "only", "inputSchema": {}}]});
+    let only = json!({"tools": [{"name": "only", "inputSchema": {"type": "object"}}]});
     a.result("tools/list", only);
     let gateway = named(&a, &b).await;
     let at = |path: &str| Client::at(format!("http://{}{path}", gateway.listen()));
@@ -145,11 +145,10 @@ async fn a_list_offers_to_sign_in_and_only_a_call_asks() {
     };
     assert_eq!(answer["result"], text("good-1"));
     hear_of(&mut listening, TOOLS_CHANGED).await;
+    // This server answers everything with a text.
     let answer = client.send(&list(4)).await;
-    assert_eq!(
-        (names(&answer), missing(&answer)),
-        (vec!["a__t".to_owned()], json!(null))
-    );
+    assert_eq!(names(&answer), ["a__t"]);
+    assert_eq!(missing(&answer)["s"]["reason"], "upstream_declined");
 }
 
 #[tokio::test]

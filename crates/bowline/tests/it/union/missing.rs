@@ -35,7 +35,8 @@ async fn a_hanging_server_delays_a_list_once_and_comes_back_by_itself() {
     gate.close();
     let own = gate.clone();
     h.on("tools/list", move |seen| {
-        let said = seen.result(&json!({"tools": [{"name": "late", "inputSchema": {}}]}));
+        let said =
+            seen.result(&json!({"tools": [{"name": "late", "inputSchema": {"type": "object"}}]}));
         said.behind(&own)
     });
     let mut config = config_of(&[&a, &h]);
@@ -186,13 +187,13 @@ async fn a_list_without_an_end_ends_and_says_so() {
             Some("one") => "two",
             _ => "one",
         };
-        seen.result(&json!({"tools": [{"name": format!("before_{next}"), "inputSchema": {}}], "nextCursor": next}))
+        seen.result(&json!({"tools": [{"name": format!("before_{next}"), "inputSchema": {"type": "object"}}], "nextCursor": next}))
     });
     e.on("tools/list", |seen| {
         let cursor = seen.json()["params"]["cursor"].as_str().unwrap_or("0").to_owned();
         let page: usize = cursor.parse().unwrap();
         let next = (page + 1).to_string();
-        seen.result(&json!({"tools": [{"name": format!("p{page}"), "inputSchema": {}}], "nextCursor": next}))
+        seen.result(&json!({"tools": [{"name": format!("p{page}"), "inputSchema": {"type": "object"}}], "nextCursor": next}))
     });
     let (_gateway, client) = united(&[&a, &c, &e]).await;
     let answer = client.send(&list(1)).await;
@@ -223,7 +224,7 @@ async fn many_tools_over_pages_come_back_over_pages_byte_for_byte_but_for_the_na
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
     let raw = |prefix: &str, number: usize| {
         format!(
-            r#"{{ "title":"T {number}","name" : "{prefix}n{number}","icons":[{{"src":"data:image/png;base64,AA=="}}],  "outputSchema":{{"type":"object","properties":{{"z":1.50,"a":1e2}}}},"inputSchema":{{}},"annotations":{{"readOnlyHint":true}},"_meta":{{"x/y":[1, 2]}},"unheard\u002dof":{{"b":0,"a":"\/é"}}}}"#
+            r#"{{ "title":"T {number}","name" : "{prefix}n{number}","icons":[{{"src":"data:image/png;base64,AA=="}}],  "outputSchema":{{"type":"object","properties":{{"z":1.50,"a":1e2}}}},"inputSchema":{{"type":"object"}},"annotations":{{"readOnlyHint":true}},"_meta":{{"x/y":[1, 2]}},"unheard\u002dof":{{"b":0,"a":"\/é"}}}}"#
         )
     };
     b.on("tools/list", move |seen| {

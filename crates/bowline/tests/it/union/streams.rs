@@ -258,7 +258,7 @@ async fn a_flood_of_changed_lists_is_told_a_few_times() {
 #[tokio::test]
 async fn a_server_that_imitates_another_gets_nothing() {
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-    let own = |name: &str| json!({"name": name, "inputSchema": {}});
+    let own = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     b.result("tools/list", json!({"tools": [own("a__t"), own("t")]}));
     for fake in [&a, &b] {
         fake.result(

@@ -1,0 +1,207 @@
+//! What an adversary found: servers that say odd things, lists that change in the middle, and losses that nobody met.
+
+use bowline::config::{OnLoss, UnionNames};
+use bowline_testbed::answering::Said;
+use serde_json::{Value, json};
+
+use crate::kit::client::Client;
+use crate::kit::fake::{
+    Fake, TOOLS_CHANGED, begun, config_of, hear_of, missing, names, text, united, united_with,
+};
+use crate::kit::messages::list;
+
+fn tool(name: &str) -> Value {
+    json!({"name": name, "inputSchema": {"type": "object"}})
+}
+
+fn request(id: u32, method: &str, params: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+async fn result_of(client: &Client, name: &str) -> Value {
+    let answer = client.call("use", name, &json!({})).await;
+    answer.messages().pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_loss_that_a_list_met_is_told_to_the_next_call_and_once() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let mut config = config_of(&[&a, &b]);
+    for server in config.servers.values_mut() {
+        server.recovery.on_loss = OnLoss::Tell;
+    }
+    let (_gateway, client) = united_with(config).await;
+    assert_eq!(result_of(&client, "a__t").await["result"], text("a"));
+    a.forget();
+    let answer = client.send(&list(1)).await;
+    assert_eq!(missing(&answer)["a"]["reason"], "upstream_session_lost");
+    let answer = client.send(&list(2)).await;
+    assert_eq!((names(&answer).len(), missing(&answer)), (2, json!(null)));
+    assert_eq!(result_of(&client, "b__t").await["result"], text("b"));
+    assert_eq!(result_of(&client, "a__t").await["error"]["code"], -31006);
+    assert_eq!(result_of(&client, "a__t").await["result"], text("a"));
+    assert_eq!(a.count("tools/call"), 2, "what was told did not run");
+}
+
+#[tokio::test]
+async fn a_loss_that_the_stream_met_is_told_to_the_next_call() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let mut config = config_of(&[&a, &b]);
+    for server in config.servers.values_mut() {
+        server.recovery.on_loss = OnLoss::Tell;
+    }
+    let (_gateway, client) = united_with(config).await;
+    let mut events = client.listen().await;
+    assert_eq!(result_of(&client, "a__t").await["result"], text("a"));
+    a.until("GET", 1).await;
+    a.forget();
+    hear_of(&mut events, TOOLS_CHANGED).await;
+    assert_eq!(result_of(&client, "a__t").await["error"]["code"], -31006);
+    assert_eq!(result_of(&client, "a__t").await["result"], text("a"));
+}
+
+#[tokio::test]
+async fn a_definition_that_clients_refuse_is_left_out_and_said() {
+    for odd in [
+        json!({"name": "odd"}),
+        json!({"name": "odd", "inputSchema": {}}),
+        json!({"name": "odd", "inputSchema": {"type": "object"}, "description": 5}),
+        json!({"inputSchema": {"type": "object"}}),
+        json!(7),
+    ] {
+        let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+        b.result("tools/list", json!({"tools": [tool("good"), odd]}));
+        let (_gateway, client) = united(&[&a, &b]).await;
+        let answer = client.send(&list(1)).await;
+        assert_eq!(names(&answer), ["a__t", "b__good"]);
+        assert_eq!(missing(&answer)["b"]["state"], "incomplete", "{odd}");
+    }
+    for none in [json!({}), json!({"tools": null}), json!({"tools": {}})] {
+        let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+        b.result("tools/list", none.clone());
+        let (_gateway, client) = united(&[&a, &b]).await;
+        let answer = client.send(&list(1)).await;
+        assert_eq!(names(&answer), ["a__t"]);
+        assert_eq!(
+            missing(&answer)["b"]["reason"],
+            "upstream_declined",
+            "{none}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_asks_beside_a_list_reaches_the_client_and_its_answer_the_server() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    b.on("tools/list", |seen| {
+        let asks = json!({"jsonrpc": "2.0", "id": "roots-1", "method": "roots/list"});
+        let answer =
+            json!({"jsonrpc": "2.0", "id": seen.json()["id"], "result": {"tools": [tool("good")]}});
+        let (said, mut pen) = Said::events();
+        pen.write(format!("data: {asks}\n\ndata: {answer}\n\n"));
+        said
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let mut events = client.listen().await;
+    assert_eq!(names(&client.send(&list(1)).await), ["a__t", "b__good"]);
+    let (_, asked) = hear_of(&mut events, "roots/list").await;
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}});
+    assert_eq!(client.send(&answer).await.status, 202);
+    let is_answer = |seen: &bowline_testbed::answering::Seen| seen.json()["id"] == "roots-1";
+    assert!(
+        b.asked("a response").iter().any(is_answer),
+        "{:?}",
+        b.methods()
+    );
+    assert!(!a.asked("a response").iter().any(is_answer));
+}
+
+#[tokio::test]
+async fn a_bare_name_means_what_this_client_was_shown() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    a.result("tools/list", json!({"tools": [tool("del")]}));
+    b.result("tools/list", json!({"tools": []}));
+    let mut config = config_of(&[&a, &b]);
+    config.union.names = UnionNames::Bare;
+    let (gateway, first) = united_with(config).await;
+    assert_eq!(names(&first.send(&list(1)).await), ["del"]);
+    a.result("tools/list", json!({"tools": []}));
+    b.result("tools/list", json!({"tools": [tool("del")]}));
+    let second = begun(&gateway).await;
+    assert_eq!(names(&second.send(&list(1)).await), ["del"]);
+    assert_eq!(result_of(&first, "del").await["result"], text("a"));
+    assert_eq!(result_of(&second, "del").await["result"], text("b"));
+    // Until it lists again.
+    assert_eq!(names(&first.send(&list(2)).await), ["del"]);
+    assert_eq!(result_of(&first, "del").await["result"], text("b"));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_on_the_log_level_holds_nobody_up() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    b.on("logging/setLevel", |_| {
+        let (said, pen) = Said::events();
+        // Held open for as long as the test runs.
+        std::mem::forget(pen);
+        said
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    for name in ["a__t", "b__t"] {
+        assert!(result_of(&client, name).await["result"].is_object());
+    }
+    let set = request(1, "logging/setLevel", &json!({"level": "debug"}));
+    assert_eq!(client.send(&set).await.json()["result"], json!({}));
+    assert_eq!(a.count("logging/setLevel"), 1);
+    assert_eq!(result_of(&client, "b__t").await["result"], text("b"));
+}
+
+#[tokio::test]
+async fn a_cursor_is_of_one_list_and_null_is_none() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let many: Vec<Value> = (0..1500)
+        .map(|number| tool(&format!("n{number}")))
+        .collect();
+    a.result("tools/list", json!({"tools": many}));
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let first = request(1, "tools/list", &json!({"cursor": null}));
+    let page = client.send(&first).await.json();
+    let cursor = &page["result"]["nextCursor"];
+    assert!(cursor.is_string(), "{page}");
+    let elsewhere = request(2, "prompts/list", &json!({"cursor": cursor}));
+    assert_eq!(client.send(&elsewhere).await.code(), -32602);
+    // All but the last hundred of what the first page had is gone.
+    let left: Vec<Value> = (900..1500)
+        .map(|number| tool(&format!("n{number}")))
+        .collect();
+    a.result("tools/list", json!({"tools": left}));
+    let next = request(3, "tools/list", &json!({"cursor": cursor}));
+    let rest = names(&client.send(&next).await);
+    assert!((1000..1500).all(|number| rest.contains(&format!("a__n{number}"))));
+    let without_it: Vec<Value> = (1200..1500)
+        .map(|number| tool(&format!("n{number}")))
+        .collect();
+    a.result("tools/list", json!({"tools": without_it}));
+    let rest = names(&client.send(&next).await);
+    assert!((1200..1500).all(|number| rest.contains(&format!("a__n{number}"))));
+}
+
+#[tokio::test]
+async fn a_client_follows_the_union_through_reloads() {
+    let (a, b, d) = (
+        Fake::start("a").await,
+        Fake::start("b").await,
+        Fake::start("d").await,
+    );
+    let (gateway, client) = united(&[&a, &b]).await;
+    assert_eq!(names(&client.send(&list(1)).await), ["a__t", "b__t"]);
+    for (servers, shown) in [
+        (&[&a][..], &["a__t"][..]),
+        (&[&b], &["b__t"]),
+        (&[&a, &d], &["a__t", "d__t"]),
+    ] {
+        gateway.reload(config_of(servers)).unwrap();
+        assert_eq!(names(&client.send(&list(2)).await), shown);
+    }
+    assert_eq!(result_of(&client, "d__t").await["result"], text("d"));
+    assert_eq!(result_of(&client, "b__t").await["error"]["code"], -32602);
+}
