@@ -1,7 +1,7 @@
 //! A program that runs its clients' dialogs itself: it learns a session's hash, and answers for it.
 
 use bowline::Gateway;
-use bowline::config::{Config, Flow, Password, Peers};
+use bowline::config::{Config, Flow, Password, Peers, Server};
 use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
 
@@ -89,6 +89,50 @@ async fn a_question_is_answered_for_the_client() {
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&events.next_message().await.1), "good-1");
     assert_eq!(answer(&gateway, &hash, token, &body).await.0, 404);
+}
+
+/// A client of several servers has one hash, and whichever of its servers asks is answered; one asks at a time.
+#[tokio::test]
+async fn the_questions_of_a_union_are_answered_by_its_hash_one_after_the_other() {
+    let (one, other) = (Protected::alone().await, Protected::alone().await);
+    let gateway = gateway(&one, Flow::Drive, |config| {
+        let mut second = config.servers["s"].clone();
+        second.target = Server::from_url(&other.url()).unwrap().target;
+        config.servers.insert("t".parse().unwrap(), second);
+    })
+    .await;
+    let mut client = Client::at(format!("http://{}/mcp", gateway.listen()));
+    let request = client.post(&initialize(&json!({})));
+    let opened = sent(request.header("bowline-session", "?")).await;
+    let hash = opened.headers["bowline-session"].to_str().unwrap();
+    client.session = opened.headers.get("mcp-session-id").cloned();
+    let call_of = |id: u32, tool: &str| {
+        let mut call = call(id);
+        call["params"]["name"] = tool.into();
+        call
+    };
+    let mut first = stream(&client, &call_of(1, "s__x")).await;
+    let asked = question(&mut first).await;
+    let own = client.clone();
+    let second = tokio::spawn(async move {
+        let mut events = stream(&own, &call_of(2, "t__x")).await;
+        let asked = question(&mut events).await;
+        (events, asked)
+    });
+    let accept = |asked: &Value| {
+        let state = &asked["params"]["_meta"]["bowline/state"];
+        json!({"action": "accept", "content": {"code": "c", "state": state}})
+    };
+    until_so("asked", async || !other.server.seen().is_empty()).await;
+    assert!(!second.is_finished(), "one question at a time");
+    let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})));
+    assert_eq!(text(&first.next_message().await.1), "good-1");
+    drop(first);
+    let (mut events, asked) = second.await.unwrap();
+    let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})));
+    assert_eq!(text(&events.next_message().await.1), "good-1");
 }
 
 #[tokio::test]
