@@ -4,6 +4,7 @@ use bowline::Gateway;
 use bowline::config::{Config, Flow, Password, Peers, Server};
 use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::kit::asking::{API_TOKEN, gateway, initialize, question, stream, text};
 use crate::kit::client::{Client, sent};
@@ -114,7 +115,8 @@ async fn the_questions_of_a_union_are_answered_by_its_hash_one_after_the_other()
     let mut first = stream(&client, &call_of(1, "s__x")).await;
     let asked = question(&mut first).await;
     let own = client.clone();
-    let second = tokio::spawn(async move {
+    let mut second = JoinSet::new();
+    second.spawn(async move {
         let mut events = stream(&own, &call_of(2, "t__x")).await;
         let asked = question(&mut events).await;
         (events, asked)
@@ -124,12 +126,12 @@ async fn the_questions_of_a_union_are_answered_by_its_hash_one_after_the_other()
         json!({"action": "accept", "content": {"code": "c", "state": state}})
     };
     until_so("asked", async || !other.server.seen().is_empty()).await;
-    assert!(!second.is_finished(), "one question at a time");
+    assert!(second.try_join_next().is_none(), "one question at a time");
     let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&first.next_message().await.1), "good-1");
     drop(first);
-    let (mut events, asked) = second.await.unwrap();
+    let (mut events, asked) = second.join_next().await.unwrap().unwrap();
     let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&events.next_message().await.1), "good-1");
