@@ -37,7 +37,8 @@ const CALL_PAUSE: Duration = Duration::from_millis(600);
 const EVENT_PAUSE: Duration = Duration::from_millis(1500);
 const END_PAUSE: Duration = Duration::from_secs(10);
 
-/// Shows it, once or until a signal comes. The code is 1 if the session through Bowline did not hold.
+/// Shows it, once or until a signal comes. The code is 1 if the session through Bowline did not hold, or
+/// if it was interrupted when it was to be shown once.
 pub(crate) async fn demo(arguments: &DemoArguments) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new().context("cannot wait for signals")?;
     let mut screen = Screen::default();
@@ -47,7 +48,13 @@ pub(crate) async fn demo(arguments: &DemoArguments) -> Result<ExitCode, Failure>
         }
         let held = tokio::select! {
             held = show(&mut screen, arguments.once) => held?,
-            () = signals.stop() => return Ok(ExitCode::SUCCESS),
+            () = signals.stop() => {
+                return Ok(match arguments.once {
+                    // Whoever wanted to know whether it holds does not know it.
+                    true => ExitCode::FAILURE,
+                    false => ExitCode::SUCCESS,
+                });
+            }
         };
         if let Some(file) = &arguments.svg {
             record(file, &screen)?;

@@ -6,6 +6,7 @@
 //! replaced, or on a network's disk. So the files are looked at now and then as well.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -85,10 +86,17 @@ impl Watch {
     }
 }
 
-/// Hashes, because the files may hold secrets.
+/// So much of a file is looked at. No configuration and no certificate is larger.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// Hashes, because the files may hold secrets. A pipe would wait for somebody who may never write, and a device has no
+/// end: what is no file counts as missing.
 fn contents(paths: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
     let read = paths.iter().map(|path| {
-        let contents = fs::read(path).ok()?;
+        fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        let mut contents = Vec::new();
+        let file = fs::File::open(path).ok()?;
+        file.take(LARGEST).read_to_end(&mut contents).ok()?;
         Some(digest(&SHA256, &contents).as_ref().to_vec())
     });
     read.collect()

@@ -101,3 +101,27 @@ async fn what_makes_no_event_is_seen_later() {
     fs::rename(at("next"), at("current")).unwrap();
     timeout(EVERY * 2, watch.changed()).await.unwrap();
 }
+
+/// A pipe without a writer, and a device without an end.
+#[tokio::test]
+async fn what_is_no_file_is_missing_and_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tls.crt");
+    fs::write(&path, "a").unwrap();
+    let mut watch = Watch::new(&[&path]).unwrap();
+    for odd in ["pipe", "device"] {
+        fs::remove_file(&path).unwrap();
+        match odd {
+            "pipe" => {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.unwrap().success());
+            }
+            _ => std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
+        }
+        in_time(watch.changed()).await;
+        let other = folder.path().join("other");
+        fs::write(&other, odd).unwrap();
+        fs::rename(&other, &path).unwrap();
+        in_time(watch.changed()).await;
+    }
+}

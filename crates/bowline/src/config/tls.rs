@@ -145,11 +145,11 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     use io::Read as _;
 
     let mut bytes = Vec::new();
-    let file = fs::File::open(path)?;
-    // Opening a pipe or a device would wait for somebody who may never write.
-    if !file.metadata()?.is_file() {
+    // Opening a pipe would wait for somebody who may never write.
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
+    let file = fs::File::open(path)?;
     file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

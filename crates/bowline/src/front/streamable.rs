@@ -72,7 +72,14 @@ pub(crate) async fn serve(
         let (method, started) = (head.method.clone(), Instant::now());
         let arrival = match Arrival::admit(Arc::clone(&hub), &mut head) {
             Ok(arrival) => arrival,
-            Err(fault) => break 'answered refused(&hub, None, &fault.into()),
+            Err(fault) => {
+                let response = refused(&hub, None, &fault.into());
+                // What follows an unread body cannot be read, so the connection is closed, and that is said.
+                break 'answered match body.is_end_stream() {
+                    true => response,
+                    false => closing(response),
+                };
+            }
         };
         // None of its requests was let in so far.
         if connection.is_anonymous()
@@ -105,7 +112,11 @@ pub(crate) async fn serve(
 
 /// Refuses a request whose caller has too many connections, and closes this one.
 fn over_limits(hub: &Hub, arrival: &Arrival, why: ConnectionRefusal) -> Response<ReplyBody> {
-    let mut response = refused(hub, Some(arrival.to.name()), &why.fault().into());
+    closing(refused(hub, Some(arrival.to.name()), &why.fault().into()))
+}
+
+/// The same as the last response on its connection.
+fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response

@@ -352,3 +352,16 @@ async fn a_caller_with_many_connections_leaves_the_others_theirs() {
     .await;
     server.finish();
 }
+
+#[tokio::test]
+async fn a_refusal_that_leaves_a_body_unread_says_that_the_connection_ends() {
+    let server = Scripted::start().await;
+    let gateway = guarded(&server).await;
+    let client = Client::new(&gateway);
+    let posted = sent(client.post(&initialize_message())).await;
+    assert_eq!(posted.status, 401);
+    assert_eq!(posted.headers["connection"], "close");
+    let asked = sent(client.get()).await;
+    assert_eq!(asked.status, 401);
+    assert!(!asked.headers.contains_key("connection"));
+}
