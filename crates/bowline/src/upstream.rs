@@ -11,6 +11,7 @@ mod error;
 mod event_source;
 mod health;
 mod http_sse;
+mod judge;
 mod link;
 mod live;
 mod moves;

@@ -24,12 +24,17 @@ pub(crate) fn safety_of(request: &Message, policy: &Replay) -> Safety {
     match request.method() {
         Some(
             "ping"
-            | "resources/read"
+            | "tools/list"
+            | "prompts/list"
             | "prompts/get"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
             | "completion/complete"
             | "logging/setLevel"
             | "resources/subscribe"
             | "resources/unsubscribe"
+            | "tasks/list"
             | "tasks/get"
             | "tasks/result",
         ) => Safety::Safe,
@@ -42,7 +47,6 @@ pub(crate) fn safety_of(request: &Message, policy: &Replay) -> Safety {
                 (Some(name), _) => Safety::IfShown(name),
             }
         }
-        Some(method) if method.ends_with("/list") => Safety::Safe,
         Some(_) | None => Safety::Unsafe,
     }
 }
@@ -87,6 +91,9 @@ mod tests {
             "vendor/do",
             "list",
             "listings",
+            "acme/purge/list",
+            "tools/list/",
+            "Tools/list",
         ] {
             assert_eq!(safe(method, &Replay::Safe), Safety::Unsafe, "{method}");
         }

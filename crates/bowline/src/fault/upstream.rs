@@ -37,7 +37,11 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         UpstreamError::Redirected(_) | UpstreamError::TooManyRedirects(_) => {
             Reason::UpstreamRedirected
         }
-        UpstreamError::Declined(_) => Reason::UpstreamDeclined,
+        UpstreamError::Declined(declined) => match declined.status {
+            StatusCode::UNAUTHORIZED => Reason::UpstreamUnauthorized,
+            StatusCode::FORBIDDEN => Reason::UpstreamForbidden,
+            _ => Reason::UpstreamDeclined,
+        },
         UpstreamError::NotOpenedInTime(_)
         | UpstreamError::NotOpened(StatusCode::SERVICE_UNAVAILABLE) => Reason::UpstreamUnavailable,
         UpstreamError::NotOpened(_) | UpstreamError::NotListened(_) => Reason::UpstreamNotMcp,

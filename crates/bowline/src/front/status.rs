@@ -14,9 +14,18 @@ pub(crate) fn of(fault: &Fault, id: Option<RawId<'_>>) -> StatusCode {
     if is_final && id.is_some() {
         return StatusCode::OK;
     }
-    // A client would take a server's 404 for the end of its session, which goes on.
+    // A client would take a server's 404 for the end of its session, which goes on, and a demand for credentials
+    // for Bowline's.
+    let is_acted_on = |status: &StatusCode| {
+        let acted_on = [
+            StatusCode::NOT_FOUND,
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+        ];
+        acted_on.contains(status)
+    };
     declined
-        .filter(|status| *status != StatusCode::NOT_FOUND)
+        .filter(|status| !is_acted_on(status))
         .unwrap_or_else(|| of_reason(row.reason))
 }
 

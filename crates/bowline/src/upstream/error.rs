@@ -1,5 +1,6 @@
 //! Errors of messages to an upstream and of streams from it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ pub(crate) enum UpstreamError {
         "the server's answer ({0}) is compressed ({1}), although Bowline asked for no compression: turn it off at the server"
     )]
     Compressed(StatusCode, Box<str>),
-    #[error("the server refused the request with {}", .0.status)]
+    #[error("the server refused the request with {0}")]
     Declined(Box<Declined>),
     #[error("the server's response does not match this request")]
     AnotherId,
@@ -115,8 +116,10 @@ pub(crate) struct Declined {
     /// The refusal may mean the session that the request named, rather than the request.
     pub(crate) may_deny_session: bool,
     pub(crate) retry_after: Option<HeaderValue>,
-    /// The server's response, if it is JSON-RPC.
+    /// The server's response, if it is JSON-RPC and is passed on.
     pub(crate) body: Option<Bytes>,
+    /// The beginning of what it says, on one line.
+    pub(crate) text: Option<Box<str>>,
 }
 
 /// Why a stream broke off.
@@ -155,6 +158,17 @@ pub(crate) enum StreamError {
     /// The server was told so, and need not answer.
     #[error("the client has cancelled the request")]
     Cancelled,
+}
+
+// === impl Declined ===
+
+impl fmt::Display for Declined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Some(text) => write!(f, "{}: {text}", self.status),
+            None => write!(f, "{}", self.status),
+        }
+    }
 }
 
 // === impl UpstreamError ===

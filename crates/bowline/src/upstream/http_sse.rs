@@ -24,14 +24,15 @@ use parking_lot::Mutex;
 pub(crate) use self::error::SseError;
 use self::events::Events;
 pub(crate) use self::pair::Pair;
-use self::posting::{Posting, is_gone};
+use self::posting::Posting;
 use super::budget::{Budget, errand};
 use super::conversation::Issued;
 use super::event_source::EventSource;
+use super::judge::is_about_credentials;
 use super::link::{HttpLink, SseLink};
 use super::live::{self, Incoming};
 use super::outcome::NotSaid;
-use super::streamable::{Asking, refusal};
+use super::streamable::Asking;
 use super::{
     Declination, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, Upstream,
     UpstreamError, Whole,
@@ -70,7 +71,7 @@ impl Upstream {
         };
         let posted = tokio::select! {
             biased;
-            posted = Box::pin(self.post_to(link, &server, posting)) => Some(posted?),
+            posted = Box::pin(self.post_to(link, &server, posting)) => Some(posted?.granted()?),
             () = incoming.begun() => None,
         };
         match posted {
@@ -107,7 +108,8 @@ impl Upstream {
             landed: Some(&landed),
             aside: None,
         };
-        let answer = Box::pin(self.send(link, server, &asking)).await?;
+        let sent = Box::pin(self.send(link, server, &asking)).await?;
+        let answer = sent.granted()?;
         if answer.status != StatusCode::OK {
             return Ok(Err(Declination::of_get(&answer)));
         }
@@ -166,12 +168,10 @@ impl Upstream {
             call: None,
             opens: false,
         };
+        let heard = pair.routing().heard();
         let answer = self.post_to(link.to(pair), &server, posting).await;
         let judged = match answer {
-            Ok(answer) => match is_gone(&answer) {
-                true => Err(UpstreamError::SessionLost),
-                false => refusal::judge_notification(answer, &server.recovery).await,
-            },
+            Ok(answer) => Box::pin(self.notified(pair, answer, heard, &server)).await,
             Err(error) => Err(error),
         };
         let judged = judged.map_err(|error| pair.seen_with(error))?;
@@ -197,6 +197,9 @@ impl Upstream {
             }
         };
         match said {
+            Err(UpstreamError::Declined(declined)) if is_about_credentials(declined.status) => {
+                Err(UpstreamError::Refused(declined.status))
+            }
             // The client got the refusal the first time.
             Err(UpstreamError::Declined(_)) | Ok(()) => Ok(Ok(())),
             Err(error) => Err(error),

@@ -97,8 +97,30 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         | UpstreamError::AnotherId
         | UpstreamError::BadBody(ReadError::Broken(_))
         | UpstreamError::Stream(_) => (Ran::Unknown, SessionState::Unproven),
-        // Refused, redirected, timed out, cancelled, or too large: a retry would get the same
-        // result.
-        _ => (Ran::Yes, SessionState::Alive),
+        // Redirected, timed out, cancelled, or too large: a retry would get the same result. What came
+        // before `initialize` was answered is no failure of a request.
+        UpstreamError::BadBody(ReadError::TooLarge(_))
+        | UpstreamError::Compressed(..)
+        | UpstreamError::NotRecovered(_)
+        | UpstreamError::OutcomeUnknown(_)
+        | UpstreamError::Cancelled
+        | UpstreamError::Refused(_)
+        | UpstreamError::RefusedOverSse(..)
+        | UpstreamError::SignIn(_)
+        | UpstreamError::Grant(_)
+        | UpstreamError::Redirected(_)
+        | UpstreamError::RedirectedAfter(_)
+        | UpstreamError::TooManyRedirects(_)
+        | UpstreamError::NotOpened(_)
+        | UpstreamError::NotListened(_)
+        | UpstreamError::NotOpenedInTime(_)
+        | UpstreamError::CallTimeout(_)
+        | UpstreamError::NotTaken(_)
+        | UpstreamError::InitializeTimeout(_)
+        | UpstreamError::BadSessionId(_)
+        | UpstreamError::SeveralSessionIds
+        | UpstreamError::BadInitialize
+        | UpstreamError::OwnerUnreachable(_)
+        | UpstreamError::NeitherTransport(..) => (Ran::Yes, SessionState::Alive),
     }
 }

@@ -21,13 +21,12 @@ use std::sync::Arc;
 
 use bowline_wire::media;
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, WWW_AUTHENTICATE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
 use tokio::time::Instant;
 
-use self::answer::MAX_READ_OUT;
 pub(crate) use self::answer::{Answer, poll_data};
 use self::aside::Aside;
 pub(super) use self::asking::Asking;
@@ -36,21 +35,19 @@ pub(crate) use self::fingerprint::{is_lie, may_lie};
 pub(crate) use self::initialize::{Declination, InitializeAnswer, Initialized};
 pub(crate) use self::listen::{Listening, NotListened};
 pub(crate) use self::passing::Passing;
+use super::judge::is_about_credentials;
 use super::link::HttpLink;
 use super::{LiveError, Repeat, Upstream, UpstreamError};
 use crate::config::{Server, Target};
 use crate::oauth::{Bearer, Challenge, Verdict};
-use bowline_egress::{
-    CookieUrl, EgressError, Request, Sent, UpstreamBody, WireError, read_limited,
-};
+use bowline_egress::{CookieUrl, EgressError, Request, Sent, UpstreamBody, WireError};
 
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// A 401 or 403, and how the request was sent.
+/// How a request was sent that was answered with 401 or 403.
 struct Denied<'a> {
-    head: &'a http::response::Parts,
-    body: UpstreamBody,
+    message: Option<&'a Bytes>,
     bearer: Option<&'a Arc<Bearer>>,
     may_retry: bool,
 }
@@ -146,14 +143,16 @@ impl Upstream {
             match head.status {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     let denied = Denied {
-                        head: &head,
-                        body,
+                        message: asking.message.as_ref().map(|(message, _)| message),
                         bearer: bearer.as_ref(),
                         may_retry,
                     };
-                    let other = Box::pin(self.denied(link, denied)).await?;
-                    // The request was refused before it ran, so it is retried once.
-                    (bearer, may_retry) = (Some(other), false);
+                    let mut answer = answered(link, head, body)?;
+                    match Box::pin(self.denied(link, server, &mut answer, denied)).await? {
+                        // The request was refused before it ran, so it is retried once.
+                        Some(other) => (bearer, may_retry) = (Some(other), false),
+                        None => return Ok(answer),
+                    }
                 }
                 status if status.is_redirection() => {
                     let next = redirect::target(status, &head.headers, url, &target);
@@ -174,35 +173,33 @@ impl Upstream {
         Err(UpstreamError::TooManyRedirects(MAX_REDIRECTS))
     }
 
-    /// Handles a 401 or 403: returns the token for a retry, or the error.
+    /// Handles a 401 or 403: returns the token for a retry, if that may help.
     async fn denied(
         &self,
         link: HttpLink<'_>,
+        server: &Server,
+        answer: &mut Answer,
         denied: Denied<'_>,
-    ) -> Result<Arc<Bearer>, UpstreamError> {
-        let status = denied.head.status;
-        if let Some(account) = link.account {
-            let challenge = Challenge::in_headers(&denied.head.headers);
-            let judging = account.judge(status, challenge, denied.bearer, denied.may_retry);
-            match judging.await? {
-                Verdict::Retry(other) if link.is_other_sign_in(Some(&other)) => {
-                    return Err(UpstreamError::SessionLost);
-                }
-                Verdict::Retry(other) => return Ok(other),
-                Verdict::SignIn(wanted) => return Err(UpstreamError::SignIn(wanted)),
-                Verdict::Refused => {}
-            }
+    ) -> Result<Option<Arc<Bearer>>, UpstreamError> {
+        let Some(account) = link.account else {
+            return Ok(None);
+        };
+        if let Some(message) = denied.message
+            && !answer.has_challenge()
+            && answer.is_own(message, &server.recovery).await?
+        {
+            return Ok(None);
         }
-        // The server's own refusal, unless it is configured as a sign of a lost session.
-        let server = self.config();
-        let prints = &server.recovery.fingerprints;
-        if link.names_session() && is_suspect(prints, status) {
-            let body = read_limited(denied.body, MAX_READ_OUT).await;
-            if is_fingerprint(prints, status, &body.unwrap_or_default()) {
-                return Err(UpstreamError::Fingerprint(status));
+        let challenge = Challenge::in_headers(&answer.headers);
+        let judging = account.judge(answer.status, challenge, denied.bearer, denied.may_retry);
+        match judging.await? {
+            Verdict::Retry(other) if link.is_other_sign_in(Some(&other)) => {
+                Err(UpstreamError::SessionLost)
             }
+            Verdict::Retry(other) => Ok(Some(other)),
+            Verdict::SignIn(wanted) => Err(UpstreamError::SignIn(wanted)),
+            Verdict::Refused => Ok(None),
         }
-        Err(UpstreamError::Refused(status))
     }
 
     /// Sends one request to one endpoint and records the endpoint's health.
@@ -289,20 +286,22 @@ async fn token_of_session(
     }
 }
 
-/// Handles an answer that is neither a redirect nor a 401 or 403.
+/// Handles an answer that is no redirect.
 fn answered(
     link: HttpLink<'_>,
     head: http::response::Parts,
     body: UpstreamBody,
 ) -> Result<Answer, UpstreamError> {
     let status = head.status;
+    let is_demand = is_about_credentials(status) && head.headers.contains_key(WWW_AUTHENTICATE);
     if let Some(coding) = coding(&head.headers)
+        && !is_demand
         && !body.is_end_stream()
     {
         return Err(UpstreamError::Compressed(status, coding));
     }
     let named_session = link.names_session();
-    if !status.is_success() && !named_session {
+    if !status.is_success() && !named_session && !is_about_credentials(status) {
         // The target of the redirect may no longer exist. If it does, the configured target
         // redirects again.
         link.url.forget_move();
@@ -312,6 +311,7 @@ fn answered(
         headers: head.headers,
         body,
         named_session,
+        held: None,
     })
 }
 

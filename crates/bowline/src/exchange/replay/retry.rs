@@ -10,7 +10,7 @@ use crate::exchange::replay::{self, Safety};
 use crate::exchange::send::Request;
 use crate::leg::Leg;
 use crate::session::{Call, Session};
-use crate::upstream::budget::{Budget, until};
+use crate::upstream::budget::{Budget, moment, until};
 use crate::upstream::{Carried, Epoch, Proof, Pulse, Ran, SessionState, UpstreamError};
 
 /// The maximum number of retries of a request that may have run and is safe to repeat. The limit keeps a
@@ -133,7 +133,8 @@ pub(crate) async fn is_forgotten(
     if leg.is_lost() || session.leg().generation != leg.generation {
         return true;
     }
-    let limit = Budget::of(&session.upstream).attempt(0);
+    // The refusal of a ping may have to wait a moment for what its stream says.
+    let limit = Budget::of(&session.upstream).attempt(0) + moment(&session.upstream.config());
     let pinged = tokio::time::timeout(limit, ping(leg, &session.carried(carried))).await;
     matches!(pinged, Ok(Pulse::Lost))
 }

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use bowline_egress::{CookieUrl, Sent};
+use bowline_egress::{CookieUrl, Sent, read_limited};
 use bowline_wire::media;
-use bowline_wire::message::Message;
+use bowline_wire::message::{Message, is_answer_to};
 use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode};
+#[cfg(feature = "planted")]
+use http::StatusCode;
+use http::{HeaderValue, Method};
 use tokio::sync::Notify;
 
 use super::Pair;
@@ -17,11 +19,13 @@ use crate::planted::{self, Bug};
 use crate::upstream::budget::moment;
 #[cfg(feature = "planted")]
 use crate::upstream::error::Declined;
+use crate::upstream::judge::Stream;
 use crate::upstream::link::HttpLink;
 use crate::upstream::live::{Incoming, LiveError, Recipient};
+use crate::upstream::streamable::Asking;
 use crate::upstream::streamable::aside::Aside;
-use crate::upstream::streamable::{Asking, refusal};
-use crate::upstream::{Answer, Ran, SessionState, Upstream, UpstreamError, Whole};
+use crate::upstream::streamable::refusal::{self, Judged, Refusal};
+use crate::upstream::{Answer, MAX_HELD_ANSWER, Ran, SessionState, Upstream, UpstreamError, Whole};
 
 /// A message to a pair.
 pub(super) struct Posting<'a> {
@@ -59,6 +63,7 @@ impl Upstream {
             call: Some(incoming.recipient()),
             opens: false,
         };
+        let (heard, moment) = (pair.routing().heard(), moment(&server));
         let mut taking = Box::pin(async {
             let answer = self.post_to(link, &server, posting).await?;
             taken(answer, request, &server).await
@@ -75,14 +80,54 @@ impl Upstream {
                     () = begun.notified() => return Ok(None),
                 },
                 // The answer to the POST may still say that the message did not run.
-                true => match tokio::time::timeout(moment(&server), taking).await {
+                true => match tokio::time::timeout(moment, taking).await {
                     Ok(taken) => taken,
-                    Err(_) if written.get() => Ok(None),
+                    Err(_) if written.get() => Ok(Taken::Yes),
                     Err(_) => Err(UpstreamError::SessionLost),
                 },
             },
         };
-        taken.map_err(|error| pair.seen_with(error))
+        let refusal = match taken {
+            Ok(Taken::Yes) => return Ok(None),
+            Ok(Taken::Answered(answer)) => return Ok(Some(answer)),
+            Ok(Taken::Refused(refusal)) => refusal,
+            Err(error) => return Err(pair.seen_with(error)),
+        };
+        let judged = match refusal.judged(pair.stream()) {
+            Judged::Listen(refusal) => {
+                let answering = tokio::time::timeout(moment, incoming.begun()).await;
+                if answering.is_ok() && !incoming.has_ended() {
+                    return Ok(None);
+                }
+                refusal.judged(pair.stream_since(heard))
+            }
+            judged => judged,
+        };
+        judged
+            .into_whole()
+            .map(Some)
+            .map_err(|error| pair.seen_with(error))
+    }
+
+    /// What the answer to a message means to which the stream has no answer.
+    pub(super) async fn notified(
+        &self,
+        pair: &Pair,
+        answer: Answer,
+        heard: u64,
+        server: &Server,
+    ) -> Result<Option<Whole>, UpstreamError> {
+        let Some(refusal) = refusal::read_notified(answer, &server.recovery).await? else {
+            return Ok(None);
+        };
+        let judged = match refusal.judged(pair.stream()) {
+            Judged::Listen(refusal) => {
+                tokio::time::sleep(moment(server)).await;
+                refusal.judged(pair.stream_since(heard))
+            }
+            judged => judged,
+        };
+        judged.into_whole().map(Some)
     }
 
     /// Posts one message.
@@ -129,11 +174,6 @@ impl Upstream {
     }
 }
 
-/// Whether the message URL is gone, and the session with it.
-pub(super) fn is_gone(answer: &Answer) -> bool {
-    matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE)
-}
-
 // === impl Pair ===
 
 impl Pair {
@@ -141,42 +181,71 @@ impl Pair {
     /// proves.
     pub(super) fn seen_with(&self, error: UpstreamError) -> UpstreamError {
         let proof = error.proof();
-        let is_open =
-            proof.session == SessionState::Unproven || matches!(error, UpstreamError::Declined(_));
         match self.routing().ended() {
-            Some(end) if is_open => UpstreamError::Live(LiveError::Ended {
-                end,
-                was_written: proof.ran != Ran::No,
-            }),
+            Some(end) if proof.session == SessionState::Unproven => {
+                UpstreamError::Live(LiveError::Ended {
+                    end,
+                    was_written: proof.ran != Ran::No,
+                })
+            }
             _ => error,
+        }
+    }
+
+    /// The stream, for which nobody has waited.
+    fn stream(&self) -> Stream {
+        match self.routing().ended() {
+            Some(_) => Stream::Ended,
+            None => Stream::Open,
+        }
+    }
+
+    /// The stream, which was waited for after it had said so much.
+    fn stream_since(&self, heard: u64) -> Stream {
+        match self.routing().ended() {
+            Some(_) => Stream::Ended,
+            None if self.routing().heard() > heard => Stream::Spoke,
+            None => Stream::Silent,
         }
     }
 }
 
-/// What the answer to the POST of a request says: nothing, or the answer itself.
-async fn taken(
-    answer: Answer,
-    request: &Message,
-    server: &Server,
-) -> Result<Option<Whole>, UpstreamError> {
-    match answer.status {
-        #[cfg(feature = "planted")]
-        status if is_gone(&answer) && planted::has(Bug::MessageUrl404Passes) => {
-            Err(UpstreamError::Declined(Box::new(Declined {
-                status,
-                may_deny_session: false,
-                retry_after: None,
-                body: None,
-            })))
-        }
-        _ if is_gone(&answer) => Err(UpstreamError::SessionLost),
-        status if status.is_success() => {
-            answer.read_out().await;
-            Ok(None)
-        }
-        _ => {
-            let judging = refusal::judge(answer, request, &server.recovery);
-            Box::pin(judging).await.map(Some)
-        }
+/// What the answer to the POST of a request says.
+enum Taken {
+    /// Nothing: the answer comes on the stream.
+    Yes,
+    Answered(Whole),
+    Refused(Refusal),
+}
+
+async fn taken(answer: Answer, request: &Message, server: &Server) -> Result<Taken, UpstreamError> {
+    #[cfg(feature = "planted")]
+    if answer.status == StatusCode::NOT_FOUND && planted::has(Bug::MessageUrl404Passes) {
+        return Err(UpstreamError::Declined(Box::new(Declined {
+            status: answer.status,
+            may_deny_session: false,
+            retry_after: None,
+            body: None,
+            text: None,
+        })));
     }
+    if !answer.status.is_success() {
+        let refusal = Refusal::read(answer, request.id(), &server.recovery);
+        return Box::pin(refusal).await.map(Taken::Refused);
+    }
+    if !answer.is(media::JSON) {
+        answer.read_out().await;
+        return Ok(Taken::Yes);
+    }
+    // Servers say "Accepted" in any way they like; some answer right here.
+    let sent_as = answer.sent_as();
+    let id = request.id().unwrap_or_default();
+    Ok(match read_limited(answer.body, MAX_HELD_ANSWER).await {
+        Ok(body) if is_answer_to(&body, id) => Taken::Answered(Whole {
+            body,
+            sent_as,
+            may_deny_session: false,
+        }),
+        Ok(_) | Err(_) => Taken::Yes,
+    })
 }

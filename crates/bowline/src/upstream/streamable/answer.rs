@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use bowline_wire::media;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::Body as _;
 
-use crate::upstream::SentAs;
+use crate::config::Recovery;
+use crate::upstream::budget::errand;
+use crate::upstream::judge::is_about_credentials;
+use crate::upstream::{MAX_HELD_ANSWER, SentAs, StreamError, UpstreamError};
 use bowline_egress::{UpstreamBody, WireError, read_limited};
 
 /// How much of an unneeded body is read, and for how long.
@@ -25,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) body: UpstreamBody,
     /// Whether the request named a session, so that a 404 means that the session is unknown.
     pub(super) named_session: bool,
+    /// The body, if it was read already.
+    pub(super) held: Option<Bytes>,
 }
 
 // === impl Answer ===
@@ -44,6 +49,31 @@ impl Answer {
         if !self.body.is_end_stream() {
             let rest = read_limited(self.body, MAX_READ_OUT);
             drop(Box::pin(tokio::time::timeout(READ_OUT_TIMEOUT, rest)).await);
+        }
+    }
+
+    /// Reads the whole body, which stays here.
+    pub(super) async fn read(&mut self, recovery: &Recovery) -> Result<Bytes, UpstreamError> {
+        if let Some(held) = &self.held {
+            return Ok(held.clone());
+        }
+        let reading = read_limited(&mut self.body, MAX_HELD_ANSWER);
+        let read = tokio::time::timeout(errand(recovery), reading).await;
+        let body = read.map_err(|_| StreamError::CallTimeout)??;
+        self.held = Some(body.clone());
+        Ok(body)
+    }
+
+    /// Whether it asks for credentials.
+    pub(crate) fn has_challenge(&self) -> bool {
+        self.headers.contains_key(WWW_AUTHENTICATE)
+    }
+
+    /// The same, unless the server refused who asks.
+    pub(in crate::upstream) fn granted(self) -> Result<Self, UpstreamError> {
+        match is_about_credentials(self.status) {
+            true => Err(UpstreamError::Refused(self.status)),
+            false => Ok(self),
         }
     }
 

@@ -41,6 +41,6 @@ impl Upstream {
             landed: None,
             aside: None,
         };
-        Box::pin(self.send(link, &server, &asking)).await
+        Box::pin(self.send(link, &server, &asking)).await?.granted()
     }
 }

@@ -12,6 +12,7 @@ use super::Answer;
 use super::messages::retry_after;
 use crate::upstream::conversation::Issued;
 use crate::upstream::event_source::EventSource;
+use crate::upstream::judge::is_about_the_way;
 use crate::upstream::link::HttpLink;
 use crate::upstream::{MAX_HELD_ANSWER, Upstream, UpstreamError, Whole};
 
@@ -58,7 +59,8 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
-        let answer = self.post(link, &self.config(), message, sent).await?;
+        let posted = self.post(link, &self.config(), message, sent).await?;
+        let answer = posted.granted()?;
         if answer.status != StatusCode::OK {
             return Ok(Initialized::Declined(Declination::new(answer)));
         }
@@ -151,10 +153,7 @@ impl Declination {
 
     /// Whether the status says that the server was not reached.
     pub(crate) fn is_about_the_way(&self) -> bool {
-        matches!(
-            self.status,
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
-        )
+        is_about_the_way(self.status)
     }
 
     /// The server's answer, if it is JSON.

@@ -38,11 +38,15 @@ impl Upstream {
             return Ok(Listening::Events(EventSource::Http(answer.body)));
         }
         let why = NotListened(answer.status);
-        let prints = &self.config().recovery.fingerprints;
+        let server = self.config();
+        let prints = &server.recovery.fingerprints;
+        if !is_suspect(prints, answer.status) {
+            answer.granted()?;
+        }
         let may_deny_session = matches!(
-            answer.status,
+            why.0,
             StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::GONE
-        ) || is_suspect(prints, answer.status);
+        ) || is_suspect(prints, why.0);
         Ok(Listening::Refused {
             why,
             may_deny_session,

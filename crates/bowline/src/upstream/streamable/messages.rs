@@ -42,7 +42,7 @@ impl Upstream {
             return judged.map(Outcome::Message);
         }
         let status = answer.status;
-        if status == StatusCode::ACCEPTED {
+        if status == StatusCode::ACCEPTED && !answer.is(media::JSON) {
             let why = "the server answered 202, which does not answer a request";
             return Err(UpstreamError::OutcomeUnknown(why.into()));
         }
@@ -139,7 +139,8 @@ impl Upstream {
         message: Bytes,
     ) -> Result<Result<(), NotSaid>, UpstreamError> {
         let server = self.config();
-        let answer = self.post(link, &server, message, Sent::default()).await?;
+        let posted = self.post(link, &server, message, Sent::default()).await?;
+        let answer = posted.granted()?;
         if answer.denies_session() || answer.status.is_server_error() {
             let status = answer.status;
             return Ok(Err(NotSaid {

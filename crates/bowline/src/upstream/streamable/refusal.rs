@@ -1,11 +1,9 @@
-//! Answers with an error status: decides whether one is the server's own answer to the request, or
-//! is about the session or comes from an intermediary.
+//! Answers with an error status: reads them, and turns what the judge says into an answer or an error.
 
 use std::time::Duration;
 
 use bowline_egress::read_limited;
-use bowline_wire::codes::SESSION_NOT_FOUND;
-use bowline_wire::message::{Kind, Message, RawId, echoes_id};
+use bowline_wire::message::{Kind, Message, RawId, RawIdBuf, echoes_id};
 use bowline_wire::sse::Decoder;
 use bowline_wire::{batch, media};
 use bytes::Bytes;
@@ -17,8 +15,8 @@ use super::{Answer, is_fingerprint, is_suspect};
 use crate::config::Recovery;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
-use crate::upstream::budget::errand;
-use crate::upstream::{Declined, MAX_HELD_ANSWER, SentAs, StreamError, UpstreamError, Whole};
+use crate::upstream::judge::{self, Content, Facts, Stream, Verdict};
+use crate::upstream::{Declined, MAX_HELD_ANSWER, SentAs, UpstreamError, Whole};
 
 /// The largest number of messages in a server's batch.
 pub(crate) const MAX_BATCH: usize = 10_000;
@@ -28,162 +26,233 @@ pub(crate) const MAX_BATCH: usize = 10_000;
 const MAX_FINGERPRINT: usize = 64 * 1024;
 const FINGERPRINT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How many characters of a refusal's prose are passed on.
+const MAX_PROSE: usize = 500;
+
 /// Whether an answer must be judged by its body.
 pub(crate) fn wants_judging(answer: &Answer, recovery: &Recovery) -> bool {
     !answer.status.is_success()
         || (answer.status != StatusCode::OK && is_suspect(&recovery.fingerprints, answer.status))
 }
 
-fn is_about_the_way(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
-    )
-}
-
-/// Reads an answer and decides whether it is the server's own, for the client, or a failure. An
-/// answer that cannot be read completely proves nothing.
+/// Reads an answer and decides whether it is the server's own, for the client, or a failure.
 pub(crate) async fn judge(
     answer: Answer,
     request: &Message,
     recovery: &Recovery,
 ) -> Result<Whole, UpstreamError> {
-    let refusal = Refusal::read(answer, recovery).await?;
-    let id = request.id().unwrap_or_default();
-    let is_own = refusal.echoes(id);
-    #[cfg(feature = "planted")]
-    match (refusal.status.as_u16(), is_own) {
-        (404, true) if planted::has(Bug::Own404IsLost) => return Err(UpstreamError::SessionLost),
-        (400 | 410, true) if planted::has(Bug::Own400IsLost) => {
-            return Err(UpstreamError::SessionLost);
-        }
-        (400, false) if planted::has(Bug::Plain400IsLost) => {
-            return Err(UpstreamError::SessionLost);
-        }
-        (404, false) if planted::has(Bug::Page404Passes) => return Err(refusal.into_error()),
-        _ => {}
-    }
-    if refusal.denies_session && !(is_own && refusal.code() != Some(SESSION_NOT_FOUND)) {
-        return Err(UpstreamError::SessionLost);
-    }
-    let status = refusal.status;
-    let is_passed_on = match status {
-        _ if status.is_client_error() => is_own && refusal.retry_after.is_none(),
-        _ if is_about_the_way(status) => is_own,
-        _ => is_own || (refusal.is_json && refusal.is_json_rpc()),
-    };
-    if !is_passed_on {
-        return Err(refusal.into_error());
-    }
-    Ok(Whole::refusal(status, refusal.into_answer(id)))
+    let refusal = Refusal::read(answer, request.id(), recovery).await?;
+    refusal.judged(Stream::None).into_whole()
 }
 
-impl Whole {
-    /// A server's own answer with an error status. A 404 may be the application's, or that of a
-    /// server that lost the session and does not report it by the protocol. It is passed on as 200,
-    /// because a client would take a 404 for a lost session.
-    fn refusal(status: StatusCode, body: Bytes) -> Self {
-        let may_deny_session = status == StatusCode::NOT_FOUND;
-        let own = SentAs::own();
-        Self {
+/// What an answer with an error status means.
+pub(in crate::upstream) enum Judged {
+    Answer(Whole),
+    Failed(UpstreamError),
+    /// The stream may still have the answer.
+    Listen(Refusal),
+}
+
+impl Judged {
+    /// The answer or the error, where no stream is left to be waited for.
+    pub(in crate::upstream) fn into_whole(self) -> Result<Whole, UpstreamError> {
+        match self {
+            Self::Answer(whole) => Ok(whole),
+            Self::Failed(error) => Err(error),
+            Self::Listen(refusal) => Err(refusal.into_unknown()),
+        }
+    }
+}
+
+/// An answer with an error status.
+pub(in crate::upstream) struct Refusal {
+    status: StatusCode,
+    named_session: bool,
+    has_challenge: bool,
+    is_json: bool,
+    retry_after: Option<HeaderValue>,
+    /// The id of the request.
+    asked: Option<RawIdBuf>,
+    /// The body, if it was read whole.
+    body: Result<Bytes, UpstreamError>,
+}
+
+impl Refusal {
+    /// Reads an answer. An error is a sign of a lost session that the operator wrote down.
+    pub(in crate::upstream) async fn read(
+        mut answer: Answer,
+        asked: Option<RawId<'_>>,
+        recovery: &Recovery,
+    ) -> Result<Self, UpstreamError> {
+        let status = answer.status;
+        let read = answer.read(recovery).await;
+        if let Ok(body) = &read
+            && is_fingerprint(&recovery.fingerprints, status, body)
+        {
+            return Err(UpstreamError::Fingerprint(status));
+        }
+        let body = read.and_then(|body| answer.readable(body));
+        Ok(Self {
+            status,
+            named_session: answer.named_session(),
+            has_challenge: answer.has_challenge(),
+            is_json: answer.is(media::JSON),
+            retry_after: answer.headers.get(RETRY_AFTER).cloned(),
+            asked: asked.map(RawId::to_buf),
             body,
-            sent_as: match may_deny_session {
+        })
+    }
+
+    /// What it means, with what the stream has done.
+    pub(in crate::upstream) fn judged(self, stream: Stream) -> Judged {
+        let content = self.content();
+        #[cfg(feature = "planted")]
+        if let Some(error) = self.planted(content) {
+            return Judged::Failed(error);
+        }
+        let verdict = judge::judge(Facts {
+            status: self.status,
+            content,
+            has_challenge: self.has_challenge,
+            names_session: self.named_session,
+            stream,
+        });
+        match verdict {
+            Verdict::Answer { may_deny_session } => self.into_answer(may_deny_session),
+            Verdict::Lost => Judged::Failed(UpstreamError::SessionLost),
+            Verdict::Declined { may_deny_session } => {
+                Judged::Failed(self.declined(may_deny_session))
+            }
+            Verdict::Unknown => Judged::Failed(self.into_unknown()),
+            Verdict::Listen => Judged::Listen(self),
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    fn planted(&self, content: Content) -> Option<UpstreamError> {
+        let is_own = matches!(content, Content::Own(_));
+        let lost = || Some(UpstreamError::SessionLost);
+        match (self.status.as_u16(), is_own) {
+            (404, true) if planted::has(Bug::Own404IsLost) => lost(),
+            (400 | 410, true) if planted::has(Bug::Own400IsLost) => lost(),
+            (400, false) if planted::has(Bug::Plain400IsLost) => lost(),
+            (404, false) if planted::has(Bug::Page404Passes) => Some(self.declined(false)),
+            _ => None,
+        }
+    }
+
+    fn content(&self) -> Content {
+        let Ok(body) = &self.body else {
+            return Content::Unreadable;
+        };
+        let asked = self.asked.as_ref().map(RawIdBuf::as_id);
+        if asked.is_some_and(|id| echoes(body, id)) {
+            return Content::Own(message(body).and_then(|message| message.error_code()));
+        }
+        match self.is_json && message(body).is_some() {
+            true => Content::Unaddressed,
+            false => Content::Foreign,
+        }
+    }
+
+    /// What the client gets: of several messages only the answer, because a server's request among
+    /// them would lack its mark. Statuses on which a client acts by itself are not passed on: it would
+    /// open another session, or sign in here.
+    fn into_answer(self, may_deny_session: bool) -> Judged {
+        let body = match self.body {
+            Ok(body) => body,
+            Err(error) => return Judged::Failed(error),
+        };
+        let members = match batch::is_batch(&body) {
+            true => batch::split(&body, MAX_BATCH).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let asked = self.asked.as_ref().map(RawIdBuf::as_id);
+        let is_answer = |member: &Bytes| asked.is_some_and(|id| echoes_id(member, id));
+        let answer = members.into_iter().find(is_answer);
+        let (status, own) = (self.status, SentAs::own());
+        let is_acted_on = status == StatusCode::NOT_FOUND || judge::is_about_credentials(status);
+        Judged::Answer(Whole {
+            body: answer.unwrap_or(body),
+            sent_as: match is_acted_on {
                 true => own,
                 false => SentAs { status, ..own },
             },
             may_deny_session,
-        }
+        })
+    }
+
+    /// The error, if it is not the answer to the request and the request did not run.
+    fn declined(&self, may_deny_session: bool) -> UpstreamError {
+        let body = self.body.as_ref().ok();
+        let is_relayed =
+            |body: &&Bytes| !judge::is_about_credentials(self.status) && message(body).is_some();
+        UpstreamError::Declined(Box::new(Declined {
+            status: self.status,
+            may_deny_session,
+            body: body.filter(is_relayed).cloned(),
+            text: body.and_then(|body| prose(body)),
+            retry_after: self.retry_after.clone(),
+        }))
+    }
+
+    fn into_unknown(self) -> UpstreamError {
+        let status = self.status;
+        self.body.err().unwrap_or(UpstreamError::NotMcp(status))
     }
 }
 
-/// An answer with an error status, read completely.
-struct Refusal {
-    status: StatusCode,
-    /// By the protocol, its status says that the session is lost.
-    denies_session: bool,
-    named_session: bool,
-    is_json: bool,
-    retry_after: Option<HeaderValue>,
-    body: Bytes,
-}
+// === impl Answer ===
 
-impl Refusal {
-    async fn read(answer: Answer, recovery: &Recovery) -> Result<Self, UpstreamError> {
-        let status = answer.status;
-        let mut refusal = Self {
-            status,
-            denies_session: answer.denies_session(),
-            named_session: answer.named_session(),
-            is_json: answer.is(media::JSON),
-            retry_after: answer.headers.get(RETRY_AFTER).cloned(),
-            body: Bytes::new(),
+impl Answer {
+    /// Whether it is the server's own answer to this message.
+    pub(super) async fn is_own(
+        &mut self,
+        message: &Bytes,
+        recovery: &Recovery,
+    ) -> Result<bool, UpstreamError> {
+        let asked = Message::parse(message.clone()).ok();
+        let Some(id) = asked.as_ref().and_then(Message::id) else {
+            return Ok(false);
         };
-        let is_events = answer.is(media::EVENT_STREAM);
-        let ends_with_connection = answer.body.ends_with_connection();
-        let reading = read_limited(answer.body, MAX_HELD_ANSWER);
-        let read = tokio::time::timeout(errand(recovery), reading).await;
-        let body = read.map_err(|_| StreamError::CallTimeout)??;
-        if is_fingerprint(&recovery.fingerprints, status, &body) {
-            return Err(UpstreamError::Fingerprint(status));
-        }
-        let is_whole = !(ends_with_connection && body.is_empty());
-        let readable = match is_events {
+        let body = self.read(recovery).await?;
+        Ok(echoes(&self.readable(body)?, id))
+    }
+
+    /// Its body as one message or an array, or as what is no message at all. Otherwise it may be
+    /// incomplete, or in a format that only the client can read.
+    fn readable(&self, body: Bytes) -> Result<Bytes, UpstreamError> {
+        let is_whole = !(self.body.ends_with_connection() && body.is_empty());
+        let readable = match self.is(media::EVENT_STREAM) {
             true => joined_events(body),
             false => Some(body).filter(is_readable),
         };
-        // It may be incomplete, or in a format that only the client can read.
-        refusal.body = readable
-            .filter(|_| is_whole)
-            .ok_or(UpstreamError::NotMcp(status))?;
-        Ok(refusal)
+        let readable = readable.filter(|_| is_whole);
+        readable.ok_or(UpstreamError::NotMcp(self.status))
     }
+}
 
-    /// Whether it contains the answer to the request with this id.
-    fn echoes(&self, id: RawId<'_>) -> bool {
-        if !batch::is_batch(&self.body) {
-            return echoes_id(&self.body, id);
-        }
-        let members = batch::split(&self.body, MAX_BATCH).unwrap_or_default();
-        members.iter().any(|member| echoes_id(member, id))
+/// Whether a body contains the answer to the request with this id.
+fn echoes(body: &Bytes, id: RawId<'_>) -> bool {
+    if !batch::is_batch(body) {
+        return echoes_id(body, id);
     }
+    let members = batch::split(body, MAX_BATCH).unwrap_or_default();
+    members.iter().any(|member| echoes_id(member, id))
+}
 
-    /// What the client gets: of several messages only the answer, because a server's request among
-    /// them would lack its mark.
-    fn into_answer(self, id: RawId<'_>) -> Bytes {
-        let members = match batch::is_batch(&self.body) {
-            true => batch::split(&self.body, MAX_BATCH).unwrap_or_default(),
-            false => Vec::new(),
-        };
-        let answer = members.into_iter().find(|member| echoes_id(member, id));
-        answer.unwrap_or(self.body)
-    }
+fn message(body: &Bytes) -> Option<Message> {
+    let message = Message::parse(body.clone()).ok();
+    message.filter(|message| message.kind() == Kind::Response)
+}
 
-    fn message(&self) -> Option<Message> {
-        let message = Message::parse(self.body.clone()).ok();
-        message.filter(|message| message.kind() == Kind::Response)
-    }
-
-    fn code(&self) -> Option<i64> {
-        self.message()?.error_code()
-    }
-
-    fn is_json_rpc(&self) -> bool {
-        self.message().is_some()
-    }
-
-    /// The error, if it is not the answer to the request.
-    fn into_error(self) -> UpstreamError {
-        if !self.status.is_client_error() {
-            return UpstreamError::NotMcp(self.status);
-        }
-        let is_suspect = matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::GONE);
-        UpstreamError::Declined(Box::new(Declined {
-            status: self.status,
-            may_deny_session: self.named_session && is_suspect,
-            body: self.is_json_rpc().then(|| self.body.clone()),
-            retry_after: self.retry_after,
-        }))
-    }
+/// The beginning of what an intermediary or a server says about its refusal, on one line.
+fn prose(body: &Bytes) -> Option<Box<str>> {
+    let text = String::from_utf8_lossy(body);
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let line: String = words.join(" ").chars().take(MAX_PROSE).collect();
+    (!line.is_empty()).then(|| line.into())
 }
 
 /// Whether a body can be a complete answer: valid JSON, or not JSON at all. A truncated JSON body
@@ -248,6 +317,17 @@ pub(crate) async fn judge_notification(
     answer: Answer,
     recovery: &Recovery,
 ) -> Result<Option<Whole>, UpstreamError> {
+    match read_notified(answer, recovery).await? {
+        None => Ok(None),
+        Some(refusal) => refusal.judged(Stream::None).into_whole().map(Some),
+    }
+}
+
+/// Reads the answer to a message without an id, if it is not a success.
+pub(in crate::upstream) async fn read_notified(
+    answer: Answer,
+    recovery: &Recovery,
+) -> Result<Option<Refusal>, UpstreamError> {
     let status = answer.status;
     if status.is_success() {
         return match says_lost(answer, recovery).await {
@@ -255,14 +335,5 @@ pub(crate) async fn judge_notification(
             false => Ok(None),
         };
     }
-    let refusal = Refusal::read(answer, recovery).await?;
-    if refusal.denies_session {
-        return Err(UpstreamError::SessionLost);
-    }
-    let is_passed_on =
-        status.is_server_error() && !is_about_the_way(status) && refusal.is_json_rpc();
-    if !is_passed_on {
-        return Err(refusal.into_error());
-    }
-    Ok(Some(Whole::refusal(status, refusal.body)))
+    Refusal::read(answer, None, recovery).await.map(Some)
 }
