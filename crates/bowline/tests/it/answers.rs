@@ -10,6 +10,7 @@ mod faults;
 mod ids;
 mod large;
 mod odd;
+mod own;
 mod redirects;
 mod refused;
 mod tools;

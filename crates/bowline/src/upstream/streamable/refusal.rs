@@ -246,9 +246,12 @@ fn message(body: &Bytes) -> Option<Message> {
     message.filter(|message| message.kind() == Kind::Response)
 }
 
-/// The beginning of what an intermediary or a server says about its refusal, on one line.
+/// The beginning of what an intermediary or a server says about its refusal, on one line. Pages are for browsers.
 fn prose(body: &Bytes) -> Option<Box<str>> {
     let text = String::from_utf8_lossy(body);
+    if text.trim_start().starts_with('<') {
+        return None;
+    }
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let line: String = words.join(" ").chars().take(MAX_PROSE).collect();
