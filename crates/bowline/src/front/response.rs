@@ -160,7 +160,13 @@ pub(crate) fn empty(status: StatusCode) -> Response<ReplyBody> {
 pub(crate) fn respond(reply: Reply) -> Response<ReplyBody> {
     match reply {
         Reply::Accepted => empty(StatusCode::ACCEPTED),
-        Reply::Message { body, sent_as } => whole(sent_as.status, sent_as.content_type, body),
+        Reply::Message { body, sent_as } => {
+            let mut response = whole(sent_as.status, sent_as.content_type, body);
+            if let Some(after) = sent_as.retry_after {
+                response.headers_mut().insert(RETRY_AFTER, *after);
+            }
+            response
+        }
         Reply::Events(events) => {
             let content_type = HeaderValue::from_static(media::EVENT_STREAM);
             whole(StatusCode::OK, Some(content_type), events)
@@ -183,6 +189,7 @@ pub(crate) fn stream(outlet: Outlet) -> Response<ReplyBody> {
     let SentAs {
         status,
         content_type,
+        retry_after: _,
     } = outlet.sent_as.clone();
     let is_events = outlet.is_events;
     let body = StreamBody {

@@ -53,6 +53,8 @@ pub(crate) struct Frames {
 pub(crate) struct SentAs {
     pub(crate) status: StatusCode,
     pub(crate) content_type: Option<HeaderValue>,
+    /// `Retry-After` of an answer with an error status. It travels, and means nothing here.
+    pub(crate) retry_after: Option<Box<HeaderValue>>,
 }
 
 /// How an answer is read.
@@ -93,6 +95,7 @@ impl SentAs {
         Self {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::JSON)),
+            retry_after: None,
         }
     }
 
@@ -116,6 +119,7 @@ impl SentAs {
         Self {
             status: StatusCode::OK,
             content_type: Some(HeaderValue::from_static(media::EVENT_STREAM)),
+            retry_after: None,
         }
     }
 }

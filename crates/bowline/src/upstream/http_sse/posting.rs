@@ -95,11 +95,13 @@ impl Upstream {
         };
         let judged = match refusal.judged(pair.stream()) {
             Judged::Listen(refusal) => {
-                let answering = tokio::time::timeout(moment, incoming.begun()).await;
-                if answering.is_ok() && !incoming.has_ended() {
-                    return Ok(None);
+                let answering = tokio::time::timeout(moment, incoming.finished()).await;
+                match answering.is_ok() && !incoming.has_ended() {
+                    true => return Ok(None),
+                    // The server has begun with it, whatever it answered.
+                    false if incoming.has_begun() => Judged::Failed(refusal.into_unknown()),
+                    false => refusal.judged(pair.stream_since(heard)),
                 }
-                refusal.judged(pair.stream_since(heard))
             }
             judged => judged,
         };

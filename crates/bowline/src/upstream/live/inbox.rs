@@ -158,6 +158,24 @@ impl Inbox {
         .await;
     }
 
+    /// Waits until nothing more will come in.
+    pub(super) async fn finished(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.over.is_none() {
+                state.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Whether anything is here to read.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.state.lock().messages.is_empty()
+    }
+
     /// Whether the channel ended, and nothing is here to read.
     pub(super) fn has_ended(&self) -> bool {
         let state = self.state.lock();

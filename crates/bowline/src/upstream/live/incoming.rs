@@ -83,6 +83,16 @@ impl Incoming {
         self.inbox.begun().await;
     }
 
+    /// Waits until the answer has come in, or none will.
+    pub(in crate::upstream) async fn finished(&self) {
+        self.inbox.finished().await;
+    }
+
+    /// Whether anything has come in.
+    pub(in crate::upstream) fn has_begun(&self) -> bool {
+        self.inbox.has_messages()
+    }
+
     /// The answer, where nothing else comes.
     pub(in crate::upstream) async fn answer(self) -> Result<Bytes, LiveError> {
         match self.inbox.begin().await {

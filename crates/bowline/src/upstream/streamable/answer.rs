@@ -29,7 +29,15 @@ pub(crate) struct Answer {
     /// Whether the request named a session, so that a 404 means that the session is unknown.
     pub(super) named_session: bool,
     /// The body, if it was read already.
-    pub(super) held: Option<Bytes>,
+    pub(super) held: Option<WholeBody>,
+}
+
+/// A body that was read to its end.
+#[derive(Debug, Clone)]
+pub(super) struct WholeBody {
+    pub(super) bytes: Bytes,
+    /// Only the end of the connection said that this is all.
+    pub(super) ended_with_connection: bool,
 }
 
 // === impl Answer ===
@@ -53,15 +61,19 @@ impl Answer {
     }
 
     /// Reads the whole body, which stays here.
-    pub(super) async fn read(&mut self, recovery: &Recovery) -> Result<Bytes, UpstreamError> {
+    pub(super) async fn read(&mut self, recovery: &Recovery) -> Result<WholeBody, UpstreamError> {
         if let Some(held) = &self.held {
             return Ok(held.clone());
         }
+        let ended_with_connection = self.body.ends_with_connection();
         let reading = read_limited(&mut self.body, MAX_HELD_ANSWER);
         let read = tokio::time::timeout(errand(recovery), reading).await;
-        let body = read.map_err(|_| StreamError::CallTimeout)??;
-        self.held = Some(body.clone());
-        Ok(body)
+        let held = WholeBody {
+            bytes: read.map_err(|_| StreamError::CallTimeout)??,
+            ended_with_connection,
+        };
+        self.held = Some(held.clone());
+        Ok(held)
     }
 
     /// Whether it asks for credentials.
@@ -82,6 +94,7 @@ impl Answer {
         SentAs {
             status: self.status,
             content_type: self.content_type().cloned(),
+            retry_after: None,
         }
     }
 

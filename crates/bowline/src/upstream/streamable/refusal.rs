@@ -11,6 +11,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde::de::IgnoredAny;
 
+use super::answer::WholeBody;
 use super::{Answer, is_fingerprint, is_suspect};
 use crate::config::Recovery;
 #[cfg(feature = "planted")]
@@ -87,7 +88,7 @@ impl Refusal {
         let status = answer.status;
         let read = answer.read(recovery).await;
         if let Ok(body) = &read
-            && is_fingerprint(&recovery.fingerprints, status, body)
+            && is_fingerprint(&recovery.fingerprints, status, &body.bytes)
         {
             return Err(UpstreamError::Fingerprint(status));
         }
@@ -176,7 +177,11 @@ impl Refusal {
             body: answer.unwrap_or(body),
             sent_as: match is_acted_on {
                 true => own,
-                false => SentAs { status, ..own },
+                false => SentAs {
+                    status,
+                    retry_after: self.retry_after.map(Box::new),
+                    ..own
+                },
             },
             may_deny_session,
         })
@@ -196,7 +201,8 @@ impl Refusal {
         }))
     }
 
-    fn into_unknown(self) -> UpstreamError {
+    /// The error, if it proves nothing.
+    pub(in crate::upstream) fn into_unknown(self) -> UpstreamError {
         let status = self.status;
         self.body.err().unwrap_or(UpstreamError::NotMcp(status))
     }
@@ -221,8 +227,9 @@ impl Answer {
 
     /// Its body as one message or an array, or as what is no message at all. Otherwise it may be
     /// incomplete, or in a format that only the client can read.
-    fn readable(&self, body: Bytes) -> Result<Bytes, UpstreamError> {
-        let is_whole = !(self.body.ends_with_connection() && body.is_empty());
+    fn readable(&self, body: WholeBody) -> Result<Bytes, UpstreamError> {
+        let (body, ended_with_connection) = (body.bytes, body.ended_with_connection);
+        let is_whole = !(ended_with_connection && body.is_empty());
         let readable = match self.is(media::EVENT_STREAM) {
             true => joined_events(body),
             false => Some(body).filter(is_readable),
