@@ -196,7 +196,7 @@ impl Refusal {
             status: self.status,
             may_deny_session,
             body: body.filter(is_relayed).cloned(),
-            text: body.and_then(|body| prose(body)),
+            text: body.and_then(prose),
             retry_after: self.retry_after.clone(),
         }))
     }

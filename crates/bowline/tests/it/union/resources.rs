@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bowline_testbed::answering::Gate;
 use bowline_testbed::counting::{Counting, Tally};
 use serde_json::{Value, json};
 
@@ -149,4 +150,38 @@ async fn a_subscription_goes_where_the_read_succeeded() {
         assert_eq!(answer.json()["result"], json!({}), "{}", answer.text);
         assert_eq!((a.count(method), b.count(method)), (0, 1), "{method}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_late_is_waited_for_while_the_others_are_asked() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let gate = Gate::default();
+    gate.close();
+    let held = gate.clone();
+    a.on("resources/read", move |seen| {
+        let contents = json!({"contents": [{"uri": "x:1", "text": "here"}]});
+        seen.result(&contents).behind(&held)
+    });
+    b.on("resources/read", |seen| refusal(seen, -32002, "not found"));
+    let mut config = config_of(&[&a, &b]);
+    for server in config.servers.values_mut() {
+        server.list_timeout = Duration::from_millis(100);
+    }
+    let (_gateway, client) = united_with(config).await;
+    let read =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
+    let opening = async {
+        b.until("resources/read", 1).await;
+        gate.open();
+    };
+    let (answer, ()) = tokio::join!(client.send(&read), opening);
+    assert_eq!(
+        answer.json()["result"]["contents"][0]["text"],
+        "here",
+        "{answer:?}"
+    );
+    assert_eq!(
+        (a.count("resources/read"), b.count("resources/read")),
+        (1, 1)
+    );
 }
