@@ -27,6 +27,8 @@ pub struct Session {
     pub subscriptions: BTreeSet<String>,
     /// How many GET streams were opened, resumed ones included.
     pub listens: usize,
+    /// Whether the tool `turn` has become destructive, as was told.
+    pub turned: bool,
     /// The first methods that arrived, in order (`GET` and `DELETE` for requests without a message).
     pub methods: Vec<String>,
 }
@@ -137,6 +139,12 @@ impl Sessions {
     /// Changes the state of a session.
     pub(super) fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
         self.with(id, |known| change(&mut known.session));
+    }
+
+    /// Whether the tool `turn` is destructive in a session.
+    pub(super) fn has_turned(&self, id: &str) -> bool {
+        self.with(id, |known| known.session.turned)
+            .unwrap_or_default()
     }
 
     /// Ends a session.

@@ -72,6 +72,13 @@ impl Stream {
         self.write_data(message);
     }
 
+    /// Writes a message (JSON text) with an event id that the server did not make up for this stream.
+    pub(super) fn write_as(&self, id: &str, message: &str) {
+        let text = format!("id: {id}\ndata: {message}\n\n");
+        self.written
+            .send_modify(|written| written.events.push(text));
+    }
+
     fn write_data(&self, data: &str) {
         self.written.send_modify(|written| {
             let place = written.events.len();
