@@ -129,6 +129,18 @@ pub(crate) fn violations(history: &History, violations: &[Violation]) {
     if births > 0 {
         println!("VIOLATED {births} times: {}", Promise::AliveIsKept);
     }
+    let storms = violations.iter().filter_map(|violation| match violation {
+        Violation {
+            promise: Promise::NoStartStorm,
+            shown_by: Evidence::Session(client),
+        } => Some(*client),
+        _ => None,
+    });
+    let storms: Vec<_> = storms.collect();
+    if !storms.is_empty() {
+        let (count, promise) = (storms.len(), Promise::NoStartStorm);
+        println!("VIOLATED {count} times: {promise}: clients {storms:?}");
+    }
     let Afterwards { deaf, partial } = &history.afterwards;
     for (promise, sessions) in [(Promise::Heard, deaf), (Promise::WholeAgain, partial)] {
         if !sessions.is_empty() {

@@ -12,7 +12,7 @@ use bowline_testbed::tls::Terminator;
 use serde_json::json;
 use tempfile::TempDir;
 
-pub(crate) use self::processes::{Processes, since};
+pub(crate) use self::processes::{Processes, Start, since};
 use crate::Arguments;
 use crate::server::Server;
 use crate::trouble::Trouble;
@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) processes: Option<Processes>,
     /// Whether the replicas are also a server over HTTP+SSE.
     pub(crate) has_streams: bool,
+    /// Whether they are also one over either transport.
+    pub(crate) has_mixed: bool,
     /// Holds the certificates.
     directory: TempDir,
 }
@@ -70,13 +72,14 @@ impl World {
         }
         let processes = match arguments.has(Server::Processes) {
             false => None,
-            true => Some(Processes::new()?),
+            true => Some(Processes::new(arguments.tries(Trouble::JsonLogs))?),
         };
         Ok(Self {
             replicas,
             tally,
             processes,
             has_streams: arguments.has(Server::Streams),
+            has_mixed: arguments.has(Server::Mixed),
             directory,
         })
     }
@@ -88,10 +91,10 @@ impl World {
         left.map(|(_, replica)| replica.url()).collect()
     }
 
-    /// The same over HTTP+SSE.
-    pub(crate) fn sse_urls(&self, without: Option<usize>) -> Vec<String> {
+    /// The same at another path: `/sse` for HTTP+SSE, `/either` for what each speaks at the time.
+    pub(crate) fn urls_at(&self, path: &str, without: Option<usize>) -> Vec<String> {
         let urls = self.urls(without).into_iter();
-        urls.map(|url| url.replace("/mcp", "/sse")).collect()
+        urls.map(|url| url.replace("/mcp", path)).collect()
     }
 
     /// The certificate that vouches for the replicas with TLS.

@@ -62,6 +62,7 @@ fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
+        process_births_of: HashMap::new(),
     };
     let violations = check(&history);
     assert!(
@@ -208,6 +209,7 @@ fn a_session_that_hears_nothing_and_a_server_that_stays_missing_fail() {
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
+        process_births_of: HashMap::new(),
     };
     let violation = |promise, session| Violation {
         promise,
@@ -319,6 +321,7 @@ fn late((kind, times): (Kind, usize), outcome: Outcome, faults: Vec<Fault>) -> V
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
+        process_births_of: HashMap::new(),
     };
     let violations = check(&history).into_iter();
     violations.map(|violation| violation.promise).collect()

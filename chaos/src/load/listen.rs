@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::forge;
 use super::rover::{Failure, Rover};
 use crate::history::{Call, Kind, Outcome, Recorder};
 use crate::server::{Server, is_in_union};
@@ -175,10 +176,14 @@ async fn listen(
     }
 }
 
-/// Whether a session may be told this: nothing at all, its own name, or that a list has changed.
+/// Whether a session may be told this: nothing at all, its own name, that a list has changed, or what was forged and means
+/// nothing.
 pub(super) fn is_own(session: usize, message: &Value) -> bool {
     let method = message["method"].as_str().unwrap_or_default();
-    message.is_null() || is_spoken_to(session, message) || method.ends_with("/list_changed")
+    message.is_null()
+        || is_spoken_to(session, message)
+        || method.ends_with("/list_changed")
+        || forge::is_as_written(message)
 }
 
 /// Whether this is the progress of a call of a union's client: where one channel carries all of a server's messages, it

@@ -17,11 +17,13 @@ use crate::scripted::Scroll;
 
 /// Where streams are.
 pub(super) const PATH: &str = "/sse";
+/// The same, if the replica does not speak streamable HTTP there.
+const EITHER: &str = "/either";
 const MESSAGES: &str = "/messages";
 
 /// Whether a request is for this transport.
-pub(super) fn is_path(path: &str) -> bool {
-    matches!(path, PATH | MESSAGES)
+pub(super) fn is_path(path: &str, either_is_sse: bool) -> bool {
+    matches!(path, PATH | MESSAGES) || path == EITHER && either_is_sse
 }
 
 impl Replica {
@@ -34,7 +36,7 @@ impl Replica {
     ) -> Response<Scroll> {
         let session = uri.query().and_then(|query| query.strip_prefix("session="));
         match (method, uri.path(), session) {
-            (&Method::GET, PATH, _) => self.open_stream(life),
+            (&Method::GET, PATH | EITHER, _) => self.open_stream(life),
             (&Method::POST, MESSAGES, Some(session)) => self.take(session, message, life),
             _ => plain(StatusCode::METHOD_NOT_ALLOWED, ""),
         }

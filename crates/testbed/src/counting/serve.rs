@@ -71,7 +71,8 @@ async fn answered(
         Method::POST => message["method"].as_str().unwrap_or("a response"),
         ref other => other.as_str(),
     };
-    if over_sse::is_path(head.uri.path()) {
+    let either_is_sse = replica.settings.lock().either_is_sse;
+    if over_sse::is_path(head.uri.path(), either_is_sse) {
         return Ok(replica.serve_sse(&head.method, &head.uri, &message, &life));
     }
     if method == "initialize" {
@@ -173,7 +174,7 @@ impl Replica {
                 tools::listing(
                     all,
                     self.tally.lists_flip_as_destructive(),
-                    self.sessions.has_turned(session),
+                    !self.sessions.turned(session).is_empty(),
                 )
             }
             "tools/call" => return Reply::Call,

@@ -27,8 +27,8 @@ pub struct Session {
     pub subscriptions: BTreeSet<String>,
     /// How many GET streams were opened, resumed ones included.
     pub listens: usize,
-    /// Whether the tool `turn` has become destructive, as was told.
-    pub turned: bool,
+    /// The keys of calls after which it was told that the tool `turn` has become destructive.
+    pub turned: BTreeSet<String>,
     /// The first methods that arrived, in order (`GET` and `DELETE` for requests without a message).
     pub methods: Vec<String>,
 }
@@ -141,9 +141,9 @@ impl Sessions {
         self.with(id, |known| change(&mut known.session));
     }
 
-    /// Whether the tool `turn` is destructive in a session.
-    pub(super) fn has_turned(&self, id: &str) -> bool {
-        self.with(id, |known| known.session.turned)
+    /// The keys of calls after which it was told that the tool `turn` has become destructive in a session.
+    pub(super) fn turned(&self, id: &str) -> BTreeSet<String> {
+        self.with(id, |known| known.session.turned.clone())
             .unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::stream::Stream;
-use super::{Execution, Replica, Session};
+use super::{Execution, Replica};
 
 /// A call of a tool.
 #[derive(Debug, Clone)]
@@ -145,21 +145,30 @@ impl Call {
         }
     }
 
-    /// Tells that this tool has become destructive in this session, and answers; or runs, and ends the stream the first
-    /// time, so that nobody knows what became of it.
+    /// Answers, and tells that this tool has become destructive in this session; or runs, and ends the stream the first
+    /// time, so that nobody knows what became of it. It was destructive if its caller had an answer that was written
+    /// after that was told: the call `after` which it was.
     pub(super) fn turn(&self, replica: &Replica, session: &str, out: &Stream) {
         let mut execution = Execution::new(&replica.name, session, &self.tool);
-        execution.destructive = replica.sessions.has_turned(session);
+        let turned = replica.sessions.turned(session);
+        execution.destructive = turned.contains(&text(&self.arguments["after"]));
         let executions = replica.tally.add(&self.key, execution);
+        let answer = self.answer(replica, executions);
         if self.arguments["changes"] == true {
-            let changed = |session: &mut Session| session.turned = true;
-            replica.sessions.change(session, changed);
-            out.write(&list_changed());
+            let mut messages = [answer, list_changed()];
+            // Nothing comes after the answer on a stream of its own.
+            if !out.is_lasting() {
+                messages.reverse();
+            }
+            out.write_both(&messages);
+            replica.sessions.change(session, |session| {
+                session.turned.insert(self.key.clone());
+            });
         } else if executions == 1 {
             out.close();
-            return;
+        } else {
+            out.write(&answer);
         }
-        out.write(&self.answer(replica, executions));
         out.finish();
     }
 

@@ -1,11 +1,11 @@
 //! A server over stdio with tools of the [counting](crate::counting) one: some may run twice, some may not. What
 //! ran is written to a file that all its processes share, so that it outlives them.
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -69,7 +69,8 @@ pub struct Manner {
 struct Server {
     out: Mutex<Box<dyn Write + Send>>,
     manner: Manner,
-    has_turned: AtomicBool,
+    /// The keys of calls after which it was told that the tool `turn` has become destructive.
+    turned: Mutex<BTreeSet<String>>,
 }
 
 /// Serves until the input ends.
@@ -77,7 +78,7 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static, manner: M
     let server = Arc::new(Server {
         out: Mutex::new(Box::new(output)),
         manner,
-        has_turned: AtomicBool::new(false),
+        turned: Mutex::default(),
     });
     for line in input.lines().map_while(Result::ok) {
         let message: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -149,7 +150,7 @@ impl Server {
                 }))
             }
             "ping" => Ok(json!({})),
-            "tools/list" => Ok(listing(true, false, self.has_turned())),
+            "tools/list" => Ok(listing(true, false, !self.turned.lock().is_empty())),
             "resources/read" => {
                 Ok(json!({"contents": [{"uri": params["uri"], "text": params["uri"]}]}))
             }
@@ -164,7 +165,15 @@ impl Server {
             Ok(result) => ("result", result),
             Err(error) => ("error", error),
         };
-        self.say(&json!({"jsonrpc": "2.0", "id": message["id"], member: said}));
+        let said = json!({"jsonrpc": "2.0", "id": message["id"], member: said});
+        if params["arguments"]["changes"] != true {
+            self.say(&said);
+        } else {
+            // With nothing in between.
+            self.write(&format!("{said}\n{}", list_changed()));
+            let key = params["arguments"]["key"].as_str().unwrap_or_default();
+            self.turned.lock().insert(key.to_owned());
+        }
         if message["method"] == "initialize" && self.manner.dies_young() {
             std::process::exit(1);
         }
@@ -176,7 +185,7 @@ impl Server {
         let key = arguments["key"].as_str().unwrap_or_default();
         let tool = params["name"].as_str();
         if tool == Some("turn") {
-            self.turn(key, arguments["changes"] == true);
+            self.turn(key, arguments);
         } else {
             self.note(&format!("ran {key}"));
         }
@@ -205,27 +214,19 @@ impl Server {
         Ok(json!({"content": [{"type": "text", "text": key}], "structuredContent": {"key": key}}))
     }
 
-    /// Tells that the tool has become destructive; or runs it and dies, the first time that this happens.
-    fn turn(&self, key: &str, changes: bool) {
-        let what = match self.has_turned() {
+    /// Runs the tool and dies, the first time that this happens; unless it is only about to become destructive.
+    fn turn(&self, key: &str, arguments: &Value) {
+        let after = arguments["after"].as_str().unwrap_or_default();
+        let what = match self.turned.lock().contains(after) {
             true => "turned",
             false => "ran",
         };
         self.note(&format!("{what} {key}"));
-        if changes {
-            self.has_turned.store(true, Ordering::SeqCst);
-            self.say(&list_changed());
-            return;
-        }
         let notes = read(&self.manner.notes).unwrap_or_default();
         let is_it = |note: &&Note| matches!(&note.what, Noted::Ran { key: one, .. } if one == key);
-        if notes.iter().filter(is_it).count() == 1 {
+        if arguments["changes"] != true && notes.iter().filter(is_it).count() == 1 {
             std::process::exit(1);
         }
-    }
-
-    fn has_turned(&self) -> bool {
-        self.has_turned.load(Ordering::SeqCst)
     }
 
     /// Logs that a call is done, as some loggers do: each line is JSON, and none is a message.
@@ -235,7 +236,9 @@ impl Server {
         }
         self.say(&json!({"level": "info", "id": id, "msg": "done"}));
         self.say(&json!({"level": "debug", "id": id, "result": {"rows": 1}}));
-        self.say(&json!({"level": "warn", "id": id, "error": {"code": 1, "message": "slow query"}}));
+        self.say(
+            &json!({"level": "warn", "id": id, "error": {"code": 1, "message": "slow query"}}),
+        );
     }
 
     fn say(&self, message: &Value) {
