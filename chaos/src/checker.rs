@@ -165,7 +165,8 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
         broken.push(Promise::NoStorm);
     }
     let limit = history.limit + excuses::stood_still(history, call);
-    if call.took() > limit || call.outcome == Outcome::Never {
+    let took = history.pace.between(call.began, call.ended);
+    if took > limit || call.outcome == Outcome::Never {
         broken.push(Promise::InTime);
     }
     let ended = of_outcome(history, call, ran);

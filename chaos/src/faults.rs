@@ -302,7 +302,7 @@ impl Storm<'_> {
             {
                 return;
             }
-            sleep(UNTIL_KNOWN).await;
+            self.recorder.machine.sleep(UNTIL_KNOWN).await;
             tally.make_flip(destructive);
         }
         for replica in &world.replicas {

@@ -9,6 +9,7 @@ use bowline_testbed::stdio::counted::Noted;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::machine::{Machine, Pace};
 use crate::server::{PROCESSES, Server};
 use crate::world::{World, since};
 
@@ -21,6 +22,8 @@ pub(crate) struct History {
     pub(crate) faults: Vec<Fault>,
     /// How long a call may take.
     pub(crate) limit: Duration,
+    /// How much of the time counts.
+    pub(crate) pace: Pace,
     pub(crate) afterwards: Afterwards,
     /// When upstream sessions were opened, in this order.
     pub(crate) births: Vec<Duration>,
@@ -147,6 +150,7 @@ pub(crate) struct Fault {
 pub(crate) struct Recorder {
     origin: Instant,
     date: SystemTime,
+    pub(crate) machine: Machine,
     calls: Mutex<Vec<Call>>,
     faults: Mutex<Vec<Fault>>,
 }
@@ -280,8 +284,10 @@ impl Recorder {
             reason = "the only clock that processes share"
         )]
         let date = SystemTime::now();
+        let origin = Instant::now();
         Self {
-            origin: Instant::now(),
+            origin,
+            machine: Machine::new(origin),
             date,
             calls: Mutex::default(),
             faults: Mutex::default(),
@@ -381,6 +387,7 @@ impl Recorder {
             process_births_of,
             faults: self.faults.lock().clone(),
             limit,
+            pace: self.machine.pace(),
             afterwards,
             births: births(Counting::births),
             stream_births: births(Counting::stream_births),

@@ -10,6 +10,7 @@ mod faults;
 mod gateway;
 mod history;
 mod load;
+mod machine;
 mod report;
 mod server;
 mod trouble;
@@ -213,15 +214,16 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
         recorder: &recorder,
         heard: &heard,
     };
-    let both = async {
+    let deeds = async {
         tokio::join!(
             load.call(&sessions, &unions, others, until),
             storm.rage(arguments, until)
         )
     };
     tokio::select! {
-        (_, broken) = both => broken?,
+        (_, broken) = deeds => broken?,
         never = report::progress(&recorder) => match never {},
+        never = recorder.machine.watch() => match never {},
     }
     tokio::time::sleep(SETTLE).await;
     let deaf = listeners.deaf(&world).await;

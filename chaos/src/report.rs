@@ -74,6 +74,12 @@ pub(crate) fn table(history: &History) {
         .map(|(kind, count)| format!("{kind} {count}"))
         .collect();
     println!("faults: {}", faults.join(", "));
+    let took = history
+        .calls
+        .last()
+        .map_or(Duration::ZERO, |call| call.ended);
+    let counted = history.pace.between(Duration::ZERO, took);
+    println!("of {took:.0?} the machine had time for {counted:.0?}");
     println!("upstream sessions opened: {}", history.births.len());
     println!("HTTP+SSE streams opened: {}", history.stream_births.len());
     println!("processes started: {}", history.process_births.len());
@@ -245,7 +251,8 @@ fn minimal(history: &History, call: &Call) -> Vec<String> {
             true => BEFORE_AT_ITS_GATEWAY,
             false => BEFORE,
         };
-        (call.began.saturating_sub(before)..=call.ended).contains(&fault.at)
+        let is_others = fault.kind == "turn" && fault.whose != format!("s{}", call.session);
+        !is_others && (call.began.saturating_sub(before)..=call.ended).contains(&fault.at)
     });
     lines.extend(meanwhile.map(|fault| (fault.at, format!("{}: {}", fault.whose, fault.text))));
     lines.sort_by_key(|(at, _)| *at);

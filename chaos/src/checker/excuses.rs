@@ -23,7 +23,10 @@ const STARTS_A_SECOND: f64 = 1.0;
 
 /// Faults that were felt at a time between these.
 fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item = &Fault> {
-    let is_felt = move |fault: &&Fault| fault.at <= to && from <= fault.at + fault.lasts + AFTER;
+    let is_felt = move |fault: &&Fault| {
+        let since = history.pace.between(fault.at + fault.lasts, from);
+        fault.at <= to && since <= AFTER
+    };
     history.faults.iter().filter(is_felt)
 }
 
@@ -189,10 +192,10 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
 
 /// Whether a cancelled call ran on, or again, although nothing kept the cancel from its server.
 pub(super) fn ran_on(history: &History, call: &Call, accepted: Duration, ran: &[Ran]) -> bool {
-    let late = accepted + CANCEL_TAKES;
+    let is_late = |at| history.pace.between(accepted, at) > CANCEL_TAKES;
     let ran_on = ran.iter().filter_map(|ran| match ran.finished {
-        Some(finished) if finished > late => Some(finished),
-        _ => (ran.at > late).then_some(ran.at),
+        Some(finished) if is_late(finished) => Some(finished),
+        _ => is_late(ran.at).then_some(ran.at),
     });
     let Some(at) = ran_on.max() else {
         return false;

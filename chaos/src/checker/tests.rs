@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Evidence, Promise, Violation, check};
 use crate::history::{Afterwards, Call, Fault, History, Kind, Outcome, Ran};
+use crate::machine::Pace;
 
 const LIMIT: Duration = Duration::from_secs(35);
 
@@ -58,6 +59,7 @@ fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
         calls: vec![list, call],
         faults,
         limit: LIMIT,
+        pace: Pace::default(),
         afterwards: Afterwards::default(),
         births: Vec::new(),
         stream_births: Vec::new(),
@@ -202,6 +204,7 @@ fn a_session_that_hears_nothing_and_a_server_that_stays_missing_fail() {
         calls: Vec::new(),
         faults: Vec::new(),
         limit: LIMIT,
+        pace: Pace::default(),
         afterwards: Afterwards {
             deaf: vec![4],
             partial: vec![12_500],
@@ -317,6 +320,7 @@ fn late((kind, times): (Kind, usize), outcome: Outcome, faults: Vec<Fault>) -> V
         calls: vec![late],
         faults,
         limit: LIMIT,
+        pace: Pace::default(),
         afterwards: Afterwards::default(),
         births: Vec::new(),
         stream_births: Vec::new(),

@@ -42,10 +42,13 @@ pub(super) struct Expected {
 impl Expected {
     /// What its client calls the tool.
     pub(super) fn tool(&self) -> Option<String> {
-        let tool = self.kind.tool()?;
+        let mut tool = self.kind.tool()?.to_owned();
+        if self.kind == Kind::Turn {
+            tool = format!("{tool}_{}", self.client);
+        }
         Some(match is_in_union(self.session) {
-            true => union::exposed(Server::of(self.session), tool),
-            false => tool.to_owned(),
+            true => union::exposed(Server::of(self.session), &tool),
+            false => tool,
         })
     }
 }

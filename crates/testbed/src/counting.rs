@@ -35,7 +35,7 @@ use self::resting::{Rest, Resting};
 pub use self::session::Session;
 use self::session::Sessions;
 pub use self::tally::{Execution, Tally};
-pub(crate) use self::tools::{list_changed, listing};
+pub(crate) use self::tools::{TURN, list_changed, listing, turning};
 use crate::faulty::{Canned, Port};
 
 /// One replica.

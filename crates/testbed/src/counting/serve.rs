@@ -171,11 +171,10 @@ impl Replica {
             "ping" => json!({}),
             "tools/list" => {
                 let all = self.settings.lock().all_tools;
-                tools::listing(
-                    all,
-                    self.tally.lists_flip_as_destructive(),
-                    !self.sessions.turned(session).is_empty(),
-                )
+                let flip = self.tally.lists_flip_as_destructive();
+                let session = self.sessions.get(session).unwrap_or_default();
+                let turning = tools::turning(&session.parameters);
+                tools::listing(all, flip, &turning, !session.turned.is_empty())
             }
             "tools/call" => return Reply::Call,
             "prompts/list" => json!({"prompts": []}),

@@ -27,7 +27,7 @@ pub struct Session {
     pub subscriptions: BTreeSet<String>,
     /// How many GET streams were opened, resumed ones included.
     pub listens: usize,
-    /// The keys of calls after which it was told that the tool `turn` has become destructive.
+    /// The keys of calls after which it was told that the tool that turns has become destructive.
     pub turned: BTreeSet<String>,
     /// The first methods that arrived, in order (`GET` and `DELETE` for requests without a message).
     pub methods: Vec<String>,
@@ -141,10 +141,9 @@ impl Sessions {
         self.with(id, |known| change(&mut known.session));
     }
 
-    /// The keys of calls after which it was told that the tool `turn` has become destructive in a session.
-    pub(super) fn turned(&self, id: &str) -> BTreeSet<String> {
-        self.with(id, |known| known.session.turned.clone())
-            .unwrap_or_default()
+    /// A session, if it is known.
+    pub(super) fn get(&self, id: &str) -> Option<Session> {
+        self.with(id, |known| known.session.clone())
     }
 
     /// Ends a session.

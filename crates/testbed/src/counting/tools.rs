@@ -9,6 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::stream::Stream;
 use super::{Execution, Replica};
 
+/// What names of tools that turn begin with.
+pub(crate) const TURN: &str = "turn_";
+
 /// A call of a tool.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
@@ -58,8 +61,21 @@ pub(crate) fn list_changed() -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 }
 
-/// The result of `tools/list`: all tools, or those that every test uses.
-pub(crate) fn listing(all: bool, flip_is_destructive: bool, has_turned: bool) -> Value {
+/// What the tool is called that turns in a session with these parameters. Each client has one of its own, because what
+/// tools are is a matter of a server and a caller, and these clients are one caller.
+pub(crate) fn turning(parameters: &Value) -> String {
+    let name = parameters["clientInfo"]["name"].as_str();
+    let number = name.and_then(|name| name.split(' ').next_back());
+    format!("{TURN}{}", number.unwrap_or_default())
+}
+
+/// The result of `tools/list`: those that every test uses, or all, with one that turns and whether it has.
+pub(crate) fn listing(
+    all: bool,
+    flip_is_destructive: bool,
+    turning: &str,
+    has_turned: bool,
+) -> Value {
     let key = json!({"type": "string"});
     let number = json!({"type": "integer"});
     let plain = json!({"type": "object", "properties": {"key": key}, "required": ["key"]});
@@ -77,7 +93,7 @@ pub(crate) fn listing(all: bool, flip_is_destructive: bool, has_turned: bool) ->
         tools.extend([
             json!({"name": "refuse", "description": "Counts the key and refuses.", "inputSchema": plain}),
             json!({"name": "flip", "description": "Changes its nature.", "inputSchema": plain, "annotations": flip}),
-            json!({"name": "turn", "description": "Becomes destructive in one session.", "inputSchema": plain, "annotations": turn}),
+            json!({"name": turning, "description": "Becomes destructive in one session.", "inputSchema": plain, "annotations": turn}),
             json!({"name": "forge", "description": "Counts the key and writes what it is told.", "inputSchema": plain}),
             json!({"name": "large", "description": "Counts the key and says much.", "inputSchema": plain}),
             json!({"name": "large_event", "description": "Says much at once.", "inputSchema": plain, "annotations": read_only}),
@@ -107,7 +123,7 @@ impl Call {
         match self.tool.as_str() {
             "read" | "bump" | "flip" => Some(Manner::Plain),
             "refuse" => Some(Manner::Refusal(self.refusal())),
-            "turn" => Some(Manner::Turn),
+            turn if turn.starts_with(TURN) => Some(Manner::Turn),
             "forge" => Some(Manner::Forged),
             "large" => Some(Manner::Large {
                 in_chunks: self.arguments["chunked"] == true,
@@ -150,7 +166,7 @@ impl Call {
     /// after that was told: the call `after` which it was.
     pub(super) fn turn(&self, replica: &Replica, session: &str, out: &Stream) {
         let mut execution = Execution::new(&replica.name, session, &self.tool);
-        let turned = replica.sessions.turned(session);
+        let turned = replica.sessions.get(session).unwrap_or_default().turned;
         execution.destructive = turned.contains(&text(&self.arguments["after"]));
         let executions = replica.tally.add(&self.key, execution);
         let answer = self.answer(replica, executions);
@@ -160,10 +176,11 @@ impl Call {
             if !out.is_lasting() {
                 messages.reverse();
             }
-            out.write_both(&messages);
+            // Before it is told: a list that comes afterwards says it.
             replica.sessions.change(session, |session| {
                 session.turned.insert(self.key.clone());
             });
+            out.write_both(&messages);
         } else if executions == 1 {
             out.close();
         } else {

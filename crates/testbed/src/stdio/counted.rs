@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::counting::{list_changed, listing};
+use crate::counting::{TURN, list_changed, listing, turning};
 
 /// The variable that names the file of what ran.
 pub const NOTES: &str = "STDIO_NOTES";
@@ -50,7 +50,7 @@ pub enum Noted {
     Ran {
         /// The key.
         key: String,
-        /// Whether it was the tool `turn` after that had become destructive.
+        /// Whether it was the tool that turns after that had become destructive.
         destructive: bool,
     },
 }
@@ -69,8 +69,10 @@ pub struct Manner {
 struct Server {
     out: Mutex<Box<dyn Write + Send>>,
     manner: Manner,
-    /// The keys of calls after which it was told that the tool `turn` has become destructive.
+    /// The keys of calls after which it was told that the tool that turns has become destructive.
     turned: Mutex<BTreeSet<String>>,
+    /// The parameters of `initialize`.
+    parameters: Mutex<Value>,
 }
 
 /// Serves until the input ends.
@@ -79,6 +81,7 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static, manner: M
         out: Mutex::new(Box::new(output)),
         manner,
         turned: Mutex::default(),
+        parameters: Mutex::default(),
     });
     for line in input.lines().map_while(Result::ok) {
         let message: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -143,6 +146,7 @@ impl Server {
             "initialize" => {
                 let name = params["clientInfo"]["name"].as_str().unwrap_or_default();
                 self.note(&format!("opened {name}"));
+                *self.parameters.lock() = params.clone();
                 Ok(json!({
                     "protocolVersion": params["protocolVersion"],
                     "capabilities": {"tools": {"listChanged": true}, "resources": {}},
@@ -150,7 +154,15 @@ impl Server {
                 }))
             }
             "ping" => Ok(json!({})),
-            "tools/list" => Ok(listing(true, false, !self.turned.lock().is_empty())),
+            "tools/list" => {
+                let turning = turning(&self.parameters.lock());
+                Ok(listing(
+                    true,
+                    false,
+                    &turning,
+                    !self.turned.lock().is_empty(),
+                ))
+            }
             "resources/read" => {
                 Ok(json!({"contents": [{"uri": params["uri"], "text": params["uri"]}]}))
             }
@@ -169,10 +181,11 @@ impl Server {
         if params["arguments"]["changes"] != true {
             self.say(&said);
         } else {
-            // With nothing in between.
-            self.write(&format!("{said}\n{}", list_changed()));
+            // Before it is told: a list that comes afterwards says it.
             let key = params["arguments"]["key"].as_str().unwrap_or_default();
             self.turned.lock().insert(key.to_owned());
+            // With nothing in between.
+            self.write(&format!("{said}\n{}", list_changed()));
         }
         if message["method"] == "initialize" && self.manner.dies_young() {
             std::process::exit(1);
@@ -184,7 +197,7 @@ impl Server {
         let (arguments, token) = (&params["arguments"], &params["_meta"]["progressToken"]);
         let key = arguments["key"].as_str().unwrap_or_default();
         let tool = params["name"].as_str();
-        if tool == Some("turn") {
+        if tool.is_some_and(|tool| tool.starts_with(TURN)) {
             self.turn(key, arguments);
         } else {
             self.note(&format!("ran {key}"));
