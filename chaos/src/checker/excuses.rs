@@ -90,11 +90,13 @@ fn opens_a_member(history: &History, call: &Call) -> bool {
     is_in_union(call.session) && answered.is_some_and(|one| one.kind == Kind::Open)
 }
 
-/// Whether the gateway that was asked could not reach the Redis.
+/// Whether the gateway that was asked could not reach the Redis, or was stopped while it waited for it.
 fn has_no_store(history: &History, call: &Call) -> bool {
     let gateway = format!("g{}", call.gateway);
     let mut felt = felt_by(history, call);
-    felt.any(|fault| fault.kind == "cut redis" && fault.whose == gateway)
+    felt.any(|fault| {
+        matches!(fault.kind, "cut redis" | "stop gateway") && fault.whose == gateway
+    })
 }
 
 /// Whether the Redis could not be written when that was needed: for a new session, to write down that one was recovered
