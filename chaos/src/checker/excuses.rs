@@ -94,9 +94,7 @@ fn opens_a_member(history: &History, call: &Call) -> bool {
 fn has_no_store(history: &History, call: &Call) -> bool {
     let gateway = format!("g{}", call.gateway);
     let mut felt = felt_by(history, call);
-    felt.any(|fault| {
-        matches!(fault.kind, "cut redis" | "stop gateway") && fault.whose == gateway
-    })
+    felt.any(|fault| matches!(fault.kind, "cut redis" | "stop gateway") && fault.whose == gateway)
 }
 
 /// Whether the Redis could not be written when that was needed: for a new session, to write down that one was recovered
