@@ -113,7 +113,7 @@ impl Note {
         let pid = words.next()?.parse().ok()?;
         let what = match words.next()? {
             "opened" => Noted::Opened {
-                client: words.last().and_then(|number| number.parse().ok()),
+                client: words.next_back().and_then(|number| number.parse().ok()),
             },
             what => Noted::Ran {
                 key: words.next()?.to_owned(),
