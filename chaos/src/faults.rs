@@ -155,8 +155,7 @@ impl Storm<'_> {
                 record("kill", format!("killed for {time:?}"), *time);
                 replica.kill().await;
                 sleep(*time).await;
-                replica.server.come_back()?;
-                replica.proxy.accept()?;
+                replica.come_back().await?;
             }
             What::Forget => {
                 record("forget", "forgets its sessions".to_owned(), Duration::ZERO);

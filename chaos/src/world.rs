@@ -11,6 +11,7 @@ use bowline_testbed::faulty::Faulty;
 use bowline_testbed::tls::Terminator;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 pub(crate) use self::processes::{Processes, Start, since};
 use crate::Arguments;
@@ -41,6 +42,8 @@ pub(crate) struct Replica {
     pub(crate) server: Counting,
     pub(crate) proxy: Faulty,
     tls: Option<Terminator>,
+    /// Held while it dies: its port is free only then, and of two kills the first may be over before.
+    dying: Mutex<()>,
 }
 
 impl World {
@@ -68,7 +71,12 @@ impl World {
             } else {
                 None
             };
-            replicas.push(Replica { server, proxy, tls });
+            replicas.push(Replica {
+                server,
+                proxy,
+                tls,
+                dying: Mutex::default(),
+            });
         }
         let processes = match arguments.has(Server::Processes) {
             false => None,
@@ -113,9 +121,17 @@ impl Replica {
 
     /// Gone, as if its machine were.
     pub(crate) async fn kill(&self) {
+        let _dying = self.dying.lock().await;
         self.proxy.refuse().await;
         self.server.die().await;
         self.proxy.break_connections();
+    }
+
+    /// Back after a kill.
+    pub(crate) async fn come_back(&self) -> io::Result<()> {
+        let _alive = self.dying.lock().await;
+        self.server.come_back()?;
+        self.proxy.accept()
     }
 
     /// Back, and nothing is wrong with it.
