@@ -45,6 +45,8 @@ pub(crate) enum Promise {
     EndedStaysEnded,
     /// What can never succeed is not tried again and again.
     NoStorm,
+    /// What dies young is not started again and again.
+    NoStartStorm,
     /// No session is opened anew that was alive.
     AliveIsKept,
     /// Once all is well, a listening session hears from its server.
@@ -96,6 +98,7 @@ impl fmt::Display for Promise {
             Self::CancelArrives => "what was cancelled ran on",
             Self::EndedStaysEnded => "an ended session lives on",
             Self::NoStorm => "a hopeless call was tried again",
+            Self::NoStartStorm => "a process that dies young was started too often",
             Self::AliveIsKept => "a live session was opened anew",
             Self::Heard => "the notification stream was not restored",
             Self::OneLeg => "two legs of a session were in use",
@@ -121,6 +124,11 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     violations.extend(opened.map(|_| Violation {
         promise: Promise::AliveIsKept,
         shown_by: Evidence::Birth,
+    }));
+    let storms = excuses::started_too_often(history);
+    violations.extend(storms.map(|client| Violation {
+        promise: Promise::NoStartStorm,
+        shown_by: Evidence::Session(client),
     }));
     let late = legs::used_after_another(history).into_iter();
     violations.extend(late.map(|key| Violation {
@@ -157,7 +165,8 @@ fn broken(history: &History, call: &Call) -> Vec<Promise> {
         broken.push(Promise::NoStorm);
     }
     let limit = history.limit + excuses::stood_still(history, call);
-    if call.took() > limit || call.outcome == Outcome::Never {
+    let took = history.pace.between(call.began, call.ended);
+    if took > limit || call.outcome == Outcome::Never {
         broken.push(Promise::InTime);
     }
     let ended = of_outcome(history, call, ran);
@@ -170,6 +179,8 @@ fn must_not_repeat(kind: Kind, ran: &[Ran]) -> usize {
     match kind {
         // It may run as often as it takes while it is read-only.
         Kind::Flip => ran.iter().filter(|ran| ran.destructive).count(),
+        // What it has become is known in the session that was told.
+        Kind::Turn if !ran.iter().any(|ran| ran.destructive) => 0,
         kind if kind.is_safe() => 0,
         _ => ran.len(),
     }
@@ -203,11 +214,16 @@ fn of_outcome(history: &History, call: &Call, ran: &[Ran]) -> Vec<Promise> {
             vec![Promise::SafeIsRepeated]
         }
         // A call that is cancelled has no answer, whatever is told instead.
-        (Outcome::Unknown, kind) if kind != Kind::Long && !excuses::was_anything(history, call) => {
+        (Outcome::Unknown, kind)
+            if !matches!(kind, Kind::Long | Kind::Torn)
+                && !excuses::was_anything(history, call) =>
+        {
             vec![Promise::UnknownHasACause]
         }
         (Outcome::Unknown, _) => vec![],
-        (Outcome::Cancelled(Some(accepted)), _) if excuses::ran_on(history, *accepted, ran) => {
+        (Outcome::Cancelled(Some(accepted)), _)
+            if excuses::ran_on(history, call, *accepted, ran) =>
+        {
             vec![Promise::CancelArrives]
         }
         (Outcome::Cancelled(_), _) => vec![],

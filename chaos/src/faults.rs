@@ -9,14 +9,16 @@ use bowline_testbed::faulty::{Fault, When};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::plan::{Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, SIEGE, Strike, What};
+use self::plan::{
+    Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, SIEGE, Strike, What, YOUTH,
+};
 use crate::Arguments;
 use crate::gateway::Gateways;
 use crate::history::Recorder;
 use crate::load::listen::{self, Heard};
 use crate::server::PROCESSES;
 use crate::trouble::Trouble;
-use crate::world::{Replica, World};
+use crate::world::{Replica, Start, World};
 
 /// How long it takes at most until somebody hears that the tools changed, and everybody may know.
 const UNTIL_HEARD: Duration = Duration::from_millis(600);
@@ -53,9 +55,13 @@ impl Storm<'_> {
             if round.drained.is_some() {
                 self.reload(None).await?;
             }
+            if round.young.is_some() && planner.lets_live() {
+                self.start_processes(Start::Well)?;
+            }
             listen::speak(self.world);
         }
         self.lift_all().await?;
+        self.start_processes(Start::Well)?;
         sleep_until(until).await;
         for (number, replica) in self.world.replicas.iter().enumerate() {
             replica.heal()?;
@@ -73,6 +79,12 @@ impl Storm<'_> {
     async fn round(&self, round: &Round, begin: Instant) -> anyhow::Result<()> {
         if let Some((replica, true)) = round.hung {
             self.hang(replica);
+        }
+        if round.young == Some(true) {
+            let text = format!("die young for {YOUTH:?}");
+            self.recorder.fault(PROCESSES, "die young", text, YOUTH);
+            self.start_processes(Start::DiesYoung)?;
+            self.strike_processes(&ProcessStrike::all(), begin).await?;
         }
         let strikes = round
             .strikes
@@ -143,12 +155,19 @@ impl Storm<'_> {
                 record("kill", format!("killed for {time:?}"), *time);
                 replica.kill().await;
                 sleep(*time).await;
-                replica.server.come_back()?;
-                replica.proxy.accept()?;
+                replica.come_back().await?;
             }
             What::Forget => {
                 record("forget", "forgets its sessions".to_owned(), Duration::ZERO);
                 replica.server.forget_sessions();
+            }
+            What::Switch => {
+                record(
+                    "switch",
+                    "has the other transport".to_owned(),
+                    Duration::ZERO,
+                );
+                replica.server.switch();
             }
             What::Break => {
                 record("break", "resets all connections".to_owned(), Duration::ZERO);
@@ -210,10 +229,10 @@ impl Storm<'_> {
             Trouble::FailStart => {
                 let text = format!("{count} killed, the next exit at once for {time:?}");
                 record("fail start", text, time);
-                processes.close(true)?;
+                processes.start(Start::Fails)?;
                 processes.signal("KILL", &struck).await?;
                 sleep(time).await;
-                processes.close(false)?;
+                processes.start(Start::Well)?;
             }
             _ => {
                 record("kill process", format!("{count} killed"), Duration::ZERO);
@@ -221,6 +240,12 @@ impl Storm<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What becomes of processes that are started from now on.
+    fn start_processes(&self, start: Start) -> std::io::Result<()> {
+        let processes = self.world.processes.as_ref();
+        processes.map_or(Ok(()), |processes| processes.start(start))
     }
 
     fn hang(&self, number: usize) {
@@ -276,7 +301,7 @@ impl Storm<'_> {
             {
                 return;
             }
-            sleep(UNTIL_KNOWN).await;
+            self.recorder.machine.sleep(UNTIL_KNOWN).await;
             tally.make_flip(destructive);
         }
         for replica in &world.replicas {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bowline_testbed::cable::Way;
-use bowline_testbed::redis::Redis;
+use bowline_testbed::redis::{Fitness, Redis};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::sleep;
@@ -128,6 +128,14 @@ impl Gateways {
         redis.resume().await
     }
 
+    /// Makes the shared Redis fit or unfit to be written.
+    pub(crate) async fn set_fitness(&self, fitness: Fitness) -> anyhow::Result<()> {
+        match &self.store {
+            Store::Redis(redis, _) => redis.become_fit(fitness).await,
+            Store::Memory | Store::File(_) => Ok(()),
+        }
+    }
+
     /// Lets the disk of the file store be full for so long.
     pub(crate) async fn fill_disk(
         &self,
@@ -195,8 +203,12 @@ impl Gateways {
         };
         let mut servers = server(Server::Replicas.name(), world.urls(without));
         if world.has_streams {
-            servers += &server(Server::Streams.name(), world.sse_urls(without));
+            servers += &server(Server::Streams.name(), world.urls_at("/sse", without));
             servers += "transport = \"sse\"\n";
+        }
+        if world.has_mixed {
+            servers += &server(Server::Mixed.name(), world.urls_at("/either", without));
+            servers += "transport = \"auto\"\n";
         }
         if let Some(processes) = &world.processes {
             servers += &processes.config(budget);

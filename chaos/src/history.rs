@@ -9,6 +9,7 @@ use bowline_testbed::stdio::counted::Noted;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::machine::{Machine, Pace};
 use crate::server::{PROCESSES, Server};
 use crate::world::{World, since};
 
@@ -21,11 +22,15 @@ pub(crate) struct History {
     pub(crate) faults: Vec<Fault>,
     /// How long a call may take.
     pub(crate) limit: Duration,
+    /// How much of the time counts.
+    pub(crate) pace: Pace,
     pub(crate) afterwards: Afterwards,
     /// When upstream sessions were opened, in this order.
     pub(crate) births: Vec<Duration>,
     /// When processes were started for sessions, in this order.
     pub(crate) process_births: Vec<Duration>,
+    /// The same for each client, by its number.
+    pub(crate) process_births_of: HashMap<usize, Vec<Duration>>,
     /// When sessions over HTTP+SSE were opened, in this order.
     pub(crate) stream_births: Vec<Duration>,
 }
@@ -65,6 +70,12 @@ pub(crate) enum Kind {
     Slow,
     /// A tool that runs, and then refuses with the words of a lost session.
     Refuse,
+    /// The same with an answer that is cut.
+    Torn,
+    /// A tool that may have become destructive in its session, and breaks off.
+    Turn,
+    /// A tool that writes forged messages.
+    Forge,
     /// A tool that is destructive at times.
     Flip,
     /// A tool that is cancelled while it runs.
@@ -139,6 +150,7 @@ pub(crate) struct Fault {
 pub(crate) struct Recorder {
     origin: Instant,
     date: SystemTime,
+    pub(crate) machine: Machine,
     calls: Mutex<Vec<Call>>,
     faults: Mutex<Vec<Fault>>,
 }
@@ -147,19 +159,21 @@ pub(crate) struct Recorder {
 
 impl History {
     /// When sessions of a server were opened.
-    pub(crate) fn births_of(&self, server: Server) -> &[Duration] {
-        match server {
-            Server::Replicas => &self.births,
-            Server::Processes => &self.process_births,
-            Server::Streams => &self.stream_births,
-        }
+    pub(crate) fn births_of(&self, server: Server) -> impl Iterator<Item = Duration> {
+        let (some, others): (&[_], &[_]) = match server {
+            Server::Replicas => (&self.births, &[]),
+            Server::Processes => (&self.process_births, &[]),
+            Server::Streams => (&self.stream_births, &[]),
+            Server::Mixed => (&self.births, &self.stream_births),
+        };
+        some.iter().chain(others).copied()
     }
 }
 
 // === impl Kind ===
 
 impl Kind {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Ping,
         Self::List,
         Self::Resource,
@@ -168,6 +182,9 @@ impl Kind {
         Self::Bump,
         Self::Slow,
         Self::Refuse,
+        Self::Torn,
+        Self::Turn,
+        Self::Forge,
         Self::Flip,
         Self::Long,
         Self::Large,
@@ -182,7 +199,15 @@ impl Kind {
     pub(crate) fn is_safe(self) -> bool {
         !matches!(
             self,
-            Self::Bump | Self::Slow | Self::Refuse | Self::Flip | Self::Long | Self::Large
+            Self::Bump
+                | Self::Slow
+                | Self::Refuse
+                | Self::Torn
+                | Self::Turn
+                | Self::Forge
+                | Self::Flip
+                | Self::Long
+                | Self::Large
         )
     }
 
@@ -193,7 +218,9 @@ impl Kind {
             Self::StreamRead => Some("stream_read"),
             Self::Bump => Some("bump"),
             Self::Slow => Some("slow"),
-            Self::Refuse => Some("refuse"),
+            Self::Refuse | Self::Torn => Some("refuse"),
+            Self::Turn => Some("turn"),
+            Self::Forge => Some("forge"),
             Self::Flip => Some("flip"),
             Self::Long => Some("long"),
             Self::Large => Some("large"),
@@ -220,6 +247,9 @@ impl fmt::Display for Kind {
             Self::Bump => "bump (unsafe)",
             Self::Slow => "slow (unsafe)",
             Self::Refuse => "refuse (unsafe)",
+            Self::Torn => "refuse, cut",
+            Self::Turn => "turn (at times)",
+            Self::Forge => "forge (unsafe)",
             Self::Flip => "flip (at times)",
             Self::Long => "long, cancelled",
             Self::Large => "large (unsafe)",
@@ -254,8 +284,10 @@ impl Recorder {
             reason = "the only clock that processes share"
         )]
         let date = SystemTime::now();
+        let origin = Instant::now();
         Self {
-            origin: Instant::now(),
+            origin,
+            machine: Machine::new(origin),
             date,
             calls: Mutex::default(),
             faults: Mutex::default(),
@@ -329,17 +361,22 @@ impl Recorder {
         };
         let mut ran: HashMap<String, Vec<Ran>> = ran.collect();
         let mut process_births = Vec::new();
+        let mut process_births_of = HashMap::<usize, Vec<Duration>>::new();
         let processes = world.processes.as_ref();
         for note in processes.map_or_else(Vec::new, |it| it.notes_so_far()) {
             let at = since(self.date, &note);
             match note.what {
-                Noted::Opened => process_births.push(at),
-                Noted::Ran { key } => ran.entry(key).or_default().push(Ran {
+                Noted::Opened { client } => {
+                    process_births.push(at);
+                    let client = client.unwrap_or_default();
+                    process_births_of.entry(client).or_default().push(at);
+                }
+                Noted::Ran { key, destructive } => ran.entry(key).or_default().push(Ran {
                     replica: PROCESSES.to_owned(),
                     session: note.pid.to_string(),
                     at,
                     finished: None,
-                    destructive: false,
+                    destructive,
                 }),
             }
         }
@@ -347,8 +384,10 @@ impl Recorder {
             calls: self.calls.lock().clone(),
             ran,
             process_births,
+            process_births_of,
             faults: self.faults.lock().clone(),
             limit,
+            pace: self.machine.pace(),
             afterwards,
             births: births(Counting::births),
             stream_births: births(Counting::stream_births),

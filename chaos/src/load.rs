@@ -1,9 +1,11 @@
 //! The sessions: each calls what may and what may not run twice, and looks at every answer.
 
 mod calls;
+mod forge;
 mod judge;
 mod large;
 pub(crate) mod listen;
+mod odd;
 mod over_sse;
 mod rover;
 mod union;
@@ -220,6 +222,10 @@ impl<C: Speaks> Lane<C> {
                 self.record_batch().await;
                 continue;
             }
+            if let Some(pair) = self.calls.pair() {
+                self.record_pair(pair).await;
+                continue;
+            }
             let kind = match self.heard.take_stale(self.session) {
                 true => Kind::List,
                 false => self.calls.kind(),
@@ -237,6 +243,7 @@ impl<C: Speaks> Lane<C> {
         let exchange = async {
             match kind {
                 Kind::Long => self.exchange_and_cancel(&expected).await,
+                Kind::Turn => self.exchange_turned(&expected).await,
                 _ => self.exchange(&expected).await,
             }
         };

@@ -10,6 +10,7 @@ mod faults;
 mod gateway;
 mod history;
 mod load;
+mod machine;
 mod report;
 mod server;
 mod trouble;
@@ -73,6 +74,9 @@ struct Arguments {
     /// How many sessions call a server that speaks HTTP+SSE
     #[arg(long, default_value_t = 10)]
     streams: usize,
+    /// How many sessions call a server of which some replicas speak HTTP+SSE
+    #[arg(long, default_value_t = 5)]
+    mixed: usize,
     /// How many further sessions with each server have clients that speak HTTP+SSE
     #[arg(long, default_value_t = 3)]
     sse_clients: usize,
@@ -99,15 +103,29 @@ impl Arguments {
     /// How many sessions have clients of streamable HTTP and call this server.
     fn sessions_with(&self, server: Server) -> usize {
         let any = |troubles: &[Trouble]| troubles.iter().any(|it| self.tries(*it));
-        let of_gateways = any(&Trouble::OF_GATEWAYS) || self.tries(Trouble::KillGateway);
-        let of_gateways = self.gateways > 1 && of_gateways;
-        match server {
-            Server::Replicas => self.sessions,
-            Server::Processes if of_gateways || any(&Trouble::OF_PROCESSES) => self.processes,
-            Server::Streams if of_gateways || any(&[Trouble::HttpSse, Trouble::CutStream]) => {
-                self.streams
+        let of_gateways = any(&Trouble::OF_GATEWAYS)
+            || any(&Trouble::OF_REDIS)
+            || self.tries(Trouble::KillGateway);
+        let everywhere = self.gateways > 1 && of_gateways || any(&Trouble::ANYWHERE);
+        let (wanted, own) = match server {
+            Server::Replicas => return self.sessions,
+            Server::Processes => {
+                let others = any(&[Trouble::DieYoung, Trouble::JsonLogs]);
+                (self.processes, others || any(&Trouble::OF_PROCESSES))
             }
-            _ => 0,
+            Server::Streams => (self.streams, any(&[Trouble::HttpSse, Trouble::CutStream])),
+            // Without that, it is like the first.
+            Server::Mixed => {
+                return if self.tries(Trouble::Switch) {
+                    self.mixed
+                } else {
+                    0
+                };
+            }
+        };
+        match everywhere || own {
+            true => wanted,
+            false => 0,
         }
     }
 
@@ -196,15 +214,16 @@ async fn run(arguments: &Arguments) -> anyhow::Result<History> {
         recorder: &recorder,
         heard: &heard,
     };
-    let both = async {
+    let deeds = async {
         tokio::join!(
             load.call(&sessions, &unions, others, until),
             storm.rage(arguments, until)
         )
     };
     tokio::select! {
-        (_, broken) = both => broken?,
+        (_, broken) = deeds => broken?,
         never = report::progress(&recorder) => match never {},
+        never = recorder.machine.watch() => match never {},
     }
     tokio::time::sleep(SETTLE).await;
     let deaf = listeners.deaf(&world).await;

@@ -74,6 +74,12 @@ pub(crate) fn table(history: &History) {
         .map(|(kind, count)| format!("{kind} {count}"))
         .collect();
     println!("faults: {}", faults.join(", "));
+    let took = history
+        .calls
+        .last()
+        .map_or(Duration::ZERO, |call| call.ended);
+    let counted = history.pace.between(Duration::ZERO, took);
+    println!("of {took:.0?} the machine had time for {counted:.0?}");
     println!("upstream sessions opened: {}", history.births.len());
     println!("HTTP+SSE streams opened: {}", history.stream_births.len());
     println!("processes started: {}", history.process_births.len());
@@ -128,6 +134,18 @@ pub(crate) fn violations(history: &History, violations: &[Violation]) {
     let births = births.count();
     if births > 0 {
         println!("VIOLATED {births} times: {}", Promise::AliveIsKept);
+    }
+    let storms = violations.iter().filter_map(|violation| match violation {
+        Violation {
+            promise: Promise::NoStartStorm,
+            shown_by: Evidence::Session(client),
+        } => Some(*client),
+        _ => None,
+    });
+    let storms: Vec<_> = storms.collect();
+    if !storms.is_empty() {
+        let (count, promise) = (storms.len(), Promise::NoStartStorm);
+        println!("VIOLATED {count} times: {promise}: clients {storms:?}");
     }
     let Afterwards { deaf, partial } = &history.afterwards;
     for (promise, sessions) in [(Promise::Heard, deaf), (Promise::WholeAgain, partial)] {
@@ -233,7 +251,8 @@ fn minimal(history: &History, call: &Call) -> Vec<String> {
             true => BEFORE_AT_ITS_GATEWAY,
             false => BEFORE,
         };
-        (call.began.saturating_sub(before)..=call.ended).contains(&fault.at)
+        let is_others = fault.kind == "turn" && fault.whose != format!("s{}", call.session);
+        !is_others && (call.began.saturating_sub(before)..=call.ended).contains(&fault.at)
     });
     lines.extend(meanwhile.map(|fault| (fault.at, format!("{}: {}", fault.whose, fault.text))));
     lines.sort_by_key(|(at, _)| *at);

@@ -18,6 +18,8 @@ pub(crate) enum Server {
     Processes,
     /// The replicas, over HTTP+SSE.
     Streams,
+    /// The replicas, over either: which, each says for itself.
+    Mixed,
 }
 
 /// What clients ask a gateway for.
@@ -30,14 +32,15 @@ pub(crate) enum Target {
 }
 
 impl Server {
-    pub(crate) const ALL: [Self; 3] = [Self::Replicas, Self::Processes, Self::Streams];
+    pub(crate) const ALL: [Self; 4] = [Self::Replicas, Self::Processes, Self::Streams, Self::Mixed];
 
     /// The server of a session.
     pub(crate) fn of(session: usize) -> Self {
         match session / EACH {
             0 => Self::Replicas,
             1 => Self::Processes,
-            _ => Self::Streams,
+            2 => Self::Streams,
+            _ => Self::Mixed,
         }
     }
 
@@ -47,10 +50,11 @@ impl Server {
             Self::Replicas => "s",
             Self::Processes => PROCESSES,
             Self::Streams => "e",
+            Self::Mixed => "m",
         }
     }
 
-    /// Whether its sessions live in one gateway.
+    /// Whether its sessions live in one gateway, or may.
     pub(crate) fn lives_in_one_gateway(self) -> bool {
         self != Self::Replicas
     }
@@ -61,6 +65,7 @@ impl Server {
             Self::Replicas => 0,
             Self::Processes => EACH,
             Self::Streams => 2 * EACH,
+            Self::Mixed => 3 * EACH,
         }
     }
 

@@ -46,8 +46,14 @@ pub(crate) enum Trouble {
     Reload,
     /// The disk of a gateway's file store fills up
     DiskFull,
-    /// Tools refuse with 404, 400 or 410 and the words of a lost session
+    /// Tools refuse with any status and the words of a lost session, and some of these answers are cut
     OwnAnswer,
+    /// A tool becomes destructive in one session, which tells nobody but the gateway, and breaks off
+    Unheard,
+    /// A server forges ids and tokens
+    Forge,
+    /// Clients make two calls at once under one id
+    EqualIds,
     /// Clients cancel calls
     Cancel,
     /// Clients open sessions and end them
@@ -68,10 +74,16 @@ pub(crate) enum Trouble {
     StopProcess,
     /// The same are killed, and for a while the next ones exit at once
     FailStart,
+    /// For some seconds, processes exit right after they have answered `initialize`
+    DieYoung,
+    /// Processes log to their stdout, in JSON
+    JsonLogs,
     /// A server that speaks HTTP+SSE
     HttpSse,
     /// The streams of such a server's sessions end
     CutStream,
+    /// A server of which some replicas speak HTTP+SSE, and change that
+    Switch,
     /// Clients that speak HTTP+SSE
     SseClients,
     /// Clients that use all servers as one, at `/mcp`
@@ -84,12 +96,21 @@ pub(crate) enum Trouble {
     CutPeers,
     /// The way of a gateway to the Redis is cut, or silent
     CutRedis,
+    /// The Redis is full
+    RedisFull,
+    /// The Redis is a replica, which can only be read
+    RedisReadOnly,
 }
 
 impl Trouble {
     /// What happens to processes.
     pub(crate) const OF_PROCESSES: [Self; 3] =
         [Self::KillProcess, Self::StopProcess, Self::FailStart];
-    /// What happens to gateways that are several, besides kills.
+    /// What happens to gateways that are several, besides kills, for a moment or for long.
     pub(crate) const OF_GATEWAYS: [Self; 3] = [Self::StopGateway, Self::CutPeers, Self::CutRedis];
+    /// What happens to the Redis of several gateways, for long.
+    pub(crate) const OF_REDIS: [Self; 2] = [Self::RedisFull, Self::RedisReadOnly];
+    /// What clients and servers do on every transport.
+    pub(crate) const ANYWHERE: [Self; 4] =
+        [Self::OwnAnswer, Self::Unheard, Self::Forge, Self::EqualIds];
 }

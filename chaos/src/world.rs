@@ -11,8 +11,9 @@ use bowline_testbed::faulty::Faulty;
 use bowline_testbed::tls::Terminator;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
-pub(crate) use self::processes::{Processes, since};
+pub(crate) use self::processes::{Processes, Start, since};
 use crate::Arguments;
 use crate::server::Server;
 use crate::trouble::Trouble;
@@ -29,6 +30,8 @@ pub(crate) struct World {
     pub(crate) processes: Option<Processes>,
     /// Whether the replicas are also a server over HTTP+SSE.
     pub(crate) has_streams: bool,
+    /// Whether they are also one over either transport.
+    pub(crate) has_mixed: bool,
     /// Holds the certificates.
     directory: TempDir,
 }
@@ -39,6 +42,8 @@ pub(crate) struct Replica {
     pub(crate) server: Counting,
     pub(crate) proxy: Faulty,
     tls: Option<Terminator>,
+    /// Held while it dies: its port is free only then, and of two kills the first may be over before.
+    dying: Mutex<()>,
 }
 
 impl World {
@@ -66,17 +71,23 @@ impl World {
             } else {
                 None
             };
-            replicas.push(Replica { server, proxy, tls });
+            replicas.push(Replica {
+                server,
+                proxy,
+                tls,
+                dying: Mutex::default(),
+            });
         }
         let processes = match arguments.has(Server::Processes) {
             false => None,
-            true => Some(Processes::new()?),
+            true => Some(Processes::new(arguments.tries(Trouble::JsonLogs))?),
         };
         Ok(Self {
             replicas,
             tally,
             processes,
             has_streams: arguments.has(Server::Streams),
+            has_mixed: arguments.has(Server::Mixed),
             directory,
         })
     }
@@ -88,10 +99,10 @@ impl World {
         left.map(|(_, replica)| replica.url()).collect()
     }
 
-    /// The same over HTTP+SSE.
-    pub(crate) fn sse_urls(&self, without: Option<usize>) -> Vec<String> {
+    /// The same at another path: `/sse` for HTTP+SSE, `/either` for what each speaks at the time.
+    pub(crate) fn urls_at(&self, path: &str, without: Option<usize>) -> Vec<String> {
         let urls = self.urls(without).into_iter();
-        urls.map(|url| url.replace("/mcp", "/sse")).collect()
+        urls.map(|url| url.replace("/mcp", path)).collect()
     }
 
     /// The certificate that vouches for the replicas with TLS.
@@ -110,9 +121,17 @@ impl Replica {
 
     /// Gone, as if its machine were.
     pub(crate) async fn kill(&self) {
+        let _dying = self.dying.lock().await;
         self.proxy.refuse().await;
         self.server.die().await;
         self.proxy.break_connections();
+    }
+
+    /// Back after a kill.
+    pub(crate) async fn come_back(&self) -> io::Result<()> {
+        let _alive = self.dying.lock().await;
+        self.server.come_back()?;
+        self.proxy.accept()
     }
 
     /// Back, and nothing is wrong with it.

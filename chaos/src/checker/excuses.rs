@@ -17,24 +17,43 @@ const OPENING_TAKES: Duration = Duration::from_secs(1);
 /// How long after the cause a session may be opened anew: a call can hang before it is noticed.
 const LOSS_TAKES: Duration = Duration::from_secs(40);
 
+/// How often a process that dies young may be started for a client: so often, and so many times a second.
+const MOST_STARTS: usize = 2;
+const STARTS_A_SECOND: f64 = 1.0;
+
 /// Faults that were felt at a time between these.
 fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item = &Fault> {
-    let is_felt = move |fault: &&Fault| fault.at <= to && from <= fault.at + fault.lasts + AFTER;
+    let is_felt = move |fault: &&Fault| {
+        let since = history.pace.between(fault.at + fault.lasts, from);
+        fault.at <= to && since <= AFTER
+    };
     history.faults.iter().filter(is_felt)
 }
 
 /// Faults that a call can have felt: those of its own server, of gateways, and of what all share.
 fn felt_by<'a>(history: &'a History, call: &Call) -> impl Iterator<Item = &'a Fault> {
-    let server = call.server();
-    felt(history, call.began, call.ended).filter(move |fault| concerns(fault, server))
+    let session = call.session;
+    felt(history, call.began, call.ended).filter(move |fault| concerns(fault, session))
 }
 
-fn concerns(fault: &Fault, server: Server) -> bool {
+fn concerns(fault: &Fault, session: usize) -> bool {
+    match struck_session(fault) {
+        Some(struck) => struck == session,
+        None => concerns_server(fault, Server::of(session)),
+    }
+}
+
+fn concerns_server(fault: &Fault, server: Server) -> bool {
     match fault.whose.as_str() {
         PROCESSES => server == Server::Processes,
         whose if is_replica(whose) => server != Server::Processes,
-        _ => true,
+        _ => struck_session(fault).is_none_or(|struck| Server::of(struck) == server),
     }
+}
+
+/// The session that alone was struck.
+fn struck_session(fault: &Fault) -> Option<usize> {
+    fault.whose.strip_prefix('s')?.parse().ok()
 }
 
 fn is_replica(whose: &str) -> bool {
@@ -59,7 +78,7 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
     };
     let mut felt = felt_by(history, call);
     felt.any(|fault| causes.contains(&fault.kind))
-        || (status == 503 && has_no_store(history, call))
+        || (status == 503 && (has_no_store(history, call) || cannot_store(history, call)))
         || lost_again(history, call)
 }
 
@@ -71,11 +90,28 @@ fn opens_a_member(history: &History, call: &Call) -> bool {
     is_in_union(call.session) && answered.is_some_and(|one| one.kind == Kind::Open)
 }
 
-/// Whether the gateway that was asked could not reach the Redis.
+/// Whether the gateway that was asked could not reach the Redis, or was stopped while it waited for it.
 fn has_no_store(history: &History, call: &Call) -> bool {
     let gateway = format!("g{}", call.gateway);
     let mut felt = felt_by(history, call);
-    felt.any(|fault| fault.kind == "cut redis" && fault.whose == gateway)
+    felt.any(|fault| matches!(fault.kind, "cut redis" | "stop gateway") && fault.whose == gateway)
+}
+
+/// Whether the Redis could not be written when that was needed: for a new session, to write down that one was recovered
+/// or taken over, or, for a gateway that cannot say that it lives, to use what it owns.
+fn cannot_store(history: &History, call: &Call) -> bool {
+    let is_new = call.kind == Kind::Open || opens_a_member(history, call);
+    let is_owned = call.server().lives_in_one_gateway();
+    let others = |unfit: &Fault| {
+        let is_other = |fault: &Fault| !matches!(fault.kind, "redis full" | "redis read-only");
+        felt(history, unfit.at, call.ended)
+            .any(|fault| is_other(fault) && concerns(fault, call.session))
+    };
+    felt_by(history, call).any(|fault| match fault.kind {
+        "redis full" => is_new || others(fault),
+        "redis read-only" => is_new || is_owned || others(fault),
+        _ => false,
+    })
 }
 
 /// Whether the session of a safe call may have been lost for a second time: a call goes again for one loss.
@@ -84,27 +120,32 @@ fn lost_again(history: &History, call: &Call) -> bool {
     let costs = |fault: &Fault| {
         let costs = match fault.kind {
             "forget" | "kill" | "flip" | "404" | "html 404" | "400 to all" | "kill process"
-            | "fail start" => true,
+            | "fail start" | "die young" | "switch" | "turn" => true,
             // With its connection, a stream is lost.
             "break" | "cut" | "cut stream" | "reset after" | "reset before" | "end, then reset" => {
-                server == Server::Streams
+                matches!(server, Server::Streams | Server::Mixed)
             }
             "kill gateway" | "stop gateway" | "cut redis" => server.lives_in_one_gateway(),
             _ => false,
         };
-        costs && concerns(fault, server)
+        costs && concerns(fault, call.session)
     };
     let during = |fault: &Fault| fault.at <= call.ended && call.began <= fault.at + fault.lasts;
     let mut faults = history.faults.iter();
     // A tool that is read-only at the time is one of them.
-    let may_be_safe = call.kind.is_safe() || call.kind == Kind::Flip;
+    let may_be_safe = call.kind.is_safe() || matches!(call.kind, Kind::Flip | Kind::Turn);
     may_be_safe && faults.any(|fault| costs(fault) && during(fault))
 }
 
 /// Whether the store could not be written or asked.
 pub(super) fn store_is_away(history: &History, call: &Call) -> bool {
     let mut felt = felt_by(history, call);
-    felt.any(|fault| matches!(fault.kind, "disk full" | "pause redis" | "cut redis"))
+    felt.any(|fault| {
+        matches!(
+            fault.kind,
+            "disk full" | "pause redis" | "cut redis" | "redis full" | "redis read-only"
+        )
+    })
 }
 
 /// Whether anything at all was broken.
@@ -129,10 +170,7 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
         return false;
     }
     let server = call.server();
-    let births = history
-        .births_of(server)
-        .iter()
-        .map(|born| (*born, OPENING_TAKES));
+    let births = history.births_of(server).map(|born| (born, OPENING_TAKES));
     let faults = history.faults.iter();
     let changes = faults
         .filter(|fault| server != Server::Processes && matches!(fault.kind, "flip" | "reload"))
@@ -153,17 +191,17 @@ pub(super) fn was_not_shown(history: &History, call: &Call) -> bool {
 }
 
 /// Whether a cancelled call ran on, or again, although nothing kept the cancel from its server.
-pub(super) fn ran_on(history: &History, accepted: Duration, ran: &[Ran]) -> bool {
-    let late = accepted + CANCEL_TAKES;
+pub(super) fn ran_on(history: &History, call: &Call, accepted: Duration, ran: &[Ran]) -> bool {
+    let is_late = |at| history.pace.between(accepted, at) > CANCEL_TAKES;
     let ran_on = ran.iter().filter_map(|ran| match ran.finished {
-        Some(finished) if finished > late => Some(finished),
-        _ => (ran.at > late).then_some(ran.at),
+        Some(finished) if is_late(finished) => Some(finished),
+        _ => is_late(ran.at).then_some(ran.at),
     });
     let Some(at) = ran_on.max() else {
         return false;
     };
     let from = accepted.saturating_sub(AFTER);
-    !felt(history, from, at).any(|fault| is_near(fault, ran))
+    !felt(history, from, at).any(|fault| concerns(fault, call.session) && is_near(fault, ran))
 }
 
 /// How long a call may have waited for gateways that were stopped, and for the presence of two owners that died one
@@ -206,8 +244,8 @@ pub(super) fn opened_without_need(history: &History) -> impl Iterator<Item = Dur
     let births = births.map(|born| (*born, Server::Replicas));
     let others = [Server::Processes, Server::Streams].into_iter();
     let others = others.flat_map(|server| {
-        let births = history.births_of(server).iter();
-        births.map(move |born| (*born, server))
+        let births = history.births_of(server);
+        births.map(move |born| (born, server))
     });
     let unneeded = births.chain(others);
     let unneeded = unneeded.filter(|(born, server)| has_no_cause(history, *born, *server));
@@ -217,7 +255,7 @@ pub(super) fn opened_without_need(history: &History) -> impl Iterator<Item = Dur
 fn has_no_cause(history: &History, born: Duration, server: Server) -> bool {
     // Faults that cost no session say nothing.
     let costs = |fault: &&Fault| {
-        !matches!(fault.kind, "400" | "delay" | "hang a call") && concerns(fault, server)
+        !matches!(fault.kind, "400" | "delay" | "hang a call") && concerns_server(fault, server)
     };
     let first = history.faults.iter().map(|fault| fault.at).min();
     let is_later = first.is_some_and(|first| born > first);
@@ -225,4 +263,19 @@ fn has_no_cause(history: &History, born: Duration, server: Server) -> bool {
     let explained =
         costly.any(|fault| (fault.at..=fault.at + fault.lasts + LOSS_TAKES).contains(&born));
     is_later && !explained
+}
+
+/// Clients whose processes died young and were started too often meanwhile.
+pub(super) fn started_too_often(history: &History) -> impl Iterator<Item = usize> {
+    let youths = history.faults.iter();
+    let youths = youths.filter(|fault| fault.kind == "die young");
+    youths.flat_map(|youth| {
+        let most = MOST_STARTS + (youth.lasts.as_secs_f64() * STARTS_A_SECOND) as usize;
+        let during = youth.at..=youth.at + youth.lasts;
+        let clients = history.process_births_of.iter();
+        let often = clients.filter(move |(_, births)| {
+            births.iter().filter(|born| during.contains(born)).count() > most
+        });
+        often.map(|(client, _)| *client)
+    })
 }

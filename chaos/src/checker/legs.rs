@@ -16,7 +16,8 @@ pub(super) fn used_after_another(history: &History) -> Vec<String> {
             continue;
         };
         let is_one_session = !is_over_sse(session);
-        if is_one_session && Server::of(session).lives_in_one_gateway() {
+        let server = Server::of(session);
+        if is_one_session && matches!(server, Server::Processes | Server::Streams) {
             let all = all.iter().map(|ran| (key, ran));
             sessions.entry(session).or_default().extend(all);
         }

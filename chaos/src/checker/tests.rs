@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Evidence, Promise, Violation, check};
 use crate::history::{Afterwards, Call, Fault, History, Kind, Outcome, Ran};
+use crate::machine::Pace;
 
 const LIMIT: Duration = Duration::from_secs(35);
 
@@ -58,10 +59,12 @@ fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
         calls: vec![list, call],
         faults,
         limit: LIMIT,
+        pace: Pace::default(),
         afterwards: Afterwards::default(),
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
+        process_births_of: HashMap::new(),
     };
     let violations = check(&history);
     assert!(
@@ -201,6 +204,7 @@ fn a_session_that_hears_nothing_and_a_server_that_stays_missing_fail() {
         calls: Vec::new(),
         faults: Vec::new(),
         limit: LIMIT,
+        pace: Pace::default(),
         afterwards: Afterwards {
             deaf: vec![4],
             partial: vec![12_500],
@@ -208,6 +212,7 @@ fn a_session_that_hears_nothing_and_a_server_that_stays_missing_fail() {
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
+        process_births_of: HashMap::new(),
     };
     let violation = |promise, session| Violation {
         promise,
@@ -315,10 +320,12 @@ fn late((kind, times): (Kind, usize), outcome: Outcome, faults: Vec<Fault>) -> V
         calls: vec![late],
         faults,
         limit: LIMIT,
+        pace: Pace::default(),
         afterwards: Afterwards::default(),
         births: Vec::new(),
         stream_births: Vec::new(),
         process_births: Vec::new(),
+        process_births_of: HashMap::new(),
     };
     let violations = check(&history).into_iter();
     violations.map(|violation| violation.promise).collect()

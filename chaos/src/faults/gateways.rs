@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bowline_testbed::cable::Way;
+use bowline_testbed::redis::Fitness;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Storm;
@@ -39,14 +40,21 @@ impl Storm<'_> {
                 "cut redis",
                 format!("the way to the Redis {how} for {time:?}"),
             ),
+            Trouble::RedisFull => ("redis full", format!("full for {time:?}")),
+            Trouble::RedisReadOnly => ("redis read-only", format!("read-only for {time:?}")),
             _ => ("stop gateway", format!("stopped for {time:?}")),
         };
+        let whose = match Trouble::OF_REDIS.contains(&siege.trouble) {
+            true => "redis".to_owned(),
+            false => format!("g{}", siege.gateway),
+        };
         gateway.begin_trial();
-        let whose = format!("g{}", siege.gateway);
         self.recorder.fault(whose, kind, text, time);
         match siege.trouble {
             Trouble::CutPeers => self.gateways.set_peers(siege.gateway, way),
             Trouble::CutRedis => self.gateways.set_redis(siege.gateway, way),
+            Trouble::RedisFull => self.gateways.set_fitness(Fitness::Full).await?,
+            Trouble::RedisReadOnly => self.gateways.set_fitness(Fitness::ReadOnly).await?,
             _ => gateway.pause().await?,
         }
         Ok(())
@@ -54,6 +62,9 @@ impl Storm<'_> {
 
     /// Ends what is not planned to go on in the next round.
     pub(super) async fn lift(&self, planner: &Planner) -> anyhow::Result<()> {
+        if planner.siege().is_none() {
+            self.gateways.set_fitness(Fitness::Fit).await?;
+        }
         let goes_on = planner.siege().map(|siege| siege.gateway);
         let all = 0..self.gateways.all().len();
         for gateway in all.filter(|gateway| Some(*gateway) != goes_on) {
@@ -64,6 +75,7 @@ impl Storm<'_> {
 
     /// Ends all of it.
     pub(super) async fn lift_all(&self) -> anyhow::Result<()> {
+        self.gateways.set_fitness(Fitness::Fit).await?;
         for gateway in 0..self.gateways.all().len() {
             self.relieve(gateway).await?;
         }

@@ -16,7 +16,7 @@ use bowline_testbed::faulty::{Canned, Fault, When};
 use fastrand::Rng;
 
 pub(super) use self::gateways::{GatewayStrike, SIEGE, Siege};
-pub(super) use self::processes::ProcessStrike;
+pub(super) use self::processes::{ProcessStrike, YOUTH};
 use crate::Arguments;
 use crate::trouble::Trouble;
 
@@ -38,7 +38,7 @@ const ONE_ROUND_IN: u8 = 6;
 const BAD: &str = "Bad Request: no such session here";
 
 /// Strikes, and how often each is drawn.
-const STRIKES: [(Trouble, usize); 14] = [
+const STRIKES: [(Trouble, usize); 15] = [
     (Trouble::Kill, 2),
     (Trouble::Forget, 1),
     (Trouble::Break, 1),
@@ -53,6 +53,7 @@ const STRIKES: [(Trouble, usize); 14] = [
     (Trouble::Plain400ToAll, 1),
     (Trouble::Ill, 1),
     (Trouble::HangCall, 1),
+    (Trouble::Switch, 1),
 ];
 
 /// What is done in one round, in any order.
@@ -73,6 +74,8 @@ pub(super) struct Round {
     pub(super) flip: Option<Flip>,
     /// What happens to processes, and when.
     pub(super) processes: Vec<ProcessStrike>,
+    /// Whether processes die young, and whether that begins.
+    pub(super) young: Option<bool>,
     /// What happens to gateways besides deaths, and when.
     pub(super) gateways: Vec<GatewayStrike>,
     /// What a gateway bears for several rounds, and whether that begins.
@@ -114,6 +117,8 @@ pub(super) enum What {
     Kill(Duration),
     /// Every session is forgotten.
     Forget,
+    /// It restarts with the other transport, where it has two.
+    Switch,
     /// Every open connection is reset.
     Break,
     /// The streams of sessions over HTTP+SSE end.
@@ -148,6 +153,9 @@ pub(super) struct Planner {
     /// The replica that hangs, and for how many rounds still.
     hung: Option<(usize, usize)>,
     rounds: usize,
+    /// For how many rounds processes still die young, and for how many they live afterwards.
+    young: usize,
+    grown: usize,
 }
 
 impl Planner {
@@ -162,6 +170,8 @@ impl Planner {
             rest: 0,
             hung: None,
             rounds: 0,
+            young: 0,
+            grown: 0,
         }
     }
 
@@ -295,6 +305,7 @@ fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
     match trouble {
         Trouble::Kill => Some(What::Kill(short)),
         Trouble::Forget => Some(What::Forget),
+        Trouble::Switch => Some(What::Switch),
         Trouble::Break => Some(What::Break),
         Trouble::ResetBefore => any("reset before", Fault::ResetBefore),
         Trouble::ResetAfter => any("reset after", Fault::ResetAfter),

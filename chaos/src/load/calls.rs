@@ -3,8 +3,8 @@
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::LANES;
 use super::judge::{self, Expected};
+use super::{LANES, forge};
 use crate::Arguments;
 use crate::history::Kind;
 use crate::server::{Server, is_in_union, is_over_sse};
@@ -12,20 +12,26 @@ use crate::trouble::Trouble;
 
 /// What every session calls, and how often.
 const ALWAYS: [(Kind, usize); 7] = [
-    (Kind::Ping, 1),
-    (Kind::List, 1),
-    (Kind::Resource, 1),
-    (Kind::Read, 5),
-    (Kind::StreamRead, 3),
-    (Kind::Bump, 6),
-    (Kind::Slow, 3),
+    (Kind::Ping, 4),
+    (Kind::List, 4),
+    (Kind::Resource, 4),
+    (Kind::Read, 20),
+    (Kind::StreamRead, 12),
+    (Kind::Bump, 24),
+    (Kind::Slow, 12),
 ];
 /// The same for what a run may be without.
-const AT_TIMES: [(Trouble, Kind, usize); 3] = [
-    (Trouble::OwnAnswer, Kind::Refuse, 2),
-    (Trouble::Flip, Kind::Flip, 2),
-    (Trouble::Cancel, Kind::Long, 1),
+const AT_TIMES: [(Trouble, Kind, usize); 6] = [
+    (Trouble::OwnAnswer, Kind::Refuse, 6),
+    (Trouble::OwnAnswer, Kind::Torn, 2),
+    (Trouble::Flip, Kind::Flip, 8),
+    (Trouble::Cancel, Kind::Long, 4),
+    (Trouble::Forge, Kind::Forge, 3),
+    // It costs a process or stream.
+    (Trouble::Unheard, Kind::Turn, 1),
 ];
+/// One call in so many is two calls under one id.
+const ONE_PAIR_IN: u8 = 20;
 /// What a tool says when it refuses: the words of lost sessions, and codes that servers have for them.
 const WORDS: [&str; 4] = [
     "Session not found",
@@ -34,7 +40,9 @@ const WORDS: [&str; 4] = [
     "invalid session",
 ];
 const CODES: [i64; 3] = [-32000, -32602, -32600];
-const STATUSES: [u16; 3] = [404, 400, 410];
+const STATUSES: [u16; 8] = [404, 410, 400, 429, 401, 403, 500, 503];
+/// How many milliseconds after a 404 to its message an answer comes on the stream, at most.
+const COMES_AFTER_MS: u64 = 20;
 /// How a call that is cancelled would go on.
 const LONG_STEPS: u64 = 30;
 const LONG_STEP_MS: u64 = 100;
@@ -49,6 +57,7 @@ pub(super) struct Calls {
     lane: usize,
     random: Rng,
     kinds: Vec<Kind>,
+    makes_pairs: bool,
     made: u64,
 }
 
@@ -78,6 +87,7 @@ impl Calls {
             lane,
             random: Rng::with_seed(seed),
             kinds,
+            makes_pairs: arguments.tries(Trouble::EqualIds) && !is_over_sse(client),
             made: 0,
         }
     }
@@ -96,11 +106,29 @@ impl Calls {
         drawn.copied().unwrap_or(Kind::Ping)
     }
 
+    /// Two calls under one id, if it is their turn.
+    pub(super) fn pair(&mut self) -> Option<[Expected; 2]> {
+        if !self.makes_pairs || self.random.u8(..ONE_PAIR_IN) > 0 {
+            return None;
+        }
+        let kinds = [Kind::Read, Kind::Bump, Kind::StreamRead, Kind::Slow];
+        let [first, second] = [0; 2].map(|_| {
+            let kind = self.random.choice(&kinds).copied();
+            self.next(kind.unwrap_or(Kind::Read))
+        });
+        let id = first.id.clone();
+        Some([first, Expected { id, ..second }])
+    }
+
     /// A call that may be a member of a batch.
     pub(super) fn member(&mut self) -> Expected {
         let kind = loop {
             let kind = self.kind();
-            if !matches!(kind, Kind::Long | Kind::StreamRead | Kind::Slow) {
+            let is_stream = matches!(
+                kind,
+                Kind::Long | Kind::StreamRead | Kind::Slow | Kind::Turn | Kind::Forge
+            );
+            if !is_stream {
                 break kind;
             }
         };
@@ -112,14 +140,18 @@ impl Calls {
         self.made += 1;
         let session = self.session_for(kind);
         // The slash shows who compares ids as text: there are two ways to write it.
-        let key = format!("s{session}/{}-{}", self.lane, self.made);
+        let key = forge::key(session, self.lane, self.made);
         // Numbers are the same in all sessions, so that a mixed-up answer would be taken.
         let id = match self.made % 2 {
+            // One that looks as if Bowline had made it.
+            _ if kind == Kind::Forge && self.random.bool() => {
+                json!(format!("bowline-again-1-{key}"))
+            }
             0 => json!(self.made * LANES as u64 + self.lane as u64),
             _ => json!(key),
         };
         let steps = self.random.u64(1..6);
-        Expected {
+        let mut expected = Expected {
             session,
             client: self.client,
             kind,
@@ -132,8 +164,14 @@ impl Calls {
                 steps
             },
             bytes: 0,
-            refusal: (kind == Kind::Refuse).then(|| self.refusal()),
+            refusal: matches!(kind, Kind::Refuse | Kind::Torn).then(|| self.refusal(kind)),
+            forged: Vec::new(),
+            after: None,
+        };
+        if kind == Kind::Forge {
+            expected.forged = forge::messages(&mut self.random, &expected, self.lane, self.made);
         }
+        expected
     }
 
     /// The session that the next call of this kind is made in: one with a server that has it.
@@ -147,13 +185,19 @@ impl Calls {
         server.unwrap_or(Server::Replicas).member_of(self.client)
     }
 
-    fn refusal(&mut self) -> Value {
+    fn refusal(&mut self, kind: Kind) -> Value {
         let random = &mut self.random;
-        json!({
+        let mut refusal = json!({
             "status": random.choice(&STATUSES),
             "code": random.choice(&CODES),
             "message": random.choice(&WORDS),
-        })
+            "retryAfter": random.bool(),
+            "cut": kind == Kind::Torn,
+        });
+        if kind == Kind::Refuse && refusal["status"] == 404 && random.bool() {
+            refusal["after"] = json!(random.u64(..COMES_AFTER_MS));
+        }
+        refusal
     }
 
     pub(super) fn message(&mut self, expected: &Expected) -> Value {
@@ -175,11 +219,19 @@ impl Calls {
                 json!({"uri": judge::uri(key), "_meta": {"key": key}}),
             ),
             Kind::Read | Kind::Bump | Kind::Flip => call(json!({"key": key})),
+            Kind::Turn => call(json!({"key": key, "after": expected.after})),
             Kind::Large | Kind::LargeEvent => {
                 let in_chunks = self.random.bool();
                 call(json!({"key": key, "bytes": expected.bytes, "chunked": in_chunks}))
             }
-            Kind::Refuse => {
+            Kind::Forge => {
+                let arguments =
+                    json!({"key": key, "forged": expected.forged, "eventId": forge::EVENT_ID});
+                let (method, mut parameters) = call(arguments);
+                parameters["_meta"] = json!({"progressToken": expected.token});
+                (method, parameters)
+            }
+            Kind::Refuse | Kind::Torn => {
                 let mut arguments = expected.refusal.clone().unwrap_or_default();
                 arguments["key"] = json!(key);
                 call(arguments)
@@ -202,9 +254,9 @@ impl Calls {
 /// Whether a server has what is called.
 fn has(server: Server, kind: Kind) -> bool {
     match kind {
-        Kind::Refuse | Kind::Flip => server == Server::Replicas,
-        // The processes have only what every session calls.
-        Kind::Long => server != Server::Processes,
+        Kind::Flip => server == Server::Replicas,
+        // Processes have no answers that are cut, and nothing that can be cancelled.
+        Kind::Long | Kind::Torn => server != Server::Processes,
         // In a union they are for no server in particular.
         Kind::Ping | Kind::Resource => server == Server::Replicas,
         _ => true,

@@ -3,12 +3,12 @@
 use bowline_testbed::client::Answer;
 use serde_json::{Value, json};
 
-use super::{listen, union};
+use super::{forge, listen, union};
 use crate::history::{Kind, Outcome};
 use crate::server::{Server, is_in_union};
 
 /// How many tools each server has.
-pub(super) const TOOLS: usize = 9;
+pub(super) const TOOLS: usize = 11;
 
 /// The resource that stands for a key.
 pub(super) fn uri(key: &str) -> String {
@@ -33,15 +33,22 @@ pub(super) struct Expected {
     pub(super) bytes: usize,
     /// The error that the tool is asked for.
     pub(super) refusal: Option<Value>,
+    /// What the tool is told to write besides (JSON text).
+    pub(super) forged: Vec<Value>,
+    /// The call after which its client knows what the tool has become.
+    pub(super) after: Option<String>,
 }
 
 impl Expected {
     /// What its client calls the tool.
     pub(super) fn tool(&self) -> Option<String> {
-        let tool = self.kind.tool()?;
+        let mut tool = self.kind.tool()?.to_owned();
+        if self.kind == Kind::Turn {
+            tool = format!("{tool}_{}", self.client);
+        }
         Some(match is_in_union(self.session) {
-            true => union::exposed(Server::of(self.session), tool),
-            false => tool.to_owned(),
+            true => union::exposed(Server::of(self.session), &tool),
+            false => tool,
         })
     }
 }
@@ -59,6 +66,9 @@ pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
         .partition(|message| message.get("method").is_some());
     // What its server says unasked may come on the stream of any call.
     told.retain(|message| !listen::is_own(expected.client, message));
+    if answer.event_ids.iter().any(|id| id == forge::EVENT_ID) {
+        return Outcome::Wrong("an event id of the server's".to_owned());
+    }
     if let Some(stray) = answers
         .iter()
         .find(|message| !is_id(&message["id"], id, answer.status.as_u16()))
@@ -99,7 +109,10 @@ pub(super) fn outcome(expected: &Expected, answer: &Answer) -> Outcome {
     if matches!(kind, Kind::StreamRead | Kind::Slow | Kind::Long) {
         return progress(&expected.token, expected.steps, &told);
     }
-    Outcome::Answered
+    match told.first() {
+        Some(stray) => Outcome::Wrong(format!("the message {stray}")),
+        None => Outcome::Answered,
+    }
 }
 
 /// Whether this is the request's id. A refusal by status may name none.
@@ -151,12 +164,16 @@ fn is_result(kind: Kind, key: &str, result: &Value) -> bool {
             .as_array()
             .is_some_and(|tools| tools.len() == TOOLS),
         Kind::Resource => result["contents"][0]["text"] == uri(key),
-        Kind::Listen | Kind::Refuse | Kind::LargeEvent | Kind::Open | Kind::Delete => false,
+        Kind::Listen | Kind::Refuse | Kind::Torn | Kind::LargeEvent | Kind::Open | Kind::Delete => {
+            false
+        }
         Kind::Ended => *result == json!({}),
         Kind::Read
         | Kind::StreamRead
         | Kind::Bump
         | Kind::Slow
+        | Kind::Turn
+        | Kind::Forge
         | Kind::Flip
         | Kind::Long
         | Kind::Large => {
@@ -228,6 +245,8 @@ mod tests {
             steps: 2,
             bytes: 0,
             refusal: None,
+            forged: Vec::new(),
+            after: None,
         }
     }
 

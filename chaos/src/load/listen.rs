@@ -1,6 +1,6 @@
 //! Sessions that listen on their GET stream all the while.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::forge;
 use super::rover::{Failure, Rover};
 use crate::history::{Call, Kind, Outcome, Recorder};
 use crate::server::{Server, is_in_union};
@@ -19,8 +20,9 @@ use crate::world::World;
 /// One session in so many listens, and one client of all servers in so many.
 const ONE_IN: usize = 4;
 const ONE_UNION_IN: usize = 2;
-/// How long a restored stream may take to be heard, and how often its server speaks.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a restored stream may take to be heard, and how often its server speaks. That is far more than it needs, so
+/// that a busy machine does not count as a lost stream.
+const PATIENCE: Duration = Duration::from_secs(60);
 const EVERY: Duration = Duration::from_millis(200);
 /// How long a client waits before it opens an ended stream again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -28,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The sessions that listen. They stop when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    sessions: BTreeSet<usize>,
+    sessions: BTreeMap<usize, Rover>,
     /// Who has heard from its server since all is well.
     heard: Arc<Mutex<BTreeSet<usize>>>,
     _tasks: JoinSet<()>,
@@ -88,12 +90,12 @@ impl Listeners {
     ) -> Self {
         let heard = Arc::<Mutex<BTreeSet<usize>>>::default();
         let mut tasks = JoinSet::new();
-        let mut sessions = BTreeSet::new();
+        let mut sessions = BTreeMap::new();
         let clients = clients.iter().enumerate().step_by(ONE_IN);
         let unions = unions.iter().step_by(ONE_UNION_IN);
         let unions = unions.map(|(number, client)| (*number, client));
         for (session, client) in clients.chain(unions) {
-            sessions.insert(session);
+            sessions.insert(session, client.twin());
             let (heard, recorder) = (Arc::clone(&heard), Arc::clone(recorder));
             let changes = Arc::clone(changes);
             tasks.spawn(listen(session, client.twin(), heard, changes, recorder));
@@ -105,16 +107,31 @@ impl Listeners {
         }
     }
 
-    /// Has every server speak to every session; the listening ones that do not hear it.
+    /// Has every server speak to every session; the listening ones that do not hear it. Each is used meanwhile: a server
+    /// that forgot a session may leave its stream open, and nothing but a use of the session tells.
     pub(crate) async fn deaf(&self, world: &World) -> Vec<usize> {
         self.heard.lock().clear();
         let until = Instant::now() + PATIENCE;
-        while Instant::now() < until && *self.heard.lock() != self.sessions {
+        let ping = json!({"jsonrpc": "2.0", "id": "afterwards", "method": "ping"});
+        let mut pings = JoinSet::new();
+        for client in self.sessions.values() {
+            let (mut client, ping) = (client.twin(), ping.clone());
+            pings.spawn(async move {
+                while client.send(&ping).await.is_err() {
+                    sleep(EVERY).await;
+                }
+            });
+        }
+        loop {
+            let heard = self.heard.lock().clone();
+            let all = self.sessions.keys().copied();
+            let deaf: Vec<_> = all.filter(|one| !heard.contains(one)).collect();
+            if deaf.is_empty() || Instant::now() > until {
+                return deaf;
+            }
             speak(world);
             sleep(EVERY).await;
         }
-        let heard = self.heard.lock();
-        self.sessions.difference(&heard).copied().collect()
     }
 }
 
@@ -175,10 +192,14 @@ async fn listen(
     }
 }
 
-/// Whether a session may be told this: nothing at all, its own name, or that a list has changed.
+/// Whether a session may be told this: nothing at all, its own name, that a list has changed, or what was forged and means
+/// nothing.
 pub(super) fn is_own(session: usize, message: &Value) -> bool {
     let method = message["method"].as_str().unwrap_or_default();
-    message.is_null() || is_spoken_to(session, message) || method.ends_with("/list_changed")
+    message.is_null()
+        || is_spoken_to(session, message)
+        || method.ends_with("/list_changed")
+        || forge::is_as_written(message)
 }
 
 /// Whether this is the progress of a call of a union's client: where one channel carries all of a server's messages, it

@@ -14,7 +14,7 @@ use crate::history::{Kind, Outcome};
 use crate::server::{Server, Target, union_clients};
 
 /// How long a server's tools may be missing from a list when all is well, and how often a client looks.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const EVERY: Duration = Duration::from_millis(200);
 /// What separates a server's name from a tool's.
 const SEPARATOR: &str = "__";

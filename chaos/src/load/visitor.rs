@@ -79,7 +79,7 @@ impl Lane<Rover> {
             match self.step(Kind::Delete).await {
                 Outcome::Answered | Outcome::Lost => {
                     if self.client.has_several_gateways() {
-                        sleep(UNTIL_ANNOUNCED).await;
+                        self.recorder.machine.sleep(UNTIL_ANNOUNCED).await;
                     }
                     self.record(Kind::Ended).await;
                     return;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::ensure;
-use bowline_testbed::stdio::counted::{self, CLOSED, NOTES, Note, Noted};
+use bowline_testbed::stdio::counted::{self, CLOSED, LOGS, NOTES, Note, Noted, YOUNG};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -17,21 +17,41 @@ pub(crate) struct Processes {
     program: PathBuf,
     /// Holds what they write down, and what closes the server.
     directory: TempDir,
+    /// Whether they log to their stdout.
+    logs: bool,
+}
+
+/// What becomes of processes that are started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Start {
+    Well,
+    /// They exit at once.
+    Fails,
+    /// They exit right after they have answered `initialize`.
+    DiesYoung,
 }
 
 impl Processes {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(super) fn new(logs: bool) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name(PROGRAM);
         ensure!(program.exists(), "{} does not exist", program.display());
         let directory = tempfile::tempdir()?;
-        Ok(Self { program, directory })
+        Ok(Self {
+            program,
+            directory,
+            logs,
+        })
     }
 
     /// The server in the gateway's configuration, with this budget in seconds.
     pub(crate) fn config(&self, budget: u64) -> String {
+        let logs = match self.logs {
+            true => format!("{LOGS} = \"1\"\n"),
+            false => String::new(),
+        };
         format!(
             "[servers.p]\ncommand = [{:?}]\nrecovery_budget = \"{budget}s\"\n\
-             [servers.p.env]\n{NOTES} = {:?}\n{CLOSED} = {:?}\n",
+             [servers.p.env]\n{NOTES} = {:?}\n{CLOSED} = {:?}\n{logs}",
             self.program,
             self.notes(),
             self.closed(),
@@ -46,7 +66,9 @@ impl Processes {
     /// Those that are there now.
     pub(crate) fn alive(&self) -> Vec<u32> {
         let notes = self.notes_so_far();
-        let opened = notes.iter().filter(|note| note.what == Noted::Opened);
+        let opened = notes
+            .iter()
+            .filter(|note| matches!(note.what, Noted::Opened { .. }));
         let pids: BTreeSet<_> = opened.map(|note| note.pid).collect();
         let is_alive = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -66,12 +88,18 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether those that are started exit at once.
-    pub(crate) fn close(&self, is_closed: bool) -> std::io::Result<()> {
-        match is_closed {
-            true => std::fs::write(self.closed(), ""),
+    /// What becomes of those that are started from now on.
+    pub(crate) fn start(&self, start: Start) -> std::io::Result<()> {
+        match start {
+            Start::Fails => std::fs::write(self.closed(), ""),
+            // In one step, as one that is empty says something else.
+            Start::DiesYoung => {
+                let written = self.closed().with_extension("new");
+                std::fs::write(&written, YOUNG)?;
+                std::fs::rename(written, self.closed())
+            }
             // Another strike may have opened it already.
-            false => match std::fs::remove_file(self.closed()) {
+            Start::Well => match std::fs::remove_file(self.closed()) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },

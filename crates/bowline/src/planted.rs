@@ -76,6 +76,26 @@ pub enum Bug {
     SseAnswerTwice,
     /// A union sends a call to its first server, whatever the tool's name says.
     FirstServerForAll,
+    /// Over HTTP+SSE, any 404 or 410 to a message counts as one that did not run.
+    Sse404IsLost,
+    /// A tool's own 4xx with `Retry-After` counts as a refusal by something in between.
+    OwnAnswerMustWait,
+    /// A tool's own 401 or 403 is replaced by an error of the gateway's.
+    Own403IsRefused,
+    /// `list_changed` counts only once a client is shown it.
+    ChangeIsUnheard,
+    /// What looks like the id of a repeat is taken for one.
+    ForgeryIsBelieved,
+    /// A process's JSON counts as a message without `jsonrpc`.
+    LogsAreMessages,
+    /// Two calls under one id go to one process or stream as they are.
+    EqualIdsMeet,
+    /// A process that exits right after `initialize` counts as one that started.
+    YoungIsWell,
+    /// The transport that a server was first found to speak is the only one that is tried.
+    FirstTransportIsFinal,
+    /// A heartbeat needs room in the Redis.
+    FullRedisStops,
 }
 
 /// No bug has this name.
@@ -128,7 +148,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 36] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -155,6 +175,16 @@ impl Bug {
         Self::MessageUrl404Passes,
         Self::SseAnswerTwice,
         Self::FirstServerForAll,
+        Self::Sse404IsLost,
+        Self::OwnAnswerMustWait,
+        Self::Own403IsRefused,
+        Self::ChangeIsUnheard,
+        Self::ForgeryIsBelieved,
+        Self::LogsAreMessages,
+        Self::EqualIdsMeet,
+        Self::YoungIsWell,
+        Self::FirstTransportIsFinal,
+        Self::FullRedisStops,
     ];
 
     fn name(self) -> &'static str {
@@ -185,6 +215,16 @@ impl Bug {
             Self::MessageUrl404Passes => "message_url_404_passes",
             Self::SseAnswerTwice => "sse_answer_twice",
             Self::FirstServerForAll => "first_server_for_all",
+            Self::Sse404IsLost => "sse_404_is_lost",
+            Self::OwnAnswerMustWait => "own_answer_must_wait",
+            Self::Own403IsRefused => "own_403_is_refused",
+            Self::ChangeIsUnheard => "change_is_unheard",
+            Self::ForgeryIsBelieved => "forgery_is_believed",
+            Self::LogsAreMessages => "logs_are_messages",
+            Self::EqualIdsMeet => "equal_ids_meet",
+            Self::YoungIsWell => "young_is_well",
+            Self::FirstTransportIsFinal => "first_transport_is_final",
+            Self::FullRedisStops => "full_redis_stops",
         }
     }
 }

@@ -35,7 +35,7 @@ use self::resting::{Rest, Resting};
 pub use self::session::Session;
 use self::session::Sessions;
 pub use self::tally::{Execution, Tally};
-pub(crate) use self::tools::listing;
+pub(crate) use self::tools::{TURN, list_changed, listing, turning};
 use crate::faulty::{Canned, Port};
 
 /// One replica.
@@ -60,6 +60,8 @@ pub struct Settings {
     pub capabilities: Value,
     /// The response to a request in an unknown session.
     pub lost: Canned,
+    /// Whether it speaks HTTP+SSE at `/either`; otherwise streamable HTTP.
+    pub either_is_sse: bool,
     /// Whether it writes a slash as `\/`.
     pub escapes_slashes: bool,
 }
@@ -224,6 +226,13 @@ impl Counting {
         self.replica.sessions.cut_streams();
     }
 
+    /// Restarts with the other transport at `/either`: every session is lost.
+    pub fn switch(&self) {
+        self.settings(|settings| settings.either_is_sse = !settings.either_is_sse);
+        self.cut_streams();
+        self.forget_sessions();
+    }
+
     /// How many known sessions were ended by a DELETE.
     #[must_use]
     pub fn deletes(&self) -> u64 {
@@ -312,6 +321,7 @@ impl Default for Settings {
             chunked: false,
             capabilities: json!({"tools": {}, "resources": {"subscribe": true}, "logging": {}}),
             lost: Canned::json(404, &unknown.to_string()),
+            either_is_sse: false,
             escapes_slashes: false,
         }
     }

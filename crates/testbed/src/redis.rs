@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
@@ -19,6 +20,17 @@ pub struct Redis {
     tls: bool,
     child: Child,
     directory: tempfile::TempDir,
+}
+
+/// Whether a Redis can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fitness {
+    /// It can.
+    Fit,
+    /// It has no room for anything more, and throws nothing away.
+    Full,
+    /// It is the replica of a Redis that is not there.
+    ReadOnly,
 }
 
 impl Redis {
@@ -105,6 +117,31 @@ impl Redis {
     /// When it is not running.
     pub async fn resume(&self) -> anyhow::Result<()> {
         self.signal("-CONT").await
+    }
+
+    /// Makes it fit or unfit to be written.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running.
+    pub async fn become_fit(&self, fitness: Fitness) -> anyhow::Result<()> {
+        let (maxmemory, master) = match fitness {
+            Fitness::Fit => (0, "NO ONE"),
+            Fitness::Full => (1, "NO ONE"),
+            Fitness::ReadOnly => (0, "127.0.0.1 1"),
+        };
+        let commands = format!(
+            "CONFIG SET maxmemory-policy noeviction\r\nCONFIG SET maxmemory {maxmemory}\r\nREPLICAOF {master}\r\n"
+        );
+        #[expect(clippy::disallowed_methods, reason = "this is not the gateway")]
+        let mut stream = BufReader::new(TcpStream::connect(self.address).await?);
+        stream.write_all(commands.as_bytes()).await?;
+        for _ in 0..3 {
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            anyhow::ensure!(line.starts_with("+OK"), "redis-server says {line:?}");
+        }
+        Ok(())
     }
 
     /// Kills it; from now on connections are refused.

@@ -21,7 +21,7 @@ pub(in crate::faults) struct GatewayStrike {
     pub(in crate::faults) siege: Siege,
 }
 
-/// A gateway is stopped, or cut off from its peers or the Redis.
+/// A gateway is stopped, or cut off from its peers or the Redis; or the Redis is unfit for all.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::faults) struct Siege {
     pub(in crate::faults) gateway: usize,
@@ -75,7 +75,8 @@ impl Planner {
             *one != round.spared_gateway && round.deaths.iter().all(|death| death.gateway != *one)
         };
         let free: Vec<_> = (0..gateways).filter(is_free).collect();
-        let Some(siege) = self.siege_of(&free).filter(|_| is_due) else {
+        let troubles = [&Trouble::OF_GATEWAYS[..], &Trouble::OF_REDIS].concat();
+        let Some(siege) = self.siege_of(&free, &troubles).filter(|_| is_due) else {
             return;
         };
         self.siege = Some((siege, SIEGE_ROUNDS - 1));
@@ -96,14 +97,14 @@ impl Planner {
                 after: Duration::from_millis(random.u64(..LAST_STRIKE_MS)),
                 lasts: Duration::from_millis(random.u64(20..LONGEST_PAUSE_MS)),
             };
-            let siege = self.siege_of(&[gateway]);
+            let siege = self.siege_of(&[gateway], &Trouble::OF_GATEWAYS);
             let strike = siege.map(|siege| GatewayStrike { spell, siege });
             round.gateways.extend(strike);
         }
     }
 
-    fn siege_of(&mut self, gateways: &[usize]) -> Option<Siege> {
-        let tried = Trouble::OF_GATEWAYS.into_iter();
+    fn siege_of(&mut self, gateways: &[usize], troubles: &[Trouble]) -> Option<Siege> {
+        let tried = troubles.iter().copied();
         let tried: Vec<_> = tried.filter(|it| self.arguments.tries(*it)).collect();
         let random = &mut self.of_gateways;
         Some(Siege {

@@ -9,7 +9,7 @@ use http::{Method, Response, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::serve::{Plain, Reply, error, event_stream, plain, spawn};
+use super::serve::{Plain, Reply, error, event_stream, json as json_body, plain, refused, spawn};
 use super::stream::Stream;
 use super::tools::{Call, Manner};
 use super::{Life, Replica};
@@ -17,11 +17,13 @@ use crate::scripted::Scroll;
 
 /// Where streams are.
 pub(super) const PATH: &str = "/sse";
+/// The same, if the replica does not speak streamable HTTP there.
+const EITHER: &str = "/either";
 const MESSAGES: &str = "/messages";
 
 /// Whether a request is for this transport.
-pub(super) fn is_path(path: &str) -> bool {
-    matches!(path, PATH | MESSAGES)
+pub(super) fn is_path(path: &str, either_is_sse: bool) -> bool {
+    matches!(path, PATH | MESSAGES) || path == EITHER && either_is_sse
 }
 
 impl Replica {
@@ -34,7 +36,7 @@ impl Replica {
     ) -> Response<Scroll> {
         let session = uri.query().and_then(|query| query.strip_prefix("session="));
         match (method, uri.path(), session) {
-            (&Method::GET, PATH, _) => self.open_stream(life),
+            (&Method::GET, PATH | EITHER, _) => self.open_stream(life),
             (&Method::POST, MESSAGES, Some(session)) => self.take(session, message, life),
             _ => plain(StatusCode::METHOD_NOT_ALLOWED, ""),
         }
@@ -68,18 +70,37 @@ impl Replica {
         match self.reply(session, message) {
             Reply::Accepted => {}
             Reply::Answer(answer) => stream.write(&answer),
-            Reply::Call => self.call_on(stream, session, message, life),
+            Reply::Call => return self.call_on(stream, session, message, life),
         }
         plain(StatusCode::ACCEPTED, "")
     }
 
-    /// Calls a tool, whose answer comes on the session's stream. The call continues if that ends.
-    fn call_on(self: Arc<Self>, out: Arc<Stream>, session: &str, message: &Value, life: &Life) {
+    /// Calls a tool, whose answer comes on the session's stream, unless it refuses with a status. The call continues
+    /// if the stream ends.
+    fn call_on(
+        self: Arc<Self>,
+        out: Arc<Stream>,
+        session: &str,
+        message: &Value,
+        life: &Life,
+    ) -> Response<Scroll> {
         let (call, owner) = (Call::new(message), session.to_owned());
         match call.manner() {
             None => out.write(&error(message, -32602, "no such tool")),
             Some(Manner::Plain) => out.write(&call.run(&self, session)),
-            Some(Manner::Refusal(_)) => out.write(&call.refuse(&self, session)),
+            Some(Manner::Refusal(refusal)) => {
+                let answer = call.refuse(&self, session);
+                let Some(after) = refusal.comes_after else {
+                    return refused(refusal, &answer.to_string(), json_body);
+                };
+                spawn(life, async move {
+                    tokio::time::sleep(after).await;
+                    out.write(&answer);
+                });
+                return plain(StatusCode::NOT_FOUND, "no such session");
+            }
+            Some(Manner::Turn) => call.turn(&self, session, &out),
+            Some(Manner::Forged) => call.forge(&self, session, &out),
             Some(Manner::Large { .. } | Manner::LargeEvent) => {
                 out.write_text(&call.run_large(&self, session));
             }
@@ -89,5 +110,6 @@ impl Replica {
                 spawn(life, call.run_until(cancelled, self, owner, out));
             }
         }
+        plain(StatusCode::ACCEPTED, "")
     }
 }

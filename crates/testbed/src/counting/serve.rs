@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::resting::Busy;
 use super::stream::Stream;
-use super::tools::{self, Call, Manner};
+use super::tools::{self, Call, Manner, Refusal};
 use super::{Execution, Life, Replica, over_sse};
 use crate::scripted::Scroll;
 
@@ -71,7 +71,8 @@ async fn answered(
         Method::POST => message["method"].as_str().unwrap_or("a response"),
         ref other => other.as_str(),
     };
-    if over_sse::is_path(head.uri.path()) {
+    let either_is_sse = replica.settings.lock().either_is_sse;
+    if over_sse::is_path(head.uri.path(), either_is_sse) {
         return Ok(replica.serve_sse(&head.method, &head.uri, &message, &life));
     }
     if method == "initialize" {
@@ -169,11 +170,11 @@ impl Replica {
         let result = match method {
             "ping" => json!({}),
             "tools/list" => {
-                let (all, flip) = (
-                    self.settings.lock().all_tools,
-                    self.tally.lists_flip_as_destructive(),
-                );
-                tools::listing(all, flip)
+                let all = self.settings.lock().all_tools;
+                let flip = self.tally.lists_flip_as_destructive();
+                let session = self.sessions.get(session).unwrap_or_default();
+                let turning = tools::turning(&session.parameters);
+                tools::listing(all, flip, &turning, !session.turned.is_empty())
             }
             "tools/call" => return Reply::Call,
             "prompts/list" => json!({"prompts": []}),
@@ -209,10 +210,9 @@ impl Replica {
         };
         let with_ids = match manner {
             Manner::Plain => return self.answer(call.run(&self, session).to_string()),
-            Manner::Refusal(status) => {
-                let mut response = self.answer(call.refuse(&self, session).to_string());
-                *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
-                return response;
+            Manner::Refusal(refusal) => {
+                let text = call.refuse(&self, session).to_string();
+                return refused(refusal, &text, |text| self.answer(text));
             }
             Manner::Large { in_chunks } => {
                 let text = call.run_large(&self, session);
@@ -222,7 +222,7 @@ impl Replica {
                     json(text)
                 };
             }
-            Manner::LargeEvent | Manner::Cancellable => false,
+            Manner::LargeEvent | Manner::Cancellable | Manner::Turn | Manner::Forged => false,
             Manner::Stream { with_ids } => with_ids,
         };
         let Some(stream) = self.sessions.stream(session, with_ids) else {
@@ -241,6 +241,8 @@ impl Replica {
                 out.write_text(&call.run_large(&self, session));
                 out.finish();
             }
+            Manner::Turn => call.turn(&self, session, &out),
+            Manner::Forged => call.forge(&self, session, &out),
             Manner::Cancellable => {
                 let cancelled = self.sessions.begin(session, &message["id"]);
                 spawn(life, call.run_until(cancelled, self, owner, out));
@@ -300,7 +302,7 @@ pub(super) fn event_stream(body: Scroll) -> Response<Scroll> {
     response
 }
 
-fn json(text: String) -> Response<Scroll> {
+pub(super) fn json(text: String) -> Response<Scroll> {
     let mut response = plain(StatusCode::OK, text);
     response.headers_mut().insert("content-type", JSON);
     response
@@ -312,6 +314,35 @@ fn chunked(text: &str) -> Response<Scroll> {
     for part in text.as_bytes().chunks(text.len().div_ceil(3)) {
         drop(parts.send(Ok(part.to_owned().into())));
     }
+    let mut response = Response::new(Scroll::new(body));
+    response.headers_mut().insert("content-type", JSON);
+    response
+}
+
+/// A tool's own refusal, whole or cut in the middle.
+pub(super) fn refused(
+    refusal: Refusal,
+    text: &str,
+    whole: impl FnOnce(String) -> Response<Scroll>,
+) -> Response<Scroll> {
+    let mut response = match refusal.is_cut {
+        true => cut(text),
+        false => whole(text.to_owned()),
+    };
+    *response.status_mut() = StatusCode::from_u16(refusal.status).unwrap_or_default();
+    if refusal.retry_after {
+        let headers = response.headers_mut();
+        headers.insert("retry-after", HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Half of a text, in a chunk after which the connection ends.
+fn cut(text: &str) -> Response<Scroll> {
+    let (parts, body) = mpsc::unbounded_channel();
+    let half = text.as_bytes()[..text.len() / 2].to_vec();
+    drop(parts.send(Ok(half.into())));
+    drop(parts.send(Err(std::io::ErrorKind::ConnectionReset.into())));
     let mut response = Response::new(Scroll::new(body));
     response.headers_mut().insert("content-type", JSON);
     response

@@ -27,6 +27,8 @@ pub struct Session {
     pub subscriptions: BTreeSet<String>,
     /// How many GET streams were opened, resumed ones included.
     pub listens: usize,
+    /// The keys of calls after which it was told that the tool that turns has become destructive.
+    pub turned: BTreeSet<String>,
     /// The first methods that arrived, in order (`GET` and `DELETE` for requests without a message).
     pub methods: Vec<String>,
 }
@@ -137,6 +139,11 @@ impl Sessions {
     /// Changes the state of a session.
     pub(super) fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
         self.with(id, |known| change(&mut known.session));
+    }
+
+    /// A session, if it is known.
+    pub(super) fn get(&self, id: &str) -> Option<Session> {
+        self.with(id, |known| known.session.clone())
     }
 
     /// Ends a session.

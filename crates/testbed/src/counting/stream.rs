@@ -67,20 +67,41 @@ impl Stream {
         self.write_text(&message.to_string());
     }
 
+    /// Writes two messages, with nothing in between.
+    pub(super) fn write_both(&self, messages: &[Value; 2]) {
+        self.written.send_modify(|written| {
+            for message in messages {
+                let event = self.event(written.events.len(), &message.to_string());
+                written.events.push(event);
+            }
+        });
+    }
+
     /// Writes a message that is already JSON text.
     pub(super) fn write_text(&self, message: &str) {
         self.write_data(message);
     }
 
+    /// Writes a message (JSON text) with an event id that the server did not make up for this stream.
+    pub(super) fn write_as(&self, id: &str, message: &str) {
+        let text = format!("id: {id}\ndata: {message}\n\n");
+        self.written
+            .send_modify(|written| written.events.push(text));
+    }
+
     fn write_data(&self, data: &str) {
         self.written.send_modify(|written| {
-            let place = written.events.len();
-            written.events.push(if self.with_ids {
-                format!("id: {}-{place}\ndata: {data}\n\n", self.number)
-            } else {
-                format!("data: {data}\n\n")
-            });
+            let event = self.event(written.events.len(), data);
+            written.events.push(event);
         });
+    }
+
+    fn event(&self, place: usize, data: &str) -> String {
+        if self.with_ids {
+            format!("id: {}-{place}\ndata: {data}\n\n", self.number)
+        } else {
+            format!("data: {data}\n\n")
+        }
     }
 
     /// Ends the stream of a call.

@@ -27,7 +27,7 @@ pub struct Execution {
     pub at: Instant,
     /// When it ended, unless it was stopped.
     pub finished: Option<Instant>,
-    /// Whether it was the tool `flip` while that was destructive.
+    /// Whether it was the tool `flip` or `turn` while that was destructive.
     pub destructive: bool,
 }
 
@@ -89,7 +89,7 @@ impl Tally {
     /// Counts an execution. Returns the new count.
     pub(super) fn add(&self, key: &str, mut execution: Execution) -> usize {
         let destructive = self.flip.destructive.load(Ordering::SeqCst);
-        execution.destructive = destructive && execution.tool == "flip";
+        execution.destructive |= destructive && execution.tool == "flip";
         let mut all = self.ran.lock();
         let under_key = all.entry(key.to_owned()).or_default();
         under_key.push(execution);
