@@ -270,6 +270,7 @@ impl Session {
         }
         // Before any request is sent on the new leg.
         self.upstream.tool_hints.lose(&self.audience());
+        self.watch_tools(leg);
         current.leg.replace();
         current.leg = Arc::clone(leg);
         Put::New

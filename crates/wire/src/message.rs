@@ -26,7 +26,7 @@ use crate::batch::is_batch;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message(Arc<Peeked>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Peeked {
     raw: Bytes,
     kind: Kind,
@@ -107,6 +107,19 @@ impl Message {
     /// that the gateway did not recognize as one.
     pub fn from_server(raw: Bytes) -> Result<Self, Malformed> {
         Self::read(raw, |fields| fields.forget_all_null())
+    }
+
+    /// The same from a channel that the server's logs share, where only what says `"jsonrpc": "2.0"` is a message.
+    pub fn among_logs(raw: Bytes) -> Result<Self, Malformed> {
+        Self::read(raw, |fields| fields.forget_nulls())
+    }
+
+    /// The same message, whose bytes are held by this from now on.
+    #[must_use]
+    pub fn held_by(self, raw: Bytes) -> Self {
+        debug_assert_eq!(self.0.raw, raw);
+        let peeked = Arc::unwrap_or_clone(self.0);
+        Self(Arc::new(Peeked { raw, ..peeked }))
     }
 
     fn read(raw: Bytes, forgive: fn(&mut Fields<'_>)) -> Result<Self, Malformed> {

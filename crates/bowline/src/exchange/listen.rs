@@ -71,7 +71,7 @@ impl Exchange {
         let stream = Arc::new(LiveStream::new(source, rescue));
         let is_attached = match origin {
             StreamOrigin::Standalone => session.attach_listener(&stream).await,
-            StreamOrigin::Request(_) => session.attach(origin, &stream),
+            StreamOrigin::Request(_) => session.replace(origin, &stream),
         };
         if !is_attached {
             return Err(Fault::UnknownSession);

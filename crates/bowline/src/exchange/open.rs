@@ -159,6 +159,7 @@ impl Opening {
                 return Err(Fault::store_failed(&error));
             }
         };
+        session.watch_tools(&session.leg());
         let newborn = Newborn {
             registry,
             id,

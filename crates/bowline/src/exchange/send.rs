@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bowline_egress::Sent;
 use bowline_wire::batch;
-use bowline_wire::message::{Malformed, Message, RawId, RawIdBuf};
+use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
@@ -18,9 +18,9 @@ use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
 use crate::exchange::stream::rescue::Rescue;
 use crate::exchange::tool_filter::{self, ActiveFilter};
 use crate::fault::Fault;
-use crate::leg::marks::StreamOrigin;
+use crate::leg::marks::{Repeated, StreamOrigin};
 use crate::leg::rewrite::Rewrite;
-use crate::leg::{Leg, array, repeat_id};
+use crate::leg::{Leg, array};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 use crate::session::{Call, ClientState, Session};
@@ -48,7 +48,6 @@ pub(crate) fn request<'a>(
     sent: Sent,
 ) -> impl Future<Output = Result<Reply<Arriving>, UpstreamError>> + use<'a> {
     let call = Call::begin(session, message.id().unwrap_or_default());
-    let sent_request = SentRequest::first(&message);
     let leg = session.leg();
     let timeout = CallTimeout::of(session, &message);
     let request = Request {
@@ -58,6 +57,7 @@ pub(crate) fn request<'a>(
         carried,
         sent,
     };
+    let sent_request = SentRequest::first(&request);
     send_until_answered(request, leg, sent_request, timeout)
 }
 
@@ -70,13 +70,11 @@ pub(crate) async fn request_again(
 ) -> Result<Reply<Arriving>, UpstreamError> {
     let mut sent_request = SentRequest {
         continues_stream: true,
-        ..SentRequest::first(&request.message)
+        ..SentRequest::first(&request)
     };
+    // It is not running in a new generation.
     if old.generation == leg.generation {
         sent_request = sent_request.again(&request);
-    } else {
-        // The request is not running in the new generation.
-        request.call.mark_sent_as(None);
     }
     send_until_answered(request, leg, sent_request, timeout).await
 }
@@ -172,8 +170,8 @@ async fn finish(
 #[derive(Debug, Clone)]
 pub(crate) struct SentRequest {
     pub(crate) message: Message,
-    /// It carries an id of Bowline's own.
-    has_repeat_id: bool,
+    /// The client's own id, if it carries one of Bowline's.
+    own_id: Option<RawIdBuf>,
     /// The client has seen the beginning of a response. What it has seen is not sent again, so nothing of the
     /// new response is read ahead.
     continues_stream: bool,
@@ -184,43 +182,39 @@ pub(crate) struct SentRequest {
 }
 
 impl SentRequest {
-    fn first(message: &Message) -> Self {
-        Self {
+    /// Under the client's own id, unless another call has that.
+    fn first(request: &Request<'_>) -> Self {
+        let message = &request.message;
+        let first = Self {
             message: message.clone(),
-            has_repeat_id: false,
+            own_id: None,
             continues_stream: false,
             is_restorable: ClientState::is_restorable(message),
             lesson: ToolLesson::Nothing,
+        };
+        match request.call.shares_id() {
+            true => first.again(request),
+            false => {
+                request.call.mark_sent_as(None);
+                first
+            }
         }
     }
 
     /// The same request under an id of Bowline's own, which its cancel carries, too, and with a token of its own for
     /// its progress: the first attempt may still tell its progress, on the same channel.
     fn again(&self, request: &Request<'_>) -> Self {
-        let (original, call) = (&request.message, &request.call);
-        let (Some(span), Some(id)) = (original.id_span(), original.id()) else {
-            return self.clone();
-        };
-        let nth = call.next_repeat();
-        let ours = repeat_id::renamed(id, nth);
-        let renamed = Message::parse(original.splice(span, ours.as_str()));
-        match renamed.and_then(|message| with_own_token(message, nth)) {
-            Ok(message) => {
-                call.mark_sent_as(Some(ours.as_id()));
+        match renamed(request) {
+            Some((message, own_id)) => {
+                request.call.mark_sent_as(message.id());
                 Self {
                     message,
-                    has_repeat_id: true,
+                    own_id: Some(own_id),
                     ..*self
                 }
             }
-            Err(_) => self.clone(),
+            None => self.clone(),
         }
-    }
-
-    /// The client's own id, if the request carries another one.
-    fn own_id(&self) -> Option<RawIdBuf> {
-        let id = self.message.id().filter(|_| self.has_repeat_id)?;
-        repeat_id::original(id)
     }
 
     /// How much of a response is buffered before any of it is passed on.
@@ -236,22 +230,33 @@ impl SentRequest {
 
     /// A complete response with the client's own id.
     fn with_client_id(&self, body: Bytes) -> Bytes {
-        if !self.has_repeat_id {
+        let Some(own) = &self.own_id else {
             return body;
-        }
+        };
+        let asked = self.message.id().unwrap_or_default();
         let answer = Message::from_server(body.clone()).ok();
-        let given_back = answer.and_then(|answer| repeat_id::given_back(&answer));
-        given_back.unwrap_or(body)
+        let answer = answer.filter(|answer| answer.answers(asked));
+        match answer.as_ref().map(|answer| (answer, answer.id_span())) {
+            Some((answer, Some(span))) => answer.splice(span, own.as_str()),
+            _ => body,
+        }
     }
 }
 
-/// The nth repeat of a request with a token of its own, if it asks for progress.
-fn with_own_token(message: Message, nth: u64) -> Result<Message, Malformed> {
-    let Some(span) = message.progress_token() else {
-        return Ok(message);
+/// The request under an id of Bowline's own, with a token of its own if it asks for progress; and the client's id.
+fn renamed(request: &Request<'_>) -> Option<(Message, RawIdBuf)> {
+    let (message, session) = (&request.message, request.session);
+    let leg = session.leg().generation.leg;
+    let (span, own) = (message.id_span()?, message.id()?);
+    let ours = session.seal.repeat(Repeated::Id, leg, own)?;
+    let renamed = Message::parse(message.splice(span, ours.as_str())).ok()?;
+    let Some(span) = renamed.progress_token() else {
+        return Some((renamed, own.to_buf()));
     };
-    let ours = repeat_id::renamed(RawId::new(message.text(span)), nth);
-    Message::parse(message.splice(span, ours.as_str()))
+    let token = RawId::new(renamed.text(span));
+    let ours = session.seal.repeat(Repeated::Token, leg, token)?;
+    let renamed = Message::parse(renamed.splice(span, ours.as_str())).ok()?;
+    Some((renamed, own.to_buf()))
 }
 
 /// Sends the request once, and turns the outcome into a reply.
@@ -268,10 +273,9 @@ async fn answer(
     if planted::has(Bug::DrainedIsDeaf) && !leg.upstream.is_configured(&leg.endpoint) {
         return Err(UpstreamError::deaf());
     }
-    let own = sent_request.own_id();
     let reading = Reading {
         limit: sent_request.holds(),
-        own: own.as_ref().map(RawIdBuf::as_id),
+        own: sent_request.own_id.as_ref().map(RawIdBuf::as_id),
     };
     let send = |link| {
         let upstream = &leg.upstream;
@@ -375,9 +379,8 @@ fn another_id(session: &Session) -> UpstreamError {
 }
 
 fn rewrite(session: &Session, leg: &Leg, sent_request: &SentRequest) -> Rewrite {
-    let own = sent_request.own_id();
-    let sent_as = || sent_request.message.id().unwrap_or_default();
-    let id = own.unwrap_or_else(|| sent_as().to_buf());
+    let sent_as = || sent_request.message.id().unwrap_or_default().to_buf();
+    let id = sent_request.own_id.clone().unwrap_or_else(sent_as);
     let reserved = leg.upstream.reserved.clone();
     Rewrite::new(
         session.seal.clone(),

@@ -6,6 +6,9 @@
 //! there) is disclosed. Sealing is deterministic on purpose: a server's `notifications/cancelled`
 //! must name its request by the mark that the client has seen. AES-GCM-SIV is safe for this: it
 //! discloses only whether two inputs are equal.
+//!
+//! The other way round, a server knows a repeated request by a mark in place of the client's own id, and of the token
+//! of its progress. What a server sends back stands for the client's own only if it opens: it was handed out.
 
 use std::borrow::Cow;
 
@@ -44,6 +47,33 @@ pub(crate) struct EventMark {
 /// The kind of a mark. It is bound into the seal, so that one kind is never accepted as the other.
 const EVENT: &[u8] = b"event";
 const REQUEST: &[u8] = b"request";
+const REPEAT_ID: &[u8] = b"repeat id";
+const REPEAT_TOKEN: &[u8] = b"repeat token";
+
+/// How the mark of a repeat begins, so that nothing else is tried to be opened.
+const AGAIN: &str = "bowline-again-";
+
+/// What of a client's request the server knows by a mark of ours.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Repeated {
+    Id,
+    /// The token of its progress.
+    Token,
+}
+
+/// How many bytes keep the marks of one id's repeats apart.
+const UNIQUE: usize = 8;
+
+// === impl Repeated ===
+
+impl Repeated {
+    fn kind(self) -> &'static [u8] {
+        match self {
+            Self::Id => REPEAT_ID,
+            Self::Token => REPEAT_TOKEN,
+        }
+    }
+}
 
 // === impl Seal ===
 
@@ -109,15 +139,33 @@ impl Seal {
     /// The server's own id that a client's answer refers to. `None` if it is not a mark of this
     /// session.
     pub(crate) fn open_request(&self, mark: RawId<'_>) -> Option<(Generation, RawIdBuf)> {
-        let mark = mark.as_str();
-        let mark = match mark.contains('\\') {
-            // A mark needs no escapes, but a client may escape it.
-            true => serde_json::from_str(mark).ok()?,
-            false => Cow::Borrowed(mark.strip_prefix('"')?.strip_suffix('"')?),
-        };
+        let mark = plain_text(mark)?;
         let plain = self.open(REQUEST, mark.as_bytes())?;
         let (leg, id) = Generation::from_bytes(&plain)?;
         Some((leg, RawIdBuf::new(std::str::from_utf8(id).ok()?)))
+    }
+
+    /// The mark that stands for a client's own id or token towards the leg with this number. No two are equal.
+    pub(crate) fn repeat(&self, what: Repeated, leg: u16, own: RawId<'_>) -> Option<RawIdBuf> {
+        let mut unique = [0; UNIQUE];
+        rand::fill(&mut unique).ok()?;
+        let plain = [&leg.to_be_bytes()[..], &unique, own.as_str().as_bytes()].concat();
+        let sealed = self.seal(what.kind(), plain)?;
+        Some(RawIdBuf::new(format!("\"{AGAIN}{sealed}\"")))
+    }
+
+    /// The client's own id or token that a server's stands for. `None` if it was not handed out as such to this leg.
+    pub(crate) fn open_repeat(
+        &self,
+        what: Repeated,
+        leg: u16,
+        mark: RawId<'_>,
+    ) -> Option<RawIdBuf> {
+        let mark = plain_text(mark)?;
+        let plain = self.open(what.kind(), mark.strip_prefix(AGAIN)?.as_bytes())?;
+        let rest = plain.strip_prefix(&leg.to_be_bytes()[..])?;
+        let own = std::str::from_utf8(rest.get(UNIQUE..)?).ok()?;
+        Some(RawIdBuf::new(own))
     }
 
     fn seal(&self, kind: &[u8], mut plain: Vec<u8>) -> Option<String> {
@@ -144,6 +192,15 @@ impl Seal {
         UnboundKey::new(&AES_256_GCM_SIV, &self.0)
             .ok()
             .map(LessSafeKey::new)
+    }
+}
+
+/// The text of a mark. It needs no escapes, but an encoder may escape it.
+fn plain_text<'a>(mark: RawId<'a>) -> Option<Cow<'a, str>> {
+    let mark = mark.as_str();
+    match mark.contains('\\') {
+        true => serde_json::from_str(mark).ok(),
+        false => Some(Cow::Borrowed(mark.strip_prefix('"')?.strip_suffix('"')?)),
     }
 }
 
@@ -192,6 +249,35 @@ mod tests {
         );
         assert!(ours.open_request(ONE).is_none());
         assert!(ours.open_request(RawId::new("\"\"")).is_none());
+    }
+
+    #[test]
+    fn only_what_was_handed_out_is_given_back() {
+        let seal = Seal::generate().unwrap();
+        for own in ["7", "-1.50", "null", "\"\"", "\"a/b\\\"\\u0041\\\\<é>&+\""] {
+            let mark = seal.repeat(Repeated::Id, 3, RawId::new(own)).unwrap();
+            let opened = |what, leg, mark| {
+                let opened = seal.open_repeat(what, leg, RawId::new(mark))?;
+                Some(opened.to_string())
+            };
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_\"".contains(&byte);
+            assert!(mark.as_str().bytes().all(is_plain), "{mark}");
+            assert_ne!(
+                Some(&mark),
+                seal.repeat(Repeated::Id, 3, RawId::new(own)).as_ref()
+            );
+            assert_eq!(opened(Repeated::Id, 3, mark.as_str()).as_deref(), Some(own));
+            let escaped = mark.as_str().replace('-', "\\u002d");
+            assert_eq!(opened(Repeated::Id, 3, &escaped).as_deref(), Some(own));
+            assert_eq!(opened(Repeated::Token, 3, mark.as_str()), None);
+            assert_eq!(opened(Repeated::Id, 4, mark.as_str()), None);
+            assert_eq!(opened(Repeated::Id, 3, own), None);
+            let encoded = URL_SAFE_NO_PAD.encode(own);
+            let forged = format!("\"{AGAIN}1-{encoded}\"");
+            assert_eq!(opened(Repeated::Id, 3, &forged), None);
+            let theirs = Seal::generate().unwrap();
+            assert!(theirs.open_repeat(Repeated::Id, 3, mark.as_id()).is_none());
+        }
     }
 
     proptest! {

@@ -13,8 +13,7 @@ use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use super::Generation;
-use crate::leg::marks::{EventMark, Seal, StreamOrigin};
-use crate::leg::repeat_id::{given_back, original, token_given_back};
+use crate::leg::marks::{EventMark, Repeated, Seal, StreamOrigin};
 use crate::upstream::MAX_BATCH;
 use crate::upstream::reserved::Reserved;
 
@@ -75,12 +74,42 @@ impl Rewrite {
 
     /// Whether a message is the answer that the stream was opened for.
     pub(crate) fn is_answer(&self, message: &Message) -> bool {
-        let StreamOrigin::Request(id) = &self.origin else {
-            return false;
+        match &self.origin {
+            StreamOrigin::Standalone => false,
+            StreamOrigin::Request(id) => {
+                message.answers(id.as_id()) || self.answers_repeat(message, id)
+            }
+        }
+    }
+
+    /// Whether a message is the answer to a repeat of the request with this id.
+    fn answers_repeat(&self, message: &Message, own: &RawIdBuf) -> bool {
+        let stands_for = |mark| self.seal.open_repeat(Repeated::Id, self.leg.leg, mark);
+        message.kind() == Kind::Response && message.id().and_then(stands_for).as_ref() == Some(own)
+    }
+
+    /// The answer to a repeat under the client's own id.
+    fn given_back(&self, answer: &Message) -> Option<Bytes> {
+        let StreamOrigin::Request(own) = &self.origin else {
+            return None;
         };
-        message.answers(id.as_id())
-            || (message.kind() == Kind::Response
-                && message.id().and_then(original).as_ref() == Some(id))
+        // The client's own id may look like anything.
+        if answer.answers(own.as_id()) || !self.answers_repeat(answer, own) {
+            return None;
+        }
+        Some(answer.splice(answer.id_span()?, own.as_str()))
+    }
+
+    /// The progress of a repeat under the client's own token.
+    fn token_given_back(&self, message: &Message) -> Option<Bytes> {
+        if message.method() != Some("notifications/progress") {
+            return None;
+        }
+        let span = message.param("progressToken")?;
+        let token = RawId::new(message.text(span));
+        let (what, leg) = (Repeated::Token, self.leg.leg);
+        let own = self.seal.open_repeat(what, leg, token)?;
+        Some(message.splice(span, own.as_str()))
     }
 
     /// Whether a message answers a request other than the one that the stream was opened for.
@@ -138,10 +167,10 @@ impl Rewrite {
     /// The message with its mark, or `Some(None)` if it needs none.
     fn message(&self, message: &Message) -> Option<Option<Bytes>> {
         if message.kind() == Kind::Response {
-            return Some(given_back(message));
+            return Some(self.given_back(message));
         }
         let Some(span) = marked_id(message) else {
-            return Some(token_given_back(message));
+            return Some(self.token_given_back(message));
         };
         let mark = self.sealed(message, span)?;
         let marked = message.splice(span, mark.as_str());

@@ -17,7 +17,6 @@ use crate::upstream::budget::Budget;
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     under_way: Mutex<Vec<Weak<Call>>>,
-    repeats: AtomicU64,
 }
 
 /// One request. It is in its session's list until it is dropped.
@@ -95,12 +94,13 @@ impl Call {
         call
     }
 
-    /// A number that is unique among the session's retries.
-    pub(crate) fn next_repeat(&self) -> u64 {
-        let session = self.session.upgrade();
-        session.map_or(0, |session| {
-            session.calls.repeats.fetch_add(1, Ordering::Relaxed)
-        })
+    /// Whether another request with the same id is in progress.
+    pub(crate) fn shares_id(&self) -> bool {
+        let Some(session) = self.session.upgrade() else {
+            return false;
+        };
+        // Most calls are alone.
+        session.calls.under_way.lock().len() > 1 && session.calls.with_id(self.id.as_id()).len() > 1
     }
 
     /// Records that the request is sent under another id, or under its own.

@@ -27,7 +27,7 @@ pub(crate) struct Streams {
     pub(crate) ended: bool,
     /// The number of the newest GET stream, at any gateway.
     pub(crate) newest: u64,
-    /// At most one of each origin.
+    /// The newest last. Only requests that share an id have several of one origin.
     pub(crate) live: Vec<(StreamOrigin, Arc<dyn ClientStream>)>,
 }
 
@@ -59,12 +59,30 @@ impl Session {
         self.streams.lock().live.len()
     }
 
-    /// Registers a stream under its key and ends the previous one. `false`: the session has ended, or
-    /// its caller is no longer configured and the new stream was ended.
+    /// Registers the stream of a new request. `false`: the session has ended, or its caller is no longer configured
+    /// and the new stream was ended.
     pub(crate) fn attach<S: ClientStream + 'static>(
         &self,
         key: StreamOrigin,
         stream: &Arc<S>,
+    ) -> bool {
+        self.register(key, stream, |_, _| None)
+    }
+
+    /// The same for a stream that takes the place of the previous one with this key, which ends.
+    pub(crate) fn replace<S: ClientStream + 'static>(
+        &self,
+        key: StreamOrigin,
+        stream: &Arc<S>,
+    ) -> bool {
+        self.register(key, stream, Streams::take)
+    }
+
+    fn register<S: ClientStream + 'static>(
+        &self,
+        key: StreamOrigin,
+        stream: &Arc<S>,
+        taken: impl FnOnce(&mut Streams, &StreamOrigin) -> Option<Arc<dyn ClientStream>>,
     ) -> bool {
         let replaced = {
             let mut streams = self.streams.lock();
@@ -77,7 +95,7 @@ impl Session {
                 stream.end();
                 return false;
             }
-            let replaced = streams.take(&key);
+            let replaced = taken(&mut streams, &key);
             streams.live.push((key, Arc::clone(stream) as _));
             replaced
         };
@@ -113,7 +131,7 @@ impl Session {
             stream.end();
             return true;
         }
-        let is_attached = self.attach(StreamOrigin::Standalone, stream);
+        let is_attached = self.replace(StreamOrigin::Standalone, stream);
         if let Some(number) = number {
             self.announce(|session| Announcement::Listens(session, number));
         }
@@ -186,12 +204,12 @@ impl Session {
 
 impl Streams {
     pub(crate) fn find(&self, key: &StreamOrigin) -> Option<Arc<dyn ClientStream>> {
-        let found = self.live.iter().find(|(live, _)| live == key)?;
+        let found = self.live.iter().rev().find(|(live, _)| live == key)?;
         Some(Arc::clone(&found.1))
     }
 
     pub(crate) fn take(&mut self, key: &StreamOrigin) -> Option<Arc<dyn ClientStream>> {
-        let at = self.live.iter().position(|(live, _)| live == key)?;
-        Some(self.live.swap_remove(at).1)
+        let at = self.live.iter().rposition(|(live, _)| live == key)?;
+        Some(self.live.remove(at).1)
     }
 }

@@ -63,6 +63,23 @@ impl Session {
         }
     }
 
+    /// What lives here tells at once that the server's tools have changed, whether or not a client reads that.
+    pub(crate) fn watch_tools(&self, leg: &Leg) {
+        if !leg.is_live() {
+            return;
+        }
+        let (upstream, audience) = (Arc::clone(&self.upstream), self.audience());
+        let (sharing, shown) = (self.sharing(), self.shown());
+        leg.conversation.watch_tools(move || {
+            let tools = &upstream.tool_hints;
+            if tools.forget(&audience, Forgetting::Changed, sharing)
+                && let Some(shown) = &shown
+            {
+                shown.clone().share_later();
+            }
+        });
+    }
+
     /// Removes the hints because there is a new generation. When this returns, no other gateway relies
     /// on them either.
     pub(crate) async fn forget_tools_everywhere(&self) -> Result<(), PersistenceError> {
@@ -99,12 +116,7 @@ impl Session {
 
     fn share_tools(&self) {
         if let Some(shown) = self.shown() {
-            let tracker = shown.session_store.tracker.clone();
-            tracker.spawn(async move {
-                if let Err(error) = shown.share().await {
-                    tracing::debug!(%error, "could not write tool hints");
-                }
-            });
+            shown.share_later();
         }
     }
 
@@ -188,6 +200,16 @@ impl SharedToolHints {
             }
             Err(error) => tracing::debug!(%error, "could not read tool hints"),
         }
+    }
+
+    /// Writes new hints in the background.
+    fn share_later(self) {
+        let tracker = self.session_store.tracker.clone();
+        tracker.spawn(async move {
+            if let Err(error) = self.share().await {
+                tracing::debug!(%error, "could not write tool hints");
+            }
+        });
     }
 
     /// Writes new hints until all are written.

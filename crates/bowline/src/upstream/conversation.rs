@@ -126,6 +126,19 @@ impl Conversation {
         }
     }
 
+    /// Has this told where the server's word is received that its tools have changed, if that is here. Over streamable
+    /// HTTP it is received where a client reads it.
+    pub(crate) fn watch_tools(&self, watcher: impl Fn() + Send + Sync + 'static) {
+        match self {
+            Self::HttpSse(SseConversation {
+                pair: Live::Here(pair),
+                ..
+            }) => pair.watch_tools(Box::new(watcher)),
+            Self::Stdio(Live::Here(process)) => process.watch_tools(Box::new(watcher)),
+            Self::StreamableHttp(_) | Self::HttpSse(_) | Self::Stdio(_) => {}
+        }
+    }
+
     /// Sends nothing more on what lives in this process: the session has a newer generation. What streamable HTTP
     /// still sends is refused by the server or belongs to its session, and a process has ended by now.
     pub(crate) fn replace(&self) {

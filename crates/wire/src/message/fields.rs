@@ -190,9 +190,8 @@ impl Fields<'_> {
     }
 
     /// Removes every member that is `null`, except the result of a response.
-    pub(super) fn forget_all_null(&mut self) {
+    pub(super) fn forget_nulls(&mut self) {
         let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");
-        self.jsonrpc = Some(Cow::Borrowed("2.0"));
         self.method = self.method.filter(|method| !is_null(Some(method)));
         if self.method.is_some() {
             self.id = self.id.filter(|id| !is_null(Some(id)));
@@ -200,6 +199,12 @@ impl Fields<'_> {
             self.error = self.error.filter(|error| !is_null(Some(error)));
         }
         self.forget_null();
+    }
+
+    /// The same, and `jsonrpc` may be missing.
+    pub(super) fn forget_all_null(&mut self) {
+        self.jsonrpc = Some(Cow::Borrowed("2.0"));
+        self.forget_nulls();
     }
 
     pub(super) fn kind(&self) -> Result<Kind, Malformed> {

@@ -31,7 +31,16 @@ pub(super) async fn serve(hub: &Hub, forward: &Forward, from: &str, out: &Out) -
     }
     out.put(Record::Accepted).await;
     hub.metrics.forward_received("accepted");
-    let doing = run(&asked, forward, &leg, out);
+    let doing = async {
+        let ending = run(&asked, forward, &leg, out).await;
+        // The other gateway judges by the store what may run twice.
+        if let Ending::Failed(_) = ending
+            && let Some(written) = in_use.session().tools_written()
+        {
+            _ = written.await;
+        }
+        ending
+    };
     match asked.operation {
         // Its client opens another, at a gateway that stays.
         LegOperation::Listen => tokio::select! {

@@ -1,7 +1,6 @@
 use bowline_wire::sse::Decoder;
 
 use super::*;
-use crate::leg::repeat_id::renamed;
 
 fn show(rewrite: &Rewrite, text: &str) -> String {
     let mut decoder = Decoder::new(1 << 20);
@@ -27,15 +26,29 @@ fn rewrite() -> Rewrite {
     rewrite_of(StreamOrigin::Standalone)
 }
 
+fn repeat(rewrite: &Rewrite, what: Repeated, own: &str) -> RawIdBuf {
+    let leg = rewrite.leg.leg;
+    rewrite.seal.repeat(what, leg, RawId::new(own)).unwrap()
+}
+
 #[test]
 fn the_answer_to_a_repeated_request_is_shown_under_the_clients_own_id() {
     let origin = StreamOrigin::Request(RawIdBuf::new("\"s-1\""));
     let rewrite = rewrite_of(origin);
     let answer =
         |id: &str| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
-    let again = answer(renamed(RawId::new("\"s-1\""), 1).as_str());
+    let again = answer(repeat(&rewrite, Repeated::Id, "\"s-1\"").as_str());
     assert_eq!(show(&rewrite, &again), answer("\"s-1\""));
     assert_eq!(show(&rewrite, &answer("7")), answer("7"));
+    // Another call's, or what looks like one.
+    for other in [
+        repeat(&rewrite, Repeated::Id, "7"),
+        repeat(&rewrite, Repeated::Token, "\"s-1\""),
+        RawIdBuf::new("\"bowline-again-1-InMtMSI\""),
+    ] {
+        let other = answer(other.as_str());
+        assert_eq!(show(&rewrite, &other), other);
+    }
 }
 
 #[test]
@@ -46,10 +59,16 @@ fn the_progress_of_a_repeated_request_is_shown_under_the_clients_own_token() {
         )
     };
     for own in ["7", "\"s-1\""] {
-        let again = progress(renamed(RawId::new(own), 1).as_str());
-        assert_eq!(show(&rewrite(), &again), progress(own));
-        assert_eq!(show(&rewrite(), &progress(own)), progress(own));
+        let rewrite = rewrite();
+        let again = progress(repeat(&rewrite, Repeated::Token, own).as_str());
+        assert_eq!(show(&rewrite, &again), progress(own));
+        assert_eq!(show(&rewrite, &progress(own)), progress(own));
+        let id = progress(repeat(&rewrite, Repeated::Id, own).as_str());
+        assert_eq!(show(&rewrite, &id), id);
     }
+    // `7},"method":"x"`
+    let forged = progress("\"bowline-again-1-N30sIm1ldGhvZCI6Ingi\"");
+    assert_eq!(show(&rewrite(), &forged), forged);
 }
 
 #[test]

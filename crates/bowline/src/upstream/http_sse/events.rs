@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use bowline_egress::UpstreamBody;
+use bowline_wire::message::Message;
 use bowline_wire::sse::{Decoder, Event};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
@@ -69,7 +70,7 @@ impl Events {
         routing: Arc<Routing>,
         closing: CancellationToken,
     ) {
-        let mut receiving = Receiving::new(&server, &routing, &WORDS);
+        let mut receiving = Receiving::new(&server, &routing, &WORDS, Message::from_server);
         let reading = self.read(&server, &mut receiving);
         let how = closing.run_until_cancelled(reading).await;
         receiving.sum_up();

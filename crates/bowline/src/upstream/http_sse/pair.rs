@@ -72,6 +72,11 @@ impl Pair {
         &self.late
     }
 
+    /// Has this told whenever the server says that its tools have changed.
+    pub(in crate::upstream) fn watch_tools(&self, watcher: Box<dyn Fn() + Send + Sync>) {
+        self.routing.watch_tools(watcher);
+    }
+
     /// What the server says unasked.
     pub(super) async fn listen(&self) -> Result<Incoming, LiveError> {
         Incoming::of_listener(&self.routing).await

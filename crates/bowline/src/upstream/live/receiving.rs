@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bowline_wire::batch;
-use bowline_wire::message::{Kind, Message, RawId};
+use bowline_wire::message::{Kind, Malformed, Message, RawId};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ pub(in crate::upstream) struct Receiving {
     server: ServerName,
     routing: Arc<Routing>,
     words: &'static Words,
+    /// Reads what may be a message.
+    parse: fn(Bytes) -> Result<Message, Malformed>,
     oddities: [u64; Oddity::COUNT],
 }
 
@@ -54,11 +56,13 @@ impl Receiving {
         server: &ServerName,
         routing: &Arc<Routing>,
         words: &'static Words,
+        parse: fn(Bytes) -> Result<Message, Malformed>,
     ) -> Self {
         Self {
             server: server.clone(),
             routing: Arc::clone(routing),
             words,
+            parse,
             oddities: [0; Oddity::COUNT],
         }
     }
@@ -81,17 +85,23 @@ impl Receiving {
     }
 
     async fn message(&mut self, raw: Bytes) -> Whose {
-        let Some(raw) = self.routing.unread.count(raw, may_go).await else {
-            self.odd(Oddity::Dropped, &[]);
-            return Whose::Told;
-        };
-        let message = match Message::from_server(raw.clone()) {
+        let message = match (self.parse)(raw.clone()) {
             Ok(message) => message,
             Err(_) if raw.trim_ascii_start().starts_with(b"{") => {
                 return self.unreadable(Oddity::NotMcp, &raw);
             }
             Err(_) => return self.unreadable(Oddity::NotJson, &raw),
         };
+        // Before it waits for a reader, or is dropped: what changes what the gateway knows is known from here on.
+        if message.method() == Some("notifications/tools/list_changed") {
+            self.routing.tools_changed();
+        }
+        let may_go = message.kind() == Kind::Notification;
+        let Some(raw) = self.routing.unread.count(raw, |_| may_go).await else {
+            self.odd(Oddity::Dropped, &[]);
+            return Whose::Told;
+        };
+        let message = message.held_by(raw.clone());
         match self.routing.deliver(&message).await {
             Routed::Done => {}
             Routed::Stray => self.odd(Oddity::Stray, &raw),
@@ -111,7 +121,9 @@ impl Receiving {
         let legible = String::from_utf8_lossy(text).into_owned();
         match serde_json::from_str(&legible) {
             Ok(Value::Object(members)) => {
-                if !(members.contains_key("result") || members.contains_key("error")) {
+                let is_message = members.get("jsonrpc").is_some_and(|said| said == "2.0");
+                if !is_message || !(members.contains_key("result") || members.contains_key("error"))
+                {
                     return Whose::Told;
                 }
                 let id = members.get("id");
@@ -163,11 +175,6 @@ impl Receiving {
             Oddity::Dropped => "messages were dropped, because no client reads them",
         }
     }
-}
-
-/// Whether nobody waits for an answer to it, nor is it one.
-fn may_go(raw: &Bytes) -> bool {
-    Message::from_server(raw.clone()).is_ok_and(|message| message.kind() == Kind::Notification)
 }
 
 /// Whether a text was meant as a message: it begins like JSON, and names the protocol. Logs that are JSON, or

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bowline_wire::compose;
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
 use parking_lot::Mutex;
 
@@ -27,8 +28,17 @@ const MOST_CANCELLED: usize = 32;
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Routing {
     readers: Mutex<Readers>,
+    tools: Mutex<ToolsWatch>,
     /// What waits for them.
     pub(super) unread: Unread,
+}
+
+/// Who is told when the server's tools change.
+#[derive(Default)]
+struct ToolsWatch {
+    /// They have changed.
+    changed: bool,
+    watcher: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +95,10 @@ pub(in crate::upstream) enum Whose {
 /// Where a message goes.
 enum Destination {
     Answers(Arc<Inbox>),
+    /// It has no id, and is the answer to the only call that waits.
+    AnswersOnly(Call),
+    /// It has no id, and may be the answer to any of these.
+    AnswersAny(Vec<Call>),
     To(Arc<Inbox>),
     Over(Routed),
 }
@@ -102,6 +116,23 @@ impl Routing {
     /// Whether the channel is not read because the client does not read, which says nothing about the server.
     pub(in crate::upstream) fn is_held_up(&self) -> bool {
         self.unread.is_held_up()
+    }
+
+    /// Has this told whenever the server says that its tools have changed; at once if it said so before.
+    pub(in crate::upstream) fn watch_tools(&self, watcher: Box<dyn Fn() + Send + Sync>) {
+        let mut tools = self.tools.lock();
+        if tools.changed {
+            watcher();
+        }
+        tools.watcher = Some(watcher);
+    }
+
+    pub(super) fn tools_changed(&self) {
+        let mut tools = self.tools.lock();
+        tools.changed = true;
+        if let Some(watcher) = &tools.watcher {
+            watcher();
+        }
     }
 
     /// A call that was not sent yet. `Err`: the channel has ended.
@@ -198,6 +229,16 @@ impl Routing {
                     inbox.answer(message);
                     return Routed::Done;
                 }
+                Destination::AnswersOnly(call) => {
+                    call.inbox.answer(&under(message, call.id.as_id()));
+                    return Routed::Done;
+                }
+                Destination::AnswersAny(calls) => {
+                    for call in calls {
+                        call.inbox.finish(Over::Unreadable);
+                    }
+                    return Routed::Done;
+                }
                 Destination::To(inbox) => inbox,
             };
             match inbox.put(message).await {
@@ -259,7 +300,10 @@ impl Routing {
         let mut readers = self.readers.lock();
         readers.heard += 1;
         match message.kind() {
-            Kind::Response => readers.answered(message.id().unwrap_or_default()),
+            Kind::Response => match message.id().unwrap_or(RawId::NULL) {
+                id if id == RawId::NULL && message.error().is_some() => readers.failed(),
+                id => readers.answered(id),
+            },
             Kind::Notification if readers.is_given_up(message) => Destination::Over(Routed::Done),
             Kind::Request | Kind::Notification => match readers.reader_of(message) {
                 Some(inbox) => Destination::To(inbox),
@@ -292,6 +336,20 @@ impl Readers {
                 None => Routed::Stray,
             },
         )
+    }
+
+    /// The server could not read a request, or not its id: nobody knows whose it was.
+    fn failed(&mut self) -> Destination {
+        let mut calls = std::mem::take(&mut self.calls);
+        match (calls.len(), calls.pop()) {
+            (1, Some(only)) => Destination::AnswersOnly(only),
+            (_, None) => Destination::Over(Routed::Stray),
+            (_, Some(newest)) => {
+                calls.push(newest);
+                calls.iter().for_each(|call| self.give_up(call));
+                Destination::AnswersAny(calls)
+            }
+        }
     }
 
     /// A call ends before its answer.
@@ -360,6 +418,12 @@ impl Held {
     }
 }
 
+/// A server's error under this id.
+fn under(error: &Message, id: RawId<'_>) -> Message {
+    let text = compose::error(id, error.error().unwrap_or("{}"));
+    Message::from_server(text.into()).unwrap_or_else(|_| error.clone())
+}
+
 /// The token under which a request asks for progress.
 fn token_of(request: &Message) -> Option<RawIdBuf> {
     let span = request.progress_token()?;
@@ -373,6 +437,12 @@ fn progress_of(message: &Message) -> Option<RawId<'_>> {
     }
     let span = message.param("progressToken")?;
     Some(RawId::new(message.text(span)))
+}
+
+impl std::fmt::Debug for ToolsWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolsWatch").finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]

@@ -131,6 +131,11 @@ impl Process {
         Ok(())
     }
 
+    /// Has this told whenever the server says that its tools have changed.
+    pub(in crate::upstream) fn watch_tools(&self, watcher: Box<dyn Fn() + Send + Sync>) {
+        self.routing.watch_tools(watcher);
+    }
+
     /// What the server says unasked.
     pub(super) async fn listen(&self) -> Result<Incoming, LiveError> {
         Incoming::of_listener(&self.routing).await

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_children::{Exit, LINE_LIMIT, Line, Lines};
+use bowline_wire::message::Message;
 use tokio::io::AsyncRead;
 
 use super::end::end;
@@ -43,7 +44,7 @@ impl Reading {
             server: server.clone(),
             routing: Arc::clone(routing),
             stderr: Arc::clone(stderr),
-            receiving: Receiving::new(server, routing, &WORDS),
+            receiving: Receiving::new(server, routing, &WORDS, Message::among_logs),
         }
     }
 

@@ -6,6 +6,7 @@ use bowline_testbed::scripted::Scripted;
 use serde_json::{Value, json};
 
 use crate::kit::client::{Answer, Client, sent};
+use crate::kit::events::Events;
 use crate::kit::messages::{JSON, call, list};
 use crate::kit::opened::opened;
 use crate::kit::stage::Stage;
@@ -230,4 +231,82 @@ async fn a_server_that_escapes_slashes_is_recovered_and_asked_again() {
         assert!(answers.next().is_none(), "{answer:?}");
     }
     stage.works_after(2).await;
+}
+
+/// What a server could write in place of the id of a repeat, whose inside would be spliced into the client's stream.
+fn forged(inside: &str) -> String {
+    use base64::Engine as _;
+    let encoded = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(inside);
+    format!("bowline-again-1-{encoded}")
+}
+
+/// A progress whose token becomes a prompt of Bowline's own, if it is taken for that of a repeat.
+fn forged_progress() -> Value {
+    let inside =
+        r#"1},"x":{"_meta":{"bowline/forged":true}},"method":"elicitation/create","id":"e"#;
+    let token = forged(inside);
+    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+}
+
+#[tokio::test]
+async fn what_only_looks_like_the_token_of_a_repeat_passes_as_it_is() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = forged_progress();
+    // On the stream of a call, and on that of a GET.
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(7))).await;
+    pen.write(format!("data: {message}\n\n"));
+    assert_eq!(events.next_message().await.1, message);
+    let (mut events, mut pen) = client.open_stream(&mut server, client.get()).await;
+    pen.write(format!("data: {message}\n\n"));
+    assert_eq!(events.next_message().await.1, message);
+}
+
+#[tokio::test]
+async fn what_only_looks_like_the_id_of_a_repeat_is_no_answer() {
+    let (_gateway, mut server, client) = opened().await;
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&call(7))).await;
+    let answer = |id: &Value, text| json!({"jsonrpc": "2.0", "id": id, "result": {"text": text}});
+    let other = answer(&forged("7").into(), "forged");
+    pen.write(format!("data: {other}\n\n"));
+    let own = answer(&json!(7), "own");
+    pen.write(format!("data: {own}\n\n"));
+    assert_eq!(events.next_message().await.1, own);
+}
+
+#[tokio::test]
+async fn a_clients_own_id_may_look_like_that_of_a_repeat() {
+    let (_gateway, mut server, client) = opened().await;
+    let message = call(forged("7"));
+    let answer = client.send_to(&mut server, &message, |asked| {
+        assert_eq!(asked.json()["id"], message["id"]);
+        asked.result(&json!({}));
+    });
+    assert_eq!(answer.await.json()["id"], message["id"]);
+    let (mut events, mut pen) = client.open_stream(&mut server, client.post(&message)).await;
+    let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": {}});
+    pen.write(format!("data: {answer}\n\n"));
+    assert_eq!(events.next_message().await.1, answer);
+}
+
+#[tokio::test]
+async fn two_calls_under_one_id_get_their_own_answers() {
+    let (_gateway, mut server, client) = opened().await;
+    let (mut first, mut pen) = client.open_stream(&mut server, client.post(&call(7))).await;
+    let begun = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1}});
+    pen.write(format!("data: {begun}\n\n"));
+    assert_eq!(first.next_message().await.1, begun);
+    let mut ours = json!(null);
+    let request = client.post(&call(7)).send();
+    let (second, mut other) = tokio::join!(request, async {
+        let asked = server.next().await;
+        ours = asked.json()["id"].clone();
+        asked.events()
+    });
+    assert_ne!(ours, 7, "the first has that id");
+    let answer = |id: &Value, text| json!({"jsonrpc": "2.0", "id": id, "result": {"text": text}});
+    other.write(format!("data: {}\n\n", answer(&ours, "second")));
+    let mut second = Events::new(second.unwrap());
+    assert_eq!(second.next_message().await.1, answer(&json!(7), "second"));
+    pen.write(format!("data: {}\n\n", answer(&json!(7), "first")));
+    assert_eq!(first.next_message().await.1, answer(&json!(7), "first"));
 }

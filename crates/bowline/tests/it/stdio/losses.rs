@@ -176,3 +176,21 @@ fn start(config: &mut bowline::config::Config, how: &str) {
     let start = bowline_testbed::stdio::START.to_owned();
     command.env.insert(start, how.to_owned());
 }
+
+/// A tool that became unsafe, which the server says while no client listens.
+#[tokio::test]
+async fn that_the_tools_changed_counts_from_when_it_is_received() {
+    let play = Play::open().await;
+    let early = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"early"}]}}"#;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    // Nobody waits for anything when it comes.
+    let answer = play
+        .call("write", &json!({"lines": [early, changed]}))
+        .await;
+    assert_eq!(text_of(&answer), "early");
+    let answer = play
+        .call("peek", &json!({"key": "k", "then": "exit"}))
+        .await;
+    assert_eq!(answer.failure(), Some(-31001), "{answer:?}");
+    assert_eq!(play.tally.count("peek k"), 1);
+}
