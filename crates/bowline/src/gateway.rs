@@ -154,7 +154,8 @@ impl Gateway {
         let admin = operators.as_ref().map(|it| it.address.clone());
         warn_of_open_listeners(&config, &listen, admin.as_ref());
         warn_of_shared_directories([Some(&listen), admin.as_ref()]);
-        let admin_guard = admin.as_ref().map(|it| Guard::new(it, false, &config));
+        let admin_guard = admin.as_ref();
+        let admin_guard = admin_guard.map(|it| Guard::new(it, false, &config).for_operators());
         let hub = assemble::hub(
             config,
             &listen,

@@ -26,6 +26,8 @@ use crate::net::{host_of, is_loopback, is_loopback_address, origin};
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     reach: Reach,
+    /// Whether requests that name no host are served.
+    serves_nameless: bool,
     /// Whether it speaks TLS, and so its own pages come by https.
     is_tls: bool,
     /// Whether pages of this machine are let in: not where people come from elsewhere, by a proxy, whose
@@ -65,6 +67,7 @@ impl Guard {
         let names = config.hosts.iter().map(String::as_str).chain(public_host);
         Self {
             reach,
+            serves_nameless: reach == Reach::Socket,
             is_tls,
             lets_local_pages_in: reach == Reach::Loopback && public_host.is_none_or(is_local),
             names: names.map(Into::into).collect(),
@@ -77,11 +80,20 @@ impl Guard {
     pub(crate) fn loopback() -> Self {
         Self {
             reach: Reach::Loopback,
+            serves_nameless: false,
             is_tls: false,
             lets_local_pages_in: true,
             names: Box::default(),
             public_origin: None,
             origins: Box::default(),
+        }
+    }
+
+    /// That of the operator's listener. Health checks of load balancers name no host, and browsers always do.
+    pub(crate) fn for_operators(self) -> Self {
+        Self {
+            serves_nameless: true,
+            ..self
         }
     }
 
@@ -123,13 +135,15 @@ impl Guard {
         }
     }
 
-    /// The host that a request names, if it is one of the gateway's. On a Unix socket any other is like none:
-    /// no page is that one's own.
+    /// The host that a request names, if it is one of the gateway's. Where none is needed, no page is that one's
+    /// own; on a Unix socket any other is like none.
     fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Fault> {
         let named = only(headers, &header::HOST).map_err(|Repeated| Fault::Host)?;
         // A request in absolute form names its host in the URI (RFC 9112, 3.2.2).
         let authority = uri.authority().map(|authority| authority.as_str());
-        let authority = authority.or(named).unwrap_or_default();
+        let Some(authority) = authority.or(named) else {
+            return self.serves_nameless.then_some("").ok_or(Fault::Host);
+        };
         let is_address = match self.reach {
             Reach::Loopback | Reach::Socket => is_loopback(authority),
             Reach::Network => is_loopback(authority) || is_address(authority),

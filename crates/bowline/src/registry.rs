@@ -30,4 +30,6 @@ pub(crate) struct Registry {
     pub(crate) tracker: TaskTracker,
     /// How long an unused session is kept.
     pub(crate) idle: Duration,
+    /// How long a session may last, used or not.
+    pub(crate) max_age: Option<Duration>,
 }

@@ -23,10 +23,6 @@ use crate::registry::{Ending, Registry, Vacancy};
 use crate::session::{ClientState, MAX_OPENING, Session};
 use crate::upstream::{Carried, Upstream, UpstreamError};
 
-/// How long a server may take to answer `initialize`. The limit is generous for slow starts, and it exists
-/// because the opening counts towards the session limit.
-const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// A client's `initialize`, and everything else that is needed to open a session.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -136,7 +132,7 @@ impl Opening {
                 (opened, _) => opened,
             }
         };
-        let opened = within_time(opening).await;
+        let opened = within(upstream.budget(), opening).await;
         let First {
             leg,
             capabilities,
@@ -170,11 +166,14 @@ impl Opening {
     }
 }
 
-async fn within_time(
+/// A client's first `initialize` has as long as a recovery: it waits for the same server, and counts towards the
+/// session limit.
+async fn within(
+    budget: Duration,
     opening: impl Future<Output = Result<First, UpstreamError>>,
 ) -> Result<First, UpstreamError> {
-    let opened = tokio::time::timeout(INITIALIZE_TIMEOUT, opening).await;
-    opened.unwrap_or(Err(UpstreamError::InitializeTimeout(INITIALIZE_TIMEOUT)))
+    let opened = tokio::time::timeout(budget, opening).await;
+    opened.unwrap_or(Err(UpstreamError::InitializeTimeout(budget)))
 }
 
 // === impl Newborn ===

@@ -280,7 +280,7 @@ table! {
     OutcomeUnknown = "outcome_unknown", Upstream, No, OUTCOME_UNKNOWN, WARN, true:
         "sent, and no readable response arrived, or a redirect that does not say whether the request ran: it may have run, and is not safe to repeat";
     Deadline = "deadline", Upstream, No, DEADLINE, WARN, true:
-        "`call_timeout` has passed, or the server did not answer `initialize` within 60 s";
+        "`call_timeout` has passed, or the server did not answer `initialize` within `recovery_budget`";
     Cancelled = "cancelled", Client, No, CANCELLED, INFO, true:
         "the client cancelled the request during a recovery of its session";
 }

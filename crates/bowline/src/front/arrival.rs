@@ -156,8 +156,7 @@ impl Arrival {
 
     /// What may be used now, unless it is too old, or in another revision than the request says.
     fn current(&self, found: Found) -> Result<Found, Fault> {
-        let max_age = self.hub.limits.session_max_age;
-        if max_age.is_some_and(|max_age| found.age() >= max_age) {
+        if self.hub.registry.is_too_old(found.age()) {
             found.end(&self.hub);
             return Err(Fault::UnknownSession);
         }

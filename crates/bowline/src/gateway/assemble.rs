@@ -161,6 +161,7 @@ impl Basis {
             metrics: Arc::clone(&self.metrics),
             tracker: self.tracker.clone(),
             idle: limits.session_idle,
+            max_age: limits.session_max_age,
         });
         let unions = Unions::new(Arc::clone(&registry), Arc::clone(&flows));
         Arc::new(Hub {

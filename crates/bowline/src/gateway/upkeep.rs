@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
+use crate::config::Limits;
 use crate::exchange::recovery::moves;
 use crate::hub::Hub;
 use crate::upstream::UPKEEP_INTERVAL;
 
-/// How often idle sessions are looked for, at the most.
+/// How often sessions that are idle or too old are looked for, at the most.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
 /// How often sign-ins and sign-outs on the command line are looked for.
 const NOTICE_EVERY: Duration = Duration::from_secs(1);
 
-/// Often enough that a session which something uses all the time is seen in time.
-fn expiry_every(idle: Duration) -> Duration {
-    EXPIRY_EVERY.min(idle / 4).max(Duration::from_millis(1))
+/// Often enough that a session which something uses all the time is seen in time, and that one which is too old
+/// does not get much older.
+fn expiry_every(limits: &Limits) -> Duration {
+    let shortest = limits
+        .session_idle
+        .min(limits.session_max_age.unwrap_or(Duration::MAX));
+    EXPIRY_EVERY.min(shortest / 4).max(Duration::from_millis(1))
 }
 
 fn move_drained(hub: &Hub) {
@@ -28,12 +33,12 @@ fn move_drained(hub: &Hub) {
     }
 }
 
-/// Lets idle sessions expire, by one task: if that takes longer than it should, nothing piles up.
+/// Lets sessions expire that are idle or too old, by one task: if that takes longer than it should, nothing piles up.
 pub(super) fn keep_expiring(hub: &Arc<Hub>) {
     let own = Arc::clone(hub);
     let idle = hub.limits.session_idle;
     hub.tracker.spawn(hub.drain.until_closed(async move {
-        let mut expiry = tokio::time::interval(expiry_every(idle));
+        let mut expiry = tokio::time::interval(expiry_every(&own.limits));
         expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             expiry.tick().await;

@@ -222,15 +222,20 @@ impl Table {
         }
     }
 
-    /// The cached sessions with open streams.
-    pub(crate) fn streaming(&self) -> Vec<Arc<Session>> {
-        let mut streaming = Vec::new();
+    /// The cached sessions for which this holds.
+    pub(super) fn those(&self, holds: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
+        let mut those = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
-            let some = shard.iter().filter(|Entry(one)| one.live_streams() > 0);
-            streaming.extend(some.map(Entry::session));
+            let some = shard.iter().filter(|Entry(one)| holds(one));
+            those.extend(some.map(Entry::session));
         }
-        streaming
+        those
+    }
+
+    /// The cached sessions with open streams.
+    pub(crate) fn streaming(&self) -> Vec<Arc<Session>> {
+        self.those(|one| one.live_streams() > 0)
     }
 
     /// Ends every session that was unused for `idle`.
@@ -253,13 +258,7 @@ impl Table {
     /// The cached sessions that were unused here for `idle`.
     pub(crate) fn unused(&self, idle: Duration) -> Vec<Arc<Session>> {
         self.places.forget_after(idle);
-        let mut unused = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock();
-            let stale = shard.iter().filter(|Entry(one)| one.idle_for() >= idle);
-            unused.extend(stale.map(Entry::session));
-        }
-        unused
+        self.those(|one| one.idle_for() >= idle)
     }
 
     /// Drops an unused session from the cache. If it is alive, the store has it.
@@ -279,21 +278,10 @@ impl Table {
     /// be missed. The store is asked for one session after the other; the round stops at the first
     /// failure.
     pub(crate) async fn end_overtaken(&self) -> Result<(), StoreError> {
-        for session in self.listening() {
+        for session in self.those(Session::listens) {
             session.give_way_to_newer().await?;
         }
         Ok(())
-    }
-
-    /// The sessions whose GET stream is open here.
-    fn listening(&self) -> Vec<Arc<Session>> {
-        let mut listening = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock();
-            let with_stream = shard.iter().filter(|Entry(one)| one.listens());
-            listening.extend(with_stream.map(Entry::session));
-        }
-        listening
     }
 
     pub(super) fn shard(&self, id: &SessionId) -> &Mutex<Shard> {

@@ -1,8 +1,6 @@
 //! What a client has open with this gateway: a session with one server, or an attachment to several. Fronts use
 //! both in the same way.
 
-use std::time::Duration;
-
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
 use bytes::Bytes;
@@ -96,14 +94,6 @@ impl Dialog {
         match self {
             Self::Session(exchange) => exchange.in_use.session().hash,
             Self::Attachment(attached) => attached.attachment().hash,
-        }
-    }
-
-    /// The time since it was opened.
-    pub(crate) fn age(&self) -> Duration {
-        match self {
-            Self::Session(exchange) => exchange.in_use.session().age(),
-            Self::Attachment(attached) => attached.attachment().age(),
         }
     }
 

@@ -20,6 +20,8 @@ const LONGEST_ATTEMPT: u32 = 3;
 /// and the moment for which a client waits for a more precise status.
 const ERRAND: u32 = 6;
 const SHORTEST_ERRAND: Duration = Duration::from_secs(1);
+/// What a process may not use of the budget for its start, so that the client's error can quote its stderr.
+const LAST_WORDS: u32 = 12;
 const MOMENT: u32 = 30;
 const SHORTEST_MOMENT: Duration = Duration::from_millis(100);
 
@@ -125,6 +127,11 @@ impl Budget {
 /// session.
 pub(crate) fn errand(recovery: &Recovery) -> Duration {
     (recovery.budget / ERRAND).max(SHORTEST_ERRAND)
+}
+
+/// How long a process may take to answer `initialize`.
+pub(crate) fn start(recovery: &Recovery) -> Duration {
+    recovery.budget - recovery.budget / LAST_WORDS
 }
 
 /// How long a client waits for a more precise status before it gets a less precise one.

@@ -25,6 +25,7 @@ use self::process::Counted;
 pub(crate) use self::process::Process;
 #[cfg(feature = "planted")]
 use super::Status;
+use super::budget::{errand, start};
 use super::conversation::Issued;
 use super::event_source::EventSource;
 use super::link::StdioLink;
@@ -36,10 +37,6 @@ use super::{
 use crate::caller::Caller;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
-
-/// How long a process may take to answer `initialize`: less than the client's own wait, so that the error
-/// can quote its stderr.
-const STARTS_WITHIN: Duration = Duration::from_secs(55);
 
 /// How many processes of one server start at the same time, at least. Beyond that it is one for each core,
 /// because a start is mostly work.
@@ -131,12 +128,13 @@ impl Upstream {
         let counted = Counted::among(&self.running);
         let holds = (place, counted);
         let process = Process::start(&self.channels, &self.name, link.command, holds).await?;
-        let asking = process.ask(request, sent, STARTS_WITHIN);
-        match tokio::time::timeout(STARTS_WITHIN, asking).await {
+        let limit = start(&self.config().recovery);
+        let asking = process.ask(request, sent, limit);
+        match tokio::time::timeout(limit, asking).await {
             Ok(Ok(body)) => Ok((process, body)),
             Ok(Err(LiveError::Ended { end, .. })) => Err(ProcessError::ExitedAtStart(end).into()),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(ProcessError::Silent(STARTS_WITHIN, process.last_words()).into()),
+            Err(_) => Err(ProcessError::Silent(limit, process.last_words()).into()),
         }
     }
 
@@ -218,6 +216,6 @@ impl Upstream {
 
     /// How long a process may leave a message unread before it is given up.
     fn patience(&self) -> Duration {
-        super::budget::errand(&self.config().recovery)
+        errand(&self.config().recovery)
     }
 }

@@ -172,7 +172,7 @@ impl Client {
         let open = phase.await.ok().and_then(|phase| phase.clone().into_open());
         let dialog = match open {
             None => return Err(Fault::NotInitialized),
-            Some(dialog) if dialog.is_alive() && !self.is_too_old(&dialog) => dialog,
+            Some(dialog) if dialog.is_alive() => dialog,
             Some(_) if self.after_end == AfterEnd::Reopen => Box::pin(self.reopen()).await?,
             Some(_) => {
                 self.over.cancel();
@@ -180,17 +180,6 @@ impl Client {
             }
         };
         Ok(dialog.carrying(carried))
-    }
-
-    /// Ends a session that has reached its maximum age, if the client can open another one.
-    fn is_too_old(&self, dialog: &Dialog) -> bool {
-        let max_age = self.hub.limits.session_max_age;
-        let is_too_old = self.after_end == AfterEnd::Over
-            && max_age.is_some_and(|max_age| dialog.age() >= max_age);
-        if is_too_old {
-            dialog.end(Ending::TooOld);
-        }
-        is_too_old
     }
 
     /// Opens a session for the client in place of one that has ended, with the client's own `initialize`.

@@ -1,5 +1,6 @@
 //! What an operator sees and does: metrics, the list of sessions, reload, and a stop under load.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline::Gateway;
@@ -7,6 +8,8 @@ use bowline::config::{Config, KeyHash, Server};
 use bowline_testbed::scripted::Scripted;
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::kit::client::{Answer, Client, read, sent};
@@ -329,4 +332,35 @@ async fn a_stopping_gateway_says_so() {
     events.next().await;
     events.ends_cleanly().await;
     stopping.join_all().await;
+}
+
+#[tokio::test]
+async fn a_health_check_that_names_no_host_is_answered() {
+    let server = Scripted::start().await;
+    let gateway = Gateway::start(operated(&[("s", server.url())]))
+        .await
+        .unwrap();
+    let admin = gateway.admin().unwrap().tcp().unwrap();
+    // As HAProxy's `option httpchk GET /ready` sends it, and its `http-check send ver HTTP/1.1`.
+    for (version, headers) in [("1.0", ""), ("1.1", "connection: close\r\n")] {
+        let request = format!("GET /ready HTTP/{version}\r\n{headers}\r\n");
+        let answer = raw(admin, &request).await;
+        assert!(answer.contains(" 200 "), "{answer}");
+        // Whoever sends an origin is a browser.
+        let request =
+            format!("GET /ready HTTP/{version}\r\norigin: http://evil.example\r\n{headers}\r\n");
+        assert!(raw(admin, &request).await.contains(" 403 "));
+        let request = format!("GET /mcp HTTP/{version}\r\n{headers}\r\n");
+        let answer = raw(gateway.listen().tcp().unwrap(), &request).await;
+        assert!(answer.contains(" 403 "), "{answer}");
+    }
+}
+
+/// What answers these bytes.
+async fn raw(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }

@@ -41,6 +41,30 @@ async fn an_idle_session_expires_here_and_at_the_server() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_too_old_ends_with_its_streams() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    config.limits.session_max_age = Some(Duration::from_secs(1));
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let (events, pen) = client.open_stream(&mut server, client.get()).await;
+    let (answer, answering) = client.open_stream(&mut server, client.post(&call(1))).await;
+    let ((), (), (), ()) = tokio::join!(
+        events.ends_cleanly(),
+        answer.ends_cleanly(),
+        pen.closed(),
+        answering.closed(),
+    );
+    let deleted = server.next().await;
+    assert_eq!(
+        (deleted.method.as_str(), deleted.header("mcp-session-id")),
+        ("DELETE", "u")
+    );
+    deleted.reply(204, &[], "");
+    assert_eq!(client.send(&call(2)).await.status, 404);
+}
+
+#[tokio::test]
 async fn stopping_ends_streams_cleanly_and_does_not_wait_for_idle_connections() {
     let mut server = Scripted::start().await;
     let gateway = Gateway::start(config(&[("s", server.url())]))

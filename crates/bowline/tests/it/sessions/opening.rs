@@ -317,3 +317,17 @@ async fn a_declined_initialize_on_a_stream_does_not_wait_for_the_streams_end() {
     assert!(client.session.is_none());
     pen.closed().await;
 }
+
+#[tokio::test]
+async fn an_initialize_that_a_silent_server_gets_has_the_length_of_the_budget() {
+    let mut server = Scripted::start().await;
+    let only = Server::from_url(server.url()).unwrap();
+    let gateway = Gateway::start(over(only, Duration::from_secs(2)))
+        .await
+        .unwrap();
+    let mut client = Client::new(&gateway);
+    let opening = tokio::time::timeout(Duration::from_secs(40), client.initialize());
+    let (answer, _unanswered) = tokio::join!(opening, server.next());
+    let answer = answer.expect("an answer long before a minute");
+    assert_eq!(answer.code(), -31004, "{answer:?}");
+}

@@ -281,6 +281,24 @@ async fn a_session_is_as_old_as_it_is_wherever_it_is_used() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_has_only_a_stream_of_a_session_ends_it_when_it_is_too_old() {
+    let age = Duration::from_secs(3);
+    let mut across =
+        Across::start_with(2, |config| config.limits.session_max_age = Some(age)).await;
+    let client = across.open().await;
+    let at_b = across.at(&client, 1);
+    let (events, pen) = at_b.open_stream(&mut across.server, at_b.get()).await;
+    // The one that opened the session is gone: nobody else sees how old it is.
+    across.gateways.remove(0).stop().await;
+    let ((), ()) = tokio::join!(events.ends_cleanly(), pen.closed());
+    let asked = across.server.next().await;
+    assert_eq!(asked.method, "DELETE");
+    asked.reply(204, &[], "");
+    assert_eq!(at_b.send(&call(1)).await.status, 404);
+    across.server.finish();
+}
+
+#[tokio::test]
 async fn a_loss_that_is_to_be_told_ends_the_session_everywhere() {
     let mut across = Across::start_with(2, |config| {
         let server = config.servers.values_mut().next().unwrap();
