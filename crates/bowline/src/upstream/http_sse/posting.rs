@@ -2,6 +2,7 @@
 //! stream.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_egress::{CookieUrl, Sent, read_limited};
 use bowline_wire::media;
@@ -93,22 +94,9 @@ impl Upstream {
             Ok(Taken::Refused(refusal)) => refusal,
             Err(error) => return Err(pair.seen_with(error)),
         };
-        let judged = match refusal.judged(pair.stream()) {
-            Judged::Listen(refusal) => {
-                let answering = tokio::time::timeout(moment, incoming.finished()).await;
-                match answering.is_ok() && !incoming.has_ended() {
-                    true => return Ok(None),
-                    // The server has begun with it, whatever it answered.
-                    false if incoming.has_begun() => Judged::Failed(refusal.into_unknown()),
-                    false => refusal.judged(pair.stream_since(heard)),
-                }
-            }
-            judged => judged,
-        };
-        judged
-            .into_whole()
-            .map(Some)
-            .map_err(|error| pair.seen_with(error))
+        let listening = pair.listen_after(refusal, incoming, heard, moment);
+        let judged = listening.await.map(Judged::into_whole).transpose();
+        judged.map_err(|error| pair.seen_with(error))
     }
 
     /// What the answer to a message means to which the stream has no answer.
@@ -191,6 +179,27 @@ impl Pair {
                 })
             }
             _ => error,
+        }
+    }
+
+    /// What a refusal means, once the stream was waited for where it may have the answer. `None`: it has.
+    async fn listen_after(
+        &self,
+        refusal: Refusal,
+        incoming: &Incoming,
+        heard: u64,
+        moment: Duration,
+    ) -> Option<Judged> {
+        let refusal = match refusal.judged(self.stream()) {
+            Judged::Listen(refusal) => refusal,
+            judged => return Some(judged),
+        };
+        let answering = tokio::time::timeout(moment, incoming.finished()).await;
+        match answering.is_ok() && !incoming.has_ended() {
+            true => None,
+            // The server has begun with it, whatever it answered.
+            false if incoming.has_begun() => Some(Judged::Failed(refusal.into_unknown())),
+            false => Some(refusal.judged(self.stream_since(heard))),
         }
     }
 
