@@ -86,9 +86,14 @@ impl FirstLeg<'_> {
             };
             let _turn = upstream.turn(&endpoint, budget.turn()).await?;
             let attempt = self.attempt_within(&endpoint, total / SILENCE);
-            let attempt = tokio::time::timeout(budget.left(), attempt).await;
-            let in_vain = || Failed::ForGood(UpstreamError::InitializeTimeout(total));
-            let error = match attempt.unwrap_or_else(|_| Err(in_vain())) {
+            let Ok(attempted) = tokio::time::timeout(budget.left(), attempt).await else {
+                // What failed before says more than silence.
+                match failed {
+                    Some(_) => break,
+                    None => return Err(UpstreamError::InitializeTimeout(total)),
+                }
+            };
+            let error = match attempted {
                 Ok(first) => return Ok(first),
                 Err(Failed::ForGood(error)) => return Err(error),
                 Err(Failed::ForNow(error, after)) => {
