@@ -1,11 +1,14 @@
-//! Finds the id of a response that is too large to be held in memory, while its bytes pass.
+//! Finds the id of a message that is too large to be held in memory, while its bytes pass.
 //!
 //! Only the members of the outermost object are distinguished. Their values are skipped, long strings at
 //! the speed of a search for quotes. Nothing else is validated: the reader checks the JSON. A request is
-//! not a response, even if it has the id.
+//! not a response, even if it has the id, and the other way round.
+
+mod request;
 
 use memchr::memchr2;
 
+pub use self::request::RequestScan;
 use crate::names::{plain, reads_as};
 
 /// The longest form of a relevant name: `result` with every character escaped, and the NUL that ends it for
@@ -26,6 +29,9 @@ pub struct IdScan {
     member: Member,
     has_answer: bool,
     has_error: bool,
+    /// Whether a method is looked for, instead of being refused.
+    is_of_request: bool,
+    has_method: bool,
 }
 
 /// Why the scan stopped.
@@ -101,6 +107,8 @@ impl Default for IdScan {
             member: Member::Other,
             has_answer: false,
             has_error: false,
+            is_of_request: false,
+            has_method: false,
         }
     }
 }
@@ -209,9 +217,10 @@ impl IdScan {
             Some(b'\\') => self.is_escaped = true,
             Some(_) if is_name => {
                 self.member = self.name.member();
-                self.state = match self.member {
-                    Member::Method => State::Broken,
-                    _ => State::AfterName,
+                self.has_method |= self.member == Member::Method;
+                self.state = match self.has_method && !self.is_of_request {
+                    true => State::Broken,
+                    false => State::AfterName,
                 };
             }
             Some(_) => self.state = State::ValueEnded,

@@ -4,7 +4,6 @@
 pub(crate) mod first;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_egress::Sent;
 use bowline_wire::id::SessionId;
@@ -132,7 +131,7 @@ impl Opening {
                 (opened, _) => opened,
             }
         };
-        let opened = within(upstream.budget(), opening).await;
+        let opened = opening.await;
         let First {
             leg,
             capabilities,
@@ -164,16 +163,6 @@ impl Opening {
         };
         Ok(Opened::Session(newborn, reply))
     }
-}
-
-/// A client's first `initialize` has as long as a recovery: it waits for the same server, and counts towards the
-/// session limit.
-async fn within(
-    budget: Duration,
-    opening: impl Future<Output = Result<First, UpstreamError>>,
-) -> Result<First, UpstreamError> {
-    let opened = tokio::time::timeout(budget, opening).await;
-    opened.unwrap_or(Err(UpstreamError::InitializeTimeout(budget)))
 }
 
 // === impl Newborn ===

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::batch::is_batch;
-use bowline_wire::message::{Kind, Message};
+use bowline_wire::message::{Kind, Message, RawIdBuf};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -79,8 +79,9 @@ async fn read(client: &Arc<Client>, lines: &mut Lines<impl AsyncRead + Unpin>) {
                 Ok(message) => take(client, message, &room, &mut notices).await,
                 Err(malformed) => client.refuse(&malformed.into(), None).await,
             },
-            Ok(Some(Line::TooLong { limit })) => {
-                client.refuse(&Fault::BodyTooLarge { limit }, None).await;
+            Ok(Some(Line::TooLong { limit, id })) => {
+                let id = id.as_ref().map(RawIdBuf::as_id);
+                client.refuse(&Fault::BodyTooLarge { limit }, id).await;
             }
             Ok(None) => return,
             Err(error) => {

@@ -195,3 +195,39 @@ proptest! {
         prop_assert_eq!(stops(&pieces), stops(&[]));
     }
 }
+
+/// The id of a request that arrives in pieces of this size.
+fn request_id(text: &str, piece: usize) -> Option<String> {
+    let mut scan = RequestScan::default();
+    text.as_bytes()
+        .chunks(piece)
+        .for_each(|bytes| scan.read(bytes));
+    scan.id().map(|id| id.as_id().to_string())
+}
+
+#[test]
+fn the_id_of_a_request_is_found_wherever_it_is() {
+    let long = "x".repeat(2000);
+    for piece in [1, 2, 3, 7, 4096] {
+        for (text, id) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":1,"a":["#,
+                Some("7"),
+            ),
+            (
+                r#" {"method":"m","params":{"id":1,"result":2},"id":"a\"b" }"#,
+                Some(r#""a\"b""#),
+            ),
+            (r#"{"id":1,"result":{"method":"m"}}"#, None),
+            (r#"{"id":1,"method":"m","result":{}}"#, None),
+            (r#"{"id":1,"id":2,"method":"m"}"#, None),
+            (r#"{"id":null,"method":"m"}"#, None),
+            (r#"{"id":{},"method":"m"}"#, None),
+            (r#"{"method":"m"}"#, None),
+            (r#"[{"id":1,"method":"m"}]"#, None),
+            (&format!(r#"{{"id":"{long}","method":"m"}}"#), None),
+        ] {
+            assert_eq!(request_id(text, piece).as_deref(), id, "{piece} {text}");
+        }
+    }
+}

@@ -59,7 +59,8 @@ enum Failed {
 impl FirstLeg<'_> {
     /// Sends `initialize` to a healthy endpoint and waits for the server's answer. If the connection breaks,
     /// or a proxy answers instead of the server, it is retried at another endpoint or at the same one. At
-    /// worst that leaves an unused session at a server.
+    /// worst that leaves an unused session at a server. All of it has as long as a recovery: the client waits for
+    /// the same server, and the opening counts towards the session limit.
     pub(crate) async fn open(self) -> Result<First, UpstreamError> {
         let upstream = self.upstream;
         let server = upstream.config();
@@ -84,7 +85,15 @@ impl FirstLeg<'_> {
                 Err(error) => return Err(error),
             };
             let _turn = upstream.turn(&endpoint, budget.turn()).await?;
-            let error = match self.attempt_within(&endpoint, total / SILENCE).await {
+            let attempt = self.attempt_within(&endpoint, total / SILENCE);
+            let Ok(attempted) = tokio::time::timeout(budget.left(), attempt).await else {
+                // What failed before says more than silence.
+                match failed {
+                    Some(_) => break,
+                    None => return Err(UpstreamError::InitializeTimeout(total)),
+                }
+            };
+            let error = match attempted {
                 Ok(first) => return Ok(first),
                 Err(Failed::ForGood(error)) => return Err(error),
                 Err(Failed::ForNow(error, after)) => {

@@ -23,7 +23,7 @@ use crate::upstream::{Carried, StreamError, UpstreamError};
 /// How long a request waits for a server that cannot be reached, if it has no `call_timeout`. Most clients give
 /// up earlier, and cancel.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// The same for one of several servers.
+/// The same for the gateway itself, where there are several servers, and for the rest of an answer of one.
 const UNION_PATIENCE: Duration = Duration::from_secs(30);
 /// The delay before a request that was not sent is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl Client {
             match dialog.clone().handle(message.clone()).await {
                 Ok(reply) => match self.relay(id, reply, &dialog).await? {
                     None => return Ok(()),
-                    Some(error) if patience.is_over() => {
+                    Some(error) if !patience.waits_for_server() => {
                         self.outgoing.send(error.raw().clone()).await;
                         return Ok(());
                     }
@@ -119,7 +119,7 @@ impl Client {
         dialog: &Dialog,
     ) -> Result<Option<Message>, Fault> {
         let mut answer = Answer::of(id, reply, &self.large);
-        let mut patience = Patience::begin(&self.to);
+        let mut patience = Patience::for_rest(&self.to);
         loop {
             let error = match self.outgoing.paced(answer.next()).await {
                 Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
@@ -129,7 +129,7 @@ impl Client {
                     if crate::planted::has(crate::planted::Bug::SseAnswerTwice) {
                         self.outgoing.send(message.raw().clone()).await;
                     }
-                    patience = Patience::begin(&self.to);
+                    patience = Patience::for_rest(&self.to);
                     continue;
                 }
                 Ok(None) => return Ok(None),
@@ -191,41 +191,64 @@ async fn rest_of(dialog: &Dialog, last: &[u8], patience: &Patience) -> Result<Ou
 }
 
 /// How long a message is retried that was not sent, or the rest of its answer is asked for.
+///
+/// A client that has one server can do nothing without it, and waits for it. One that has several goes on with the
+/// others, and its model is told what is missing, so nothing that was not sent waits for a member.
 #[derive(Debug)]
 pub(super) struct Patience {
     until: Instant,
+    /// Whether a server's trouble is waited out.
+    waits_for_server: bool,
 }
 
 impl Patience {
-    /// `call_timeout` if there is one. A command on this machine does not come back by waiting: what it needs
-    /// to start is in the recovery budget.
+    /// For a message that was not sent: `call_timeout` if there is one. A command on this machine does not come
+    /// back by waiting: what it needs to start is in the recovery budget.
     pub(super) fn begin(to: &Destination) -> Self {
-        let patience = match to {
+        let (patience, waits_for_server) = match to {
             Destination::Server(upstream) => {
                 let server = upstream.config();
-                match server.target {
+                let patience = match server.target {
                     Target::Command(_) => Duration::ZERO,
                     Target::Url(_) | Target::Endpoints(_) => {
                         server.call_timeout.unwrap_or(PATIENCE)
                     }
-                }
+                };
+                (patience, true)
             }
-            // One server of several that is away is told sooner.
-            Destination::Union(_) => UNION_PATIENCE,
+            Destination::Union(_) => (UNION_PATIENCE, false),
         };
         Self {
             until: Instant::now() + patience,
+            waits_for_server,
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    /// For the rest of an answer: the request was sent, and its outcome would be unknown.
+    fn for_rest(to: &Destination) -> Self {
+        Self {
+            waits_for_server: true,
+            ..Self::begin(to)
+        }
+    }
+
+    fn is_over(&self) -> bool {
         Instant::now() >= self.until
+    }
+
+    /// Whether a later attempt may be made because of a server's trouble.
+    fn waits_for_server(&self) -> bool {
+        self.waits_for_server && !self.is_over()
     }
 
     /// Whether the fault says that a retry may help, which it says only if nothing was sent or everything may
     /// be repeated.
     pub(super) fn allows(&self, fault: &Fault) -> bool {
-        fault.row().retry.seconds().is_some() && !self.is_over()
+        let may_wait = match fault {
+            Fault::Upstream { .. } => self.waits_for_server(),
+            _ => !self.is_over(),
+        };
+        may_wait && fault.row().retry.seconds().is_some()
     }
 
     pub(super) async fn wait(&self) {

@@ -1,7 +1,10 @@
-//! The lines of a byte stream. A line that is too long is discarded up to its end, and reported.
+//! The lines of a byte stream. A line that is too long is discarded up to its end, and reported with the id of the
+//! request that it is.
 
 use std::io;
 
+use bowline_wire::message::RawIdBuf;
+use bowline_wire::scan::RequestScan;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -12,10 +15,10 @@ const CHUNK: usize = 16 * 1024;
 const SMALL_LINE: usize = 4 * 1024;
 
 /// A line that is not blank.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Line {
     Text(Bytes),
-    TooLong { limit: usize },
+    TooLong { limit: usize, id: Option<RawIdBuf> },
 }
 
 /// Reads lines of at most `limit` bytes.
@@ -26,8 +29,8 @@ pub(super) struct Lines<R> {
     buffer: BytesMut,
     /// The part of the buffer that has no end of a line.
     searched: usize,
-    /// The rest of a line that was reported as too long is being read.
-    is_discarding: bool,
+    /// What was found in a line that is too long, until its end.
+    discarding: Option<Box<RequestScan>>,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
@@ -37,7 +40,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             limit,
             buffer: BytesMut::new(),
             searched: 0,
-            is_discarding: false,
+            discarding: None,
         }
     }
 
@@ -64,14 +67,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 .position(|byte| *byte == b'\n')
             else {
                 self.searched = self.buffer.len();
-                if self.buffer.len() <= self.limit {
-                    return None;
+                if self.buffer.len() > self.limit || self.discarding.is_some() {
+                    let scan = self.discarding.get_or_insert_default();
+                    scan.read(&std::mem::take(&mut self.buffer));
+                    self.searched = 0;
                 }
-                self.buffer = BytesMut::new();
-                self.searched = 0;
-                let was_reported = std::mem::replace(&mut self.is_discarding, true);
-                let limit = self.limit;
-                return (!was_reported).then_some(Line::TooLong { limit });
+                return None;
             };
             let line = self.buffer.split_to(self.searched + found + 1);
             self.searched = 0;
@@ -81,16 +82,19 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// A line without what surrounds its text; `None` if it is blank, or the end of one that is discarded.
+    /// A line without what surrounds its text; `None` if it is blank.
     fn line(&mut self, line: BytesMut) -> Option<Line> {
-        if std::mem::take(&mut self.is_discarding) {
-            return None;
-        }
         let line = line.freeze();
         let text = line.trim_ascii();
+        let is_too_long = self.discarding.is_some() || text.len() > self.limit;
+        if is_too_long {
+            let mut scan = self.discarding.take().unwrap_or_default();
+            scan.read(&line);
+            let (limit, id) = (self.limit, scan.id());
+            return Some(Line::TooLong { limit, id });
+        }
         match text.len() {
             0 => None,
-            length if length > self.limit => Some(Line::TooLong { limit: self.limit }),
             1..=SMALL_LINE => Some(Line::Text(Bytes::copy_from_slice(text))),
             _ => Some(Line::Text(line.slice_ref(text))),
         }
@@ -116,7 +120,10 @@ mod tests {
             while let Some(line) = lines.next().await.unwrap() {
                 all.push(match line {
                     Line::Text(text) => String::from_utf8_lossy(&text).into_owned(),
-                    Line::TooLong { limit } => format!("over {limit}"),
+                    Line::TooLong { limit, id } => match id {
+                        Some(id) => format!("{} over {limit}", id.as_id()),
+                        None => format!("over {limit}"),
+                    },
                 });
             }
             all
@@ -145,6 +152,21 @@ mod tests {
         for chunk in [1, 5, 4096] {
             let all = lines(b"12345678901234567890123\nshort\n123456789\n", chunk, 8).await;
             assert_eq!(all, ["over 8", "short", "over 8"], "{chunk}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_too_long_is_reported_with_its_id() {
+        let early = r#"{"id":1,"method":"m","params":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}"#;
+        let late = r#"{"method":"m","params":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx","id":"a"}"#;
+        let input = format!("{early}\n{late}\n\"short\"\n{early}");
+        let expected = ["1 over 32", "\"a\" over 32", "\"short\"", "1 over 32"];
+        for chunk in [1, 5, 4096] {
+            assert_eq!(
+                lines(input.as_bytes(), chunk, 32).await,
+                expected,
+                "{chunk}"
+            );
         }
     }
 

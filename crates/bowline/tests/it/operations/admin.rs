@@ -357,6 +357,7 @@ async fn a_health_check_that_names_no_host_is_answered() {
 }
 
 /// What answers these bytes.
+#[expect(clippy::disallowed_methods, reason = "HTTP clients always name a host")]
 async fn raw(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

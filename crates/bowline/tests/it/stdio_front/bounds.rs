@@ -42,7 +42,7 @@ async fn a_line_that_is_too_long_is_left_out() {
     client.begin().await;
     let long = call_of("long", "bump", &json!({"key": "x".repeat(1024 * 1024)}));
     client.say(&long).await;
-    let refused = client.answer_to(&Value::Null).await;
+    let refused = client.answer_to(&json!("long")).await;
     assert_eq!(refused["error"]["data"]["reason"], "body_too_large");
     let answer = client
         .ask(&call_of("short", "bump", &json!({"key": "k"})))

@@ -1,8 +1,10 @@
 //! The union at every door: `/mcp`, `/sse`, under a name of its own, and with a server that wants its callers signed
 //! in.
 
-use bowline::Gateway;
-use bowline::config::{Flow, Union, UnionNames};
+use std::time::Duration;
+
+use bowline::config::{Command, Flow, Union, UnionNames};
+use bowline::{Bridge, Gateway};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,8 +15,10 @@ use crate::kit::fake::{
     Fake, TOOLS_CHANGED, client_of, config_of, hear_of, missing, names, text, united_with,
 };
 use crate::kit::messages::{call, list, note, ready};
+use crate::kit::programs;
 use crate::kit::protected::Protected;
 use crate::kit::sse::Sse;
+use crate::kit::wired::Wired;
 
 fn call_of(id: impl Into<Value>, tool: &str) -> Value {
     let mut call = call(id);
@@ -101,6 +105,27 @@ async fn a_client_of_http_sse_uses_the_union() {
         a.until("DELETE", ended + 1).await;
         b.until("DELETE", ended + 1).await;
     }
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_start_is_told_at_once_at_every_door() {
+    let a = Fake::start("a").await;
+    let mut config = programs::config_of(Command::new("/no/such/program", Vec::new()));
+    config.servers.extend(config_of(&[&a]).servers);
+    let bridge = Bridge::start_union(config.clone(), None, None);
+    let mut wired = Wired::of(bridge.await.unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut streamed = Sse::open_as(&gateway, "/sse", None).await;
+    wired.begin().await;
+    streamed.begin().await;
+    let (began, call) = (Instant::now(), call_of(1, "s__t"));
+    let (by_stdio, by_sse) = tokio::join!(wired.ask(&call), streamed.ask(&call));
+    assert!(began.elapsed() < Duration::from_secs(20), "it waited");
+    for told in [by_stdio, by_sse] {
+        assert_eq!(told["error"]["data"]["server"], "s", "{told}");
+    }
+    let call = call_of(2, "a__t");
+    assert_eq!(streamed.ask(&call).await["result"], text("a"));
 }
 
 /// A client that can be asked like this, of a union with a server that wants its callers signed in.
