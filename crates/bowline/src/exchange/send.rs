@@ -192,7 +192,10 @@ impl SentRequest {
             is_restorable: ClientState::is_restorable(message),
             lesson: ToolLesson::Nothing,
         };
-        match request.call.shares_id() {
+        let shares_id = request.call.shares_id();
+        #[cfg(feature = "planted")]
+        let shares_id = shares_id && !planted::has(Bug::EqualIdsMeet);
+        match shares_id {
             true => first.again(request),
             false => {
                 request.call.mark_sent_as(None);

@@ -162,6 +162,13 @@ impl Seal {
         mark: RawId<'_>,
     ) -> Option<RawIdBuf> {
         let mark = plain_text(mark)?;
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::ForgeryIsBelieved)
+            && let Some((_, encoded)) = mark.strip_prefix(AGAIN)?.split_once('-')
+            && let Ok(own) = URL_SAFE_NO_PAD.decode(encoded)
+        {
+            return String::from_utf8(own).ok().map(RawIdBuf::new);
+        }
         let plain = self.open(what.kind(), mark.strip_prefix(AGAIN)?.as_bytes())?;
         let rest = plain.strip_prefix(&leg.to_be_bytes()[..])?;
         let own = std::str::from_utf8(rest.get(UNIQUE..)?).ok()?;

@@ -240,6 +240,12 @@ async fn taken(answer: Answer, request: &Message, server: &Server) -> Result<Tak
             text: None,
         })));
     }
+    #[cfg(feature = "planted")]
+    if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE)
+        && planted::has(Bug::Sse404IsLost)
+    {
+        return Err(UpstreamError::SessionLost);
+    }
     if !answer.status.is_success() {
         let refusal = Refusal::read(answer, request.id(), &server.recovery);
         return Box::pin(refusal).await.map(Taken::Refused);

@@ -92,8 +92,12 @@ impl Receiving {
             }
             Err(_) => return self.unreadable(Oddity::NotJson, &raw),
         };
+        #[cfg(feature = "planted")]
+        let is_heard = !crate::planted::has(crate::planted::Bug::ChangeIsUnheard);
+        #[cfg(not(feature = "planted"))]
+        let is_heard = true;
         // Before it waits for a reader, or is dropped: what changes what the gateway knows is known from here on.
-        if message.method() == Some("notifications/tools/list_changed") {
+        if is_heard && message.method() == Some("notifications/tools/list_changed") {
             self.routing.tools_changed();
         }
         let may_go = message.kind() == Kind::Notification;

@@ -40,11 +40,18 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn new(server: &ServerName, routing: &Arc<Routing>, stderr: &Arc<Stderr>) -> Self {
+        #[cfg(not(feature = "planted"))]
+        let parse = Message::among_logs;
+        #[cfg(feature = "planted")]
+        let parse = match crate::planted::has(crate::planted::Bug::LogsAreMessages) {
+            true => Message::from_server,
+            false => Message::among_logs,
+        };
         Self {
             server: server.clone(),
             routing: Arc::clone(routing),
             stderr: Arc::clone(stderr),
-            receiving: Receiving::new(server, routing, &WORDS, Message::among_logs),
+            receiving: Receiving::new(server, routing, &WORDS, parse),
         }
     }
 

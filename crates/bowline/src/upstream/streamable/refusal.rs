@@ -138,6 +138,12 @@ impl Refusal {
             (400 | 410, true) if planted::has(Bug::Own400IsLost) => lost(),
             (400, false) if planted::has(Bug::Plain400IsLost) => lost(),
             (404, false) if planted::has(Bug::Page404Passes) => Some(self.declined(false)),
+            (401 | 403, true) if planted::has(Bug::Own403IsRefused) => Some(self.declined(false)),
+            (400..500, true)
+                if self.retry_after.is_some() && planted::has(Bug::OwnAnswerMustWait) =>
+            {
+                Some(self.declined(false))
+            }
             _ => None,
         }
     }
