@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_children::{Exit, LINE_LIMIT, Line, Lines};
+use bowline_children::{Exit, Line, Lines};
+use bowline_wire::skip::Skipping;
 use tokio::io::AsyncRead;
 
 use super::end::end;
@@ -33,6 +34,8 @@ pub(super) struct Reading {
     routing: Arc<Routing>,
     stderr: Arc<Stderr>,
     receiving: Receiving,
+    /// A line that is too long.
+    long: Skipping,
 }
 
 // === impl Reading ===
@@ -44,6 +47,7 @@ impl Reading {
             routing: Arc::clone(routing),
             stderr: Arc::clone(stderr),
             receiving: Receiving::new(server, routing, &WORDS),
+            long: Skipping::default(),
         }
     }
 
@@ -89,9 +93,14 @@ impl Reading {
                     self.receiving.odd(Oddity::NotJson, &line);
                     Whose::Told
                 }
-                // It may be the answer that a call waits for, which would never come.
-                Line::TooLong(_) => {
-                    return Some(format!("it wrote a line of more than {LINE_LIMIT} bytes"));
+                Line::TooLong(line) => {
+                    self.long = Skipping::default();
+                    self.receiving.skipped(self.long.read(&line))
+                }
+                Line::Rest { bytes, is_last } => {
+                    let known = self.long.read(&bytes);
+                    let end = || self.long.end().filter(|_| is_last);
+                    self.receiving.skipped(known.or_else(end))
                 }
             };
             if let Whose::Anybodys = whose {
