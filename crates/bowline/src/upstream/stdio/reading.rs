@@ -99,7 +99,7 @@ impl Reading {
                 }
                 Line::Rest { bytes, is_last } => {
                     let known = self.long.read(&bytes);
-                    let end = || self.long.end().filter(|_| is_last);
+                    let end = || is_last.then(|| self.long.end()).flatten();
                     self.receiving.skipped(known.or_else(end))
                 }
             };

@@ -10,6 +10,7 @@ use crate::kit::gateway::only;
 use crate::kit::log::Log;
 use crate::kit::messages::assert_too_large;
 use crate::kit::programs::{Play, signal, text_of};
+use crate::kit::wait::until;
 
 const ODD: &str = "a process wrote what it should not";
 
@@ -102,11 +103,29 @@ async fn an_answer_that_is_too_large_is_told_and_the_process_goes_on() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_large_is_the_one_of_its_id_wherever_that_stands() {
+    let play = Play::open().await;
+    let hang = json!({"key": "k"});
+    let waiting = play.client.call("waits", "hang", &hang);
+    let calling = async {
+        play.tally.until("hang k", 1).await;
+        let (head, tail) = (r#"{"jsonrpc":"2.0","result":""#, r#"","id":"waits"}"#);
+        let large = json!({"head": head, "filling": 66, "tail": tail});
+        text_of(&play.call("write", &large).await);
+    };
+    let (answer, ()) = tokio::join!(waiting, calling);
+    assert_too_large(&answer.messages()[0]);
+    assert_eq!(play.tally.starts(), 1);
+}
+
+#[tokio::test]
 async fn a_line_without_an_end_is_told_to_who_waits_and_costs_no_memory() {
+    let log = Log::default();
+    let _kept = log.keep();
     let play = Play::open().await;
     let other = other(&play).await;
     let before = resident();
-    let endless = json!({"filling": 1024});
+    let endless = json!({"filling": 1024, "tail": ""});
     let calling = play.call("write", &endless);
     let (answer, ()) = tokio::join!(calling, async {
         for _ in 0..5 {
@@ -121,6 +140,11 @@ async fn a_line_without_an_end_is_told_to_who_waits_and_costs_no_memory() {
         resident()
     );
     echoes(&other).await;
+    // What it says while it still writes that line is in it.
+    until("it has written it", || {
+        !log.lines_with("a second answer").is_empty()
+    })
+    .await;
     echoes(&play.client).await;
     assert_eq!(play.tally.starts(), 2);
 }
