@@ -18,11 +18,12 @@
 //! // Tokio pipes, as in `tokio::process`: each can be taken once. Dropping stdin closes it.
 //! let stdin = child.stdin.take();
 //! let stdout = child.stdout.take();
-//! let mut lines = Lines::new(stdout.expect("it was not taken before"));
+//! let mut lines = Lines::with_limit(stdout.expect("it was not taken before"), 1 << 20);
 //! while let Ok(Some(line)) = lines.next().await {
 //!     match line {
 //!         Line::Text(_message) => {}
-//!         Line::Empty | Line::NotUtf8(_) | Line::TooLong(_) | Line::Unfinished(_) => {}
+//!         Line::Empty | Line::NotUtf8(_) | Line::Unfinished(_) => {}
+//!         Line::TooLong(_) | Line::Rest { .. } => {}
 //!     }
 //! }
 //! drop(stdin);
@@ -82,7 +83,7 @@ mod supervisor;
 mod tail;
 
 pub use self::child::{Child, Exit, GRACE};
-pub use self::lines::{LINE_LIMIT, Line, Lines};
+pub use self::lines::{Line, Lines};
 pub use self::spawn::{Spawn, SpawnError, TAG};
 pub use self::supervise::supervise;
 pub use self::supervisor::{Supervisor, SupervisorCommand};

@@ -5,15 +5,9 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The longest line of stdout, unless somebody says otherwise.
-pub const LINE_LIMIT: usize = 16 << 20;
-
 /// What is read at once, at least and at most. A child that says nothing costs the smaller one.
 const SMALL_READ: usize = 8 << 10;
 const LARGE_READ: usize = 256 << 10;
-
-/// How much of a line that is too long is returned.
-const SHOWN: usize = 256;
 
 /// Reads lines.
 #[derive(Debug)]
@@ -23,8 +17,16 @@ pub struct Lines<R> {
     buffer: BytesMut,
     /// How much of the buffer is known to hold no line break.
     searched: usize,
-    /// Inside of a line that was too long.
-    discarding: bool,
+    long: Long,
+}
+
+/// Where in a line that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Long {
+    No,
+    Inside,
+    /// All of it was returned, and its end was not.
+    Returned,
 }
 
 /// A line, without its line break (`\n` or `\r\n`).
@@ -36,8 +38,15 @@ pub enum Line {
     Empty,
     /// Not UTF-8.
     NotUtf8(Bytes),
-    /// Longer than the limit. These are its first bytes; the rest is discarded.
+    /// Longer than the limit. This is its beginning, and [`Line::Rest`] follows.
     TooLong(Bytes),
+    /// More of a line that is too long.
+    Rest {
+        /// What has arrived of it.
+        bytes: Bytes,
+        /// The line ends here.
+        is_last: bool,
+    },
     /// The output ended within this line. It may be cut, and need not be UTF-8.
     Unfinished(Bytes),
 }
@@ -45,11 +54,6 @@ pub enum Line {
 // === impl Lines ===
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Reads lines of up to [`LINE_LIMIT`] bytes.
-    pub fn new(reader: R) -> Self {
-        Self::with_limit(reader, LINE_LIMIT)
-    }
-
     /// Reads lines of up to `limit` bytes, without their line breaks.
     pub fn with_limit(reader: R, limit: usize) -> Self {
         let buffer = BytesMut::new();
@@ -58,7 +62,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             limit,
             buffer,
             searched: 0,
-            discarding: false,
+            long: Long::No,
         }
     }
 
@@ -82,29 +86,37 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// The next line of what was read.
     fn buffered(&mut self) -> Option<Line> {
-        loop {
-            let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
-            let Some(found) = memchr::memchr(b'\n', unsearched) else {
-                return self.unbroken();
-            };
-            let mut line = self.buffer.split_to(self.searched + found + 1);
-            self.searched = 0;
-            if std::mem::take(&mut self.discarding) {
-                continue;
-            }
-            line.truncate(line.len() - 1);
-            if line.last() == Some(&b'\r') {
-                line.truncate(line.len() - 1);
-            }
-            return Some(self.classify(line.freeze()));
+        if self.long == Long::Returned {
+            return Some(self.rest(Bytes::new(), true));
         }
+        let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+        let Some(found) = memchr::memchr(b'\n', unsearched) else {
+            return self.unbroken();
+        };
+        let mut line = self.buffer.split_to(self.searched + found + 1);
+        self.searched = 0;
+        line.truncate(line.len() - 1);
+        if line.last() == Some(&b'\r') {
+            line.truncate(line.len() - 1);
+        }
+        Some(match self.long {
+            Long::Inside => self.rest(line.freeze(), true),
+            Long::No | Long::Returned => self.classify(line.freeze()),
+        })
+    }
+
+    fn rest(&mut self, bytes: Bytes, is_last: bool) -> Line {
+        if is_last {
+            self.long = Long::No;
+        }
+        Line::Rest { bytes, is_last }
     }
 
     /// There is no line break in the buffer.
     fn unbroken(&mut self) -> Option<Line> {
-        if self.discarding {
-            self.buffer.clear();
-            return None;
+        if self.long == Long::Inside {
+            let bytes = self.buffer.split().freeze();
+            return (!bytes.is_empty()).then(|| self.rest(bytes, false));
         }
         self.searched = self.buffer.len();
         // The last byte may be the first one of `\r\n`.
@@ -112,37 +124,33 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if self.buffer.len() - carriage_return <= self.limit {
             return None;
         }
-        self.discarding = true;
+        self.long = Long::Inside;
         self.searched = 0;
         // The large block is given back.
-        let line = std::mem::take(&mut self.buffer);
-        Some(too_long(&line))
+        Some(Line::TooLong(std::mem::take(&mut self.buffer).freeze()))
     }
 
     fn last(&mut self) -> Option<Line> {
         let rest = std::mem::take(&mut self.buffer);
         self.searched = 0;
-        if rest.is_empty() || std::mem::take(&mut self.discarding) {
+        if rest.is_empty() {
             return None;
         }
         Some(Line::Unfinished(rest.freeze()))
     }
 
-    fn classify(&self, line: Bytes) -> Line {
+    fn classify(&mut self, line: Bytes) -> Line {
         if line.is_empty() {
             Line::Empty
         } else if line.len() > self.limit {
-            too_long(&line)
+            self.long = Long::Returned;
+            Line::TooLong(line)
         } else if std::str::from_utf8(&line).is_err() {
             Line::NotUtf8(line)
         } else {
             Line::Text(line)
         }
     }
-}
-
-fn too_long(line: &[u8]) -> Line {
-    Line::TooLong(Bytes::copy_from_slice(&line[..line.len().min(SHOWN)]))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod media;
 pub mod message;
 pub mod names;
 pub mod scan;
+pub mod skip;
 pub mod sse;
 pub mod version;
 

@@ -119,6 +119,16 @@ impl IdScan {
         self.has_answer
     }
 
+    /// Whether the object has ended.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Whether it has a method, so that it is no answer.
+    pub fn has_method(&self) -> bool {
+        self.member == Member::Method
+    }
+
     /// Whether there was an `error` member that is not null.
     pub fn has_error(&self) -> bool {
         self.has_error

@@ -2,7 +2,10 @@
 //!
 //! The decoder never rebuilds an event: it finds the end and returns exactly those bytes, including line
 //! endings, comments and unknown fields. All returned bytes together are the input. An event's size is
-//! limited, because a stream without a blank line could otherwise fill the memory.
+//! limited, because a stream without a blank line could otherwise fill the memory: a larger one is skipped while
+//! it arrives.
+
+mod skipped;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,6 +13,12 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 use thiserror::Error;
+
+use self::skipped::SkippedEvent;
+use crate::skip::{MAX_MESSAGE, Skipped};
+
+/// The largest event of a server's: the largest message, its other fields and the names of its lines.
+pub const MAX_EVENT: usize = MAX_MESSAGE + (1 << 20);
 
 /// Splits a byte stream into [`Event`]s, independent of chunk boundaries.
 #[derive(Debug)]
@@ -21,6 +30,8 @@ pub struct Decoder {
     line_start: usize,
     max_event: usize,
     at_stream_start: bool,
+    /// Inside of an event that is too large.
+    skipping: Option<Box<SkippedEvent>>,
 }
 
 /// One event, or a run of comments: the bytes up to and including a blank line.
@@ -39,12 +50,14 @@ pub struct Head<'a> {
     pub is_plain: bool,
 }
 
-/// An event did not end within the allowed size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+/// An event did not end within the allowed size. It is skipped.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("an event of more than {max_event} bytes")]
 pub struct EventTooLarge {
     /// The limit.
     pub max_event: usize,
+    /// What its data was.
+    pub what: Skipped,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -55,7 +68,7 @@ const MAX_NAME: usize = 64;
 // === impl Decoder ===
 
 impl Decoder {
-    /// A decoder that rejects events of more than `max_event` bytes.
+    /// A decoder that skips events of more than `max_event` bytes.
     pub fn new(max_event: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -63,6 +76,7 @@ impl Decoder {
             line_start: 0,
             max_event,
             at_stream_start: true,
+            skipping: None,
         }
     }
 
@@ -76,13 +90,15 @@ impl Decoder {
         }
     }
 
-    /// The next event, if it is complete.
+    /// The next event, if it is complete. One that is too large is an error once, as soon as it is known what it
+    /// is, and then the next one follows.
     pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
-        let end = self.find_end();
-        if end.unwrap_or(self.buffer.len()) > self.max_event {
-            return Err(EventTooLarge {
-                max_event: self.max_event,
-            });
+        self.skip()?;
+        let mut end = self.find_end();
+        while end.unwrap_or(self.buffer.len()) > self.max_event {
+            self.skipping = Some(Box::default());
+            self.skip()?;
+            end = self.find_end();
         }
         let Some(end) = end else { return Ok(None) };
         let raw = self.buffer.split_to(end).freeze();
@@ -98,7 +114,33 @@ impl Decoder {
 
     /// Whether the stream could end here without truncating an event.
     pub fn is_between_events(&self) -> bool {
-        self.buffer.is_empty()
+        self.buffer.is_empty() && self.skipping.is_none()
+    }
+
+    /// Drops what has arrived of an event that is too large.
+    fn skip(&mut self) -> Result<(), EventTooLarge> {
+        let Some(skipping) = &mut self.skipping else {
+            return Ok(());
+        };
+        let (read, told) = skipping.read(&self.buffer);
+        self.searched = 0;
+        self.line_start = 0;
+        self.at_stream_start = false;
+        match read {
+            Some(read) => {
+                self.buffer.advance(read);
+                self.skipping = None;
+            }
+            // The large block is given back.
+            None => self.buffer = BytesMut::new(),
+        }
+        match told {
+            None => Ok(()),
+            Some(what) => Err(EventTooLarge {
+                max_event: self.max_event,
+                what,
+            }),
+        }
     }
 
     /// The position after the next blank line.

@@ -17,6 +17,9 @@ use crate::environment;
 /// How long a process may take to listen, or to be gone.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The longest line that is looked at.
+const MAX_LINE: usize = 1 << 16;
+
 /// What starts processes.
 #[derive(Debug)]
 pub(super) struct Starter {
@@ -61,7 +64,7 @@ impl Starter {
         };
         let mut child = self.supervisor.spawn(spawn).await?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let mut lines = Lines::new(stdout.context("it has no stdout")?);
+        let mut lines = Lines::with_limit(stdout.context("it has no stdout")?, MAX_LINE);
         self.drain(stderr.context("it has no stderr")?);
         let line = timeout(TIMEOUT, lines.next())
             .await

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bowline_egress::ReadError;
 use bowline_wire::batch;
 use bowline_wire::message::{Message, RawId, RawIdBuf};
+use bowline_wire::skip::MAX_MESSAGE;
 use bowline_wire::sse::Decoder;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -16,7 +17,6 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::exchange::batch::joined::Joined;
 use crate::exchange::reply::Reply;
 use crate::exchange::stream::outlet::Outlet;
-use crate::exchange::stream::relay::MAX_EVENT;
 use crate::upstream::{StreamError, UpstreamError};
 
 /// The messages that answer one request.
@@ -156,14 +156,15 @@ impl Messages {
 
     /// The messages of a stream of events.
     pub(crate) fn of_stream(outlet: Outlet) -> Self {
-        Self::new(Rest::Events(outlet), &LargeAnswers::up_to(MAX_EVENT))
+        Self::new(Rest::Events(outlet), &LargeAnswers::up_to(MAX_MESSAGE))
     }
 
     fn new(rest: Rest, large: &LargeAnswers) -> Self {
         Self {
             ready: VecDeque::new(),
             rest,
-            decoder: Decoder::new(MAX_EVENT),
+            // They are Bowline's own: what is too large ended where it came in.
+            decoder: Decoder::new(usize::MAX),
             large: large.clone(),
             reading: None,
             position: Position::default(),
@@ -211,7 +212,11 @@ impl Messages {
 
     /// Takes the next event that has arrived. `false`: there is none.
     fn decode(&mut self) -> Result<bool, StreamError> {
-        let Some(event) = self.decoder.next_event()? else {
+        let event = self
+            .decoder
+            .next_event()
+            .map_err(|_| StreamError::TooLarge)?;
+        let Some(event) = event else {
             return Ok(false);
         };
         if let Some(id) = event.id() {

@@ -14,6 +14,7 @@ mod requests;
 use std::sync::Arc;
 
 use bowline_wire::message::{Kind, Message, RawId};
+use bowline_wire::skip::MAX_MESSAGE;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,10 +30,6 @@ use crate::hub::Hub;
 use crate::mailboxes::room::RoomPermit;
 use crate::route::Destination;
 use crate::upstream::Carried;
-
-/// The largest JSON answer. It is held in memory, because what was written cannot be taken back if the answer
-/// breaks.
-const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
 /// What all tasks of one client share.
 #[derive(Debug)]
@@ -89,7 +86,8 @@ impl Client {
         Arc::new(Self {
             conversation: Conversation::default(),
             requests: Requests::default(),
-            large: LargeAnswers::up_to(MAX_ANSWER),
+            // Held in memory, because what was written cannot be taken back if the answer breaks.
+            large: LargeAnswers::up_to(MAX_MESSAGE),
             running: TaskTracker::new(),
             delivering: TaskTracker::new(),
             over: CancellationToken::new(),

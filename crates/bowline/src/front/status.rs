@@ -93,6 +93,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::UpstreamDeclined
         | Reason::ToolsNotFiltered
         | Reason::OutcomeUnknown
+        | Reason::AnswerTooLarge
         | Reason::DeliveryUnknown
         | Reason::MemberLost
         | Reason::RequiredServer

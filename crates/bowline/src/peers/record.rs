@@ -49,6 +49,9 @@ pub(crate) struct Failure {
     /// The client cancelled the request.
     #[serde(default)]
     pub(crate) is_cancelled: bool,
+    /// The answer was too large to be passed on.
+    #[serde(default)]
+    pub(crate) is_too_large: bool,
     /// The caller has to sign in first, for this reason, in JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sign_in: Option<Box<str>>,
@@ -94,6 +97,7 @@ mod tests {
             ran: None,
             is_lost: Some(true),
             is_cancelled: false,
+            is_too_large: true,
             sign_in: Some("{}".into()),
             what: "its process has ended".into(),
         };

@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use super::Attached;
 use super::record::Member;
 use crate::exchange::stream::outlet::Outlet;
-use crate::exchange::stream::relay::MAX_EVENT;
 use crate::leg::capabilities::LISTS;
 use crate::leg::marks::{Seal, StreamOrigin};
 
@@ -314,7 +313,8 @@ async fn read(
     last: &mut Option<Bytes>,
     inbox: &mpsc::Sender<FromMember>,
 ) -> Option<()> {
-    let mut decoder = Decoder::new(MAX_EVENT);
+    // They are Bowline's own: what is too large ended where it came in.
+    let mut decoder = Decoder::new(usize::MAX);
     while let Some(Ok(events)) = poll_fn(|cx| outlet.poll_next(cx)).await {
         decoder.push(events);
         while let Ok(Some(event)) = decoder.next_event() {

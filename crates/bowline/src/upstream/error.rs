@@ -7,7 +7,6 @@ use std::time::Duration;
 use bowline_egress::{EgressError, ReadError, WireError};
 use bowline_wire::batch::BadBatch;
 use bowline_wire::id::BadUpstreamSessionId;
-use bowline_wire::sse::EventTooLarge;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use thiserror::Error;
@@ -129,8 +128,8 @@ pub(crate) enum StreamError {
     Broken(#[from] WireError),
     #[error("the server's stream ended in the middle of a message")]
     Cut,
-    #[error("the server sent {0}")]
-    EventTooLarge(#[from] EventTooLarge),
+    #[error("the server's answer is larger than 64 MiB, which is the most that is passed on")]
+    TooLarge,
     #[error("the server sent {0}")]
     Batch(#[from] BadBatch),
     #[error("an id could not be sealed")]
@@ -149,7 +148,7 @@ pub(crate) enum StreamError {
     Fingerprint,
     #[error("the server's {what} has ended: {0}", what = .0.what())]
     Ended(Arc<End>),
-    #[error("the server wrote an answer that is not JSON in UTF-8")]
+    #[error("the server wrote an answer that cannot be read")]
     Unreadable,
     #[error("{0}")]
     Forward(Box<ForwardError>),
@@ -208,6 +207,14 @@ impl UpstreamError {
 // === impl StreamError ===
 
 impl StreamError {
+    /// What a client is told if this is for good.
+    pub(crate) fn for_client(&self) -> UpstreamError {
+        match self {
+            Self::TooLarge => Self::TooLarge.into(),
+            error => UpstreamError::OutcomeUnknown(error.to_string().into()),
+        }
+    }
+
     /// Whether a retry would always get the same error.
     pub(crate) fn is_for_good(&self) -> bool {
         #[cfg(feature = "planted")]
@@ -215,7 +222,7 @@ impl StreamError {
             return false;
         }
         match self {
-            Self::EventTooLarge(_) | Self::Batch(_) | Self::Seal | Self::TooMuchBefore(_) => true,
+            Self::TooLarge | Self::Batch(_) | Self::Seal | Self::TooMuchBefore(_) => true,
             Self::Broken(_)
             | Self::Cut
             | Self::NoAnswer

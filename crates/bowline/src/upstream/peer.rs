@@ -206,6 +206,9 @@ impl PeerLink<'_> {
             if failure.is_cancelled {
                 return UpstreamError::Cancelled;
             }
+            if failure.is_too_large {
+                return StreamError::TooLarge.into();
+            }
             // The owner met it, and the client is asked where it is.
             let reason = failure.sign_in.as_deref().map(serde_json::from_str);
             if let Some(Ok(reason)) = reason {
@@ -297,6 +300,9 @@ impl PeerEvents {
             Ok(Record::End(Ending::Done)) => None,
             Ok(Record::End(Ending::Failed(failure))) if failure.is_cancelled => {
                 Some(Err(StreamError::Cancelled))
+            }
+            Ok(Record::End(Ending::Failed(failure))) if failure.is_too_large => {
+                Some(Err(StreamError::TooLarge))
             }
             Ok(Record::End(ending)) => Some(Err(broken(PeerError::of(ending)))),
             Ok(_) => Some(Err(broken(crate::peers::unexpected()))),

@@ -34,7 +34,7 @@ pub(crate) struct Output(Lines<pipe::Receiver>);
 
 impl Output {
     pub(crate) fn of(child: &mut Child) -> Self {
-        Self(Lines::new(child.stdout.take().unwrap()))
+        Self(Lines::with_limit(child.stdout.take().unwrap(), 1 << 20))
     }
 
     pub(crate) async fn line(&mut self) -> Option<String> {

@@ -192,10 +192,17 @@ impl Server {
         if arguments["binary"] == true {
             self.write(b"\xff\xfe{\"jsonrpc\"\n");
         }
+        let text = |name: &str| arguments[name].as_str().map(str::to_owned);
+        if let Some(head) = text("head") {
+            self.write(head.as_bytes());
+        }
         let filling = arguments["filling"].as_u64().unwrap_or(0);
         let block = vec![b'x'; 1 << 20];
         for _ in 0..filling {
             self.write(&block);
+        }
+        if let Some(tail) = text("tail") {
+            self.write(format!("{tail}\n").as_bytes());
         }
     }
 }

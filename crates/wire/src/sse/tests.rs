@@ -1,6 +1,7 @@
 use proptest::prelude::{Strategy, any, prop, proptest};
 
 use super::*;
+use crate::message::RawIdBuf;
 
 const CAP: usize = 1 << 20;
 
@@ -165,11 +166,65 @@ fn size_is_capped_with_or_without_an_end() {
     decoder.push(Bytes::from_static(b"data: 0123456789"));
     assert_eq!(decoder.next_event(), Ok(None));
     decoder.push(Bytes::from_static(b"0"));
-    assert_eq!(decoder.next_event(), Err(EventTooLarge { max_event: 16 }));
+    let too_large = || EventTooLarge {
+        max_event: 16,
+        what: Skipped::Unknown,
+    };
+    assert_eq!(decoder.next_event(), Err(too_large()));
+    assert_eq!(decoder.next_event(), Ok(None));
+    assert!(!decoder.is_between_events());
 
     let mut decoder = Decoder::new(8);
     decoder.push(Bytes::from_static(b"data: 0123456789\n\n"));
     assert!(decoder.next_event().is_err());
+}
+
+#[test]
+fn what_is_too_large_is_skipped_while_it_arrives_and_it_is_told_whose_it_is() {
+    let stream = |line: &str| {
+        let lines = [
+            "data: first",
+            "",
+            "event: message",
+            r#"data: {"jsonrpc":"2.0","#,
+            r#"data: "result":"#,
+            ": a comment",
+            r#"data:"0123456789","#,
+            "id: 9",
+            r#"data: "id":7}"#,
+            "",
+            "data: next",
+            "",
+            "",
+        ];
+        lines.join(line)
+    };
+    let answer = Skipped::Answer(RawIdBuf::new("7"));
+    for ending in ["\n", "\r\n", "\r"] {
+        let stream = stream(ending);
+        for piece in 1..stream.len() {
+            let mut decoder = Decoder::new(20);
+            let (mut events, mut told) = (Vec::new(), Vec::new());
+            for chunk in stream.as_bytes().chunks(piece) {
+                decoder.push(Bytes::copy_from_slice(chunk));
+                loop {
+                    match decoder.next_event() {
+                        Ok(Some(event)) => events.extend(event.data().map(Cow::into_owned)),
+                        Ok(None) => break,
+                        Err(too_large) => told.push(too_large.what),
+                    }
+                }
+                assert!(decoder.buffer.len() <= 20);
+            }
+            assert_eq!(
+                events,
+                [b"first".to_vec(), b"next".to_vec()],
+                "{ending:?} {piece}"
+            );
+            assert_eq!(told, [answer.clone()]);
+            assert!(decoder.is_between_events());
+        }
+    }
 }
 
 #[test]

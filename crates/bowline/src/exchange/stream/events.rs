@@ -8,7 +8,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bowline_wire::message::{Message, RawId};
-use bowline_wire::sse::Decoder;
+use bowline_wire::skip::Skipped;
+use bowline_wire::sse::{Decoder, MAX_EVENT};
 use bytes::Bytes;
 
 use crate::config::Server;
@@ -21,9 +22,6 @@ use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::{Content, Rewrite};
 use crate::session::Session;
 use crate::upstream::{EventSource, MAX_HELD_ANSWER, StreamError, may_lie};
-
-/// The largest event that is passed on. An event must be complete to be rewritten.
-pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 
 /// A stream that has already ended is passed on as one body up to this size.
 const AT_ONCE: usize = 64 * 1024;
@@ -254,11 +252,19 @@ impl EventRelay {
                 let remembered = self.remembering.take();
                 return Poll::Ready(remembered.map(|remembered| Ok(remembered.1)));
             }
-            let event = self.decoder.next_event();
-            if let (Err(_), Some(session)) = (&event, self.session.upgrade()) {
-                self.lesson.miss(&session);
-            }
-            if let Some(event) = event? {
+            let event = match self.decoder.next_event() {
+                Ok(event) => event,
+                Err(too_large) if self.may_miss(&too_large.what) => {
+                    tracing::warn!("a server's message is larger than 64 MiB, and was skipped");
+                    continue;
+                }
+                Err(_) => {
+                    let session = self.session.upgrade();
+                    session.iter().for_each(|session| self.lesson.miss(session));
+                    return Poll::Ready(Some(Err(StreamError::TooLarge)));
+                }
+            };
+            if let Some(event) = event {
                 if self.is_repeated(&event) {
                     continue;
                 }
@@ -289,6 +295,15 @@ impl EventRelay {
                 Poll::Ready(None) => return Poll::Ready(Some(Err(StreamError::Cut))),
                 Poll::Pending => return self.poll_timeout(cx),
             }
+        }
+    }
+
+    /// Whether no request of this stream waits for a message that was skipped.
+    fn may_miss(&self, what: &Skipped) -> bool {
+        let waits = matches!(self.rewrite.origin(), StreamOrigin::Request(_)) && !self.answered;
+        match what {
+            Skipped::NoAnswer => true,
+            Skipped::Answer(_) | Skipped::Unknown => !waits,
         }
     }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
-pub(crate) use crate::exchange::stream::events::{EventRelay, MAX_EVENT};
+pub(crate) use crate::exchange::stream::events::EventRelay;
 pub(crate) use crate::exchange::stream::frames::FrameRelay;
 use crate::upstream::StreamError;
 

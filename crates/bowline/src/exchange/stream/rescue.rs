@@ -9,7 +9,8 @@ use std::sync::{Arc, Weak};
 use bowline_egress::Sent;
 use bowline_wire::batch::is_batch;
 use bowline_wire::message::{Message, RawIdBuf};
-use bowline_wire::sse::{EventTooLarge, event_of};
+use bowline_wire::skip::MAX_MESSAGE;
+use bowline_wire::sse::event_of;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
@@ -19,14 +20,12 @@ use crate::exchange::replay::retry::{self, is_safe};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::{Request, request_again};
 use crate::exchange::stream::Source;
-use crate::exchange::stream::relay::{MAX_EVENT, Relay};
+use crate::exchange::stream::relay::Relay;
 use crate::leg::marks::StreamOrigin;
 use crate::leg::{Generation, Leg};
 use crate::session::{Call, Session};
 use crate::upstream::budget::{Budget, until};
 use crate::upstream::{Carried, StreamError, UpstreamError};
-
-const BROKE_REPEATEDLY: &str = "the server's stream broke repeatedly";
 
 /// How to resume a stream.
 #[derive(Debug)]
@@ -141,7 +140,7 @@ impl Rescue {
         }
         let session = self.session.upgrade()?;
         if error.is_for_good() {
-            return Some(self.give_up(&session, &error.to_string()));
+            return Some(self.give_up(&session, error.for_client()));
         }
         let budget = self
             .budget
@@ -156,7 +155,7 @@ impl Rescue {
             Stream::Standalone => self.listen_later(session, last),
             Stream::Request { message, leg, call } => {
                 let Some(at) = budget.next_at(None) else {
-                    return Some(self.give_up(&session, BROKE_REPEATEDLY));
+                    return Some(self.give_up(&session, broke_repeatedly()));
                 };
                 let sent = Sent::default();
                 let resumption = Resumption {
@@ -185,7 +184,7 @@ impl Rescue {
             .budget
             .get_or_insert_with(|| Budget::of(&session.upstream));
         let Some(at) = budget.next_at(None) else {
-            return self.give_up(&session, BROKE_REPEATEDLY);
+            return self.give_up(&session, broke_repeatedly());
         };
         let (budget, carried) = (*budget, self.carried.clone());
         Source::opening(async move {
@@ -195,20 +194,23 @@ impl Rescue {
     }
 
     /// Ends a stream that cannot be resumed.
-    fn give_up(&self, session: &Session, why: &str) -> Source {
+    fn give_up(&self, session: &Session, error: UpstreamError) -> Source {
         match &self.stream {
             Stream::Standalone => {
                 let (hash, server) = (session.hash, &session.upstream.name);
-                tracing::info!(session = %hash, %server, why, "GET stream ended; it could not be resumed");
+                tracing::info!(session = %hash, %server, why = %error, "GET stream ended; it could not be resumed");
                 Source::Ended
             }
             Stream::Request { message, .. } => {
-                let error = UpstreamError::OutcomeUnknown(why.into());
                 let id = message.id().unwrap_or_default();
                 last_word(session, id, error)
             }
         }
     }
+}
+
+fn broke_repeatedly() -> UpstreamError {
+    UpstreamError::OutcomeUnknown("the server's stream broke repeatedly".into())
 }
 
 /// Opens the stream of a GET again. If that fails the stream ends, and the client may open another.
@@ -311,9 +313,8 @@ async fn whole(mut relay: Relay) -> Result<Bytes, StreamError> {
     let mut body = BytesMut::new();
     while let Some(piece) = poll_fn(|cx| relay.poll_next(cx)).await {
         body.extend_from_slice(&piece?);
-        if body.len() > MAX_EVENT {
-            let max_event = MAX_EVENT;
-            return Err(EventTooLarge { max_event }.into());
+        if body.len() > MAX_MESSAGE {
+            return Err(StreamError::TooLarge);
         }
     }
     Ok(body.freeze())

@@ -213,6 +213,7 @@ fn failed_to_say(why: String) -> Ending {
         ran: Some(false),
         is_lost: Some(false),
         is_cancelled: false,
+        is_too_large: false,
         sign_in: None,
         what: why.into(),
     })
@@ -235,6 +236,7 @@ fn failure(error: &UpstreamError) -> Failure {
             error,
             UpstreamError::Cancelled | UpstreamError::Stream(StreamError::Cancelled)
         ),
+        is_too_large: matches!(error, UpstreamError::Stream(StreamError::TooLarge)),
         sign_in: match error {
             UpstreamError::SignIn(reason) => serde_json::to_string(&**reason).ok().map(Into::into),
             _ => None,

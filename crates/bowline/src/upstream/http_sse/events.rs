@@ -6,16 +6,14 @@ use std::sync::Arc;
 
 use bowline_egress::UpstreamBody;
 use bowline_wire::message::Message;
-use bowline_wire::sse::{Decoder, Event};
+use bowline_wire::skip::Skipped;
+use bowline_wire::sse::{Decoder, Event, MAX_EVENT};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerName;
 use crate::upstream::live::{End, Oddity, Receiving, Routing, Whose, Words};
 use crate::upstream::{StreamError, poll_data};
-
-/// The largest event. A larger one may be the answer that a call waits for, so it ends the stream.
-const MAX_EVENT: usize = 16 << 20;
 
 /// How a stream ended that had an answer of which nobody knows whose it is.
 const UNREADABLE: &str = "it had a message that is not JSON in UTF-8 while several calls waited";
@@ -39,6 +37,8 @@ pub(super) struct Events {
 enum Meaning {
     Endpoint(Bytes),
     Message(Bytes),
+    /// It was too large.
+    Skipped(Skipped),
     /// A comment, or an event of another type.
     Nothing,
 }
@@ -56,7 +56,7 @@ impl Events {
         loop {
             match self.next().await {
                 Ok(Some(Meaning::Endpoint(named))) => return Ok(named),
-                Ok(Some(Meaning::Message(_) | Meaning::Nothing)) => {}
+                Ok(Some(Meaning::Message(_) | Meaning::Skipped(_) | Meaning::Nothing)) => {}
                 Ok(None) => return Err("the server closed it".into()),
                 Err(error) => return Err(error.to_string().into()),
             }
@@ -103,6 +103,7 @@ impl Events {
                     endpoints += 1;
                     Whose::Told
                 }
+                Ok(Some(Meaning::Skipped(what))) => receiving.skipped(Some(what)),
                 Ok(Some(Meaning::Nothing)) => Whose::Told,
                 Ok(None) => return "the server closed it".into(),
                 Err(error) => return error.to_string().into(),
@@ -115,8 +116,10 @@ impl Events {
 
     async fn next(&mut self) -> Result<Option<Meaning>, StreamError> {
         loop {
-            if let Some(event) = self.decoder.next_event()? {
-                return Ok(Some(Meaning::of(&event)));
+            match self.decoder.next_event() {
+                Ok(Some(event)) => return Ok(Some(Meaning::of(&event))),
+                Err(too_large) => return Ok(Some(Meaning::Skipped(too_large.what))),
+                Ok(None) => {}
             }
             match poll_fn(|cx| poll_data(&mut self.body, cx)).await {
                 Some(data) => self.decoder.push(data?),

@@ -24,6 +24,6 @@ pub(crate) enum LiveError {
     Unsure,
     #[error("the server does not read what is sent to it; nothing of this message was written")]
     NotRead,
-    #[error("the server wrote an answer that is not JSON in UTF-8")]
+    #[error("the server wrote an answer that cannot be read")]
     Unreadable,
 }

@@ -101,7 +101,7 @@ impl Incoming {
                 end,
                 was_written: true,
             }),
-            Beginning::Over(Over::Unreadable) => Err(LiveError::Unreadable),
+            Beginning::Over(Over::Unreadable | Over::TooLarge) => Err(LiveError::Unreadable),
             Beginning::Other | Beginning::Over(_) => Err(LiveError::NotRead),
         }
     }
@@ -121,6 +121,7 @@ impl Incoming {
             }
             .into()),
             Beginning::Over(Over::Unreadable) => Err(LiveError::Unreadable.into()),
+            Beginning::Over(Over::TooLarge) => Err(StreamError::TooLarge.into()),
             Beginning::Over(Over::NotTaken(why)) => Err(StreamError::NotTaken(why).into()),
             Beginning::Over(Over::Cancelled | Over::Closed | Over::Answered) => {
                 Err(UpstreamError::Cancelled)
@@ -139,6 +140,7 @@ impl Incoming {
             Err(Over::Cancelled) => Some(Err(StreamError::Cancelled)),
             Err(Over::NotTaken(why)) => Some(Err(StreamError::NotTaken(why))),
             Err(Over::Unreadable) => Some(Err(StreamError::Unreadable)),
+            Err(Over::TooLarge) => Some(Err(StreamError::TooLarge)),
             Err(Over::Ended(end)) => Some(Err(StreamError::Ended(end))),
         })
     }

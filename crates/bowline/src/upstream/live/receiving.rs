@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bowline_wire::batch;
 use bowline_wire::message::{Kind, Malformed, Message, RawId};
+use bowline_wire::skip::Skipped;
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -45,6 +46,7 @@ pub(in crate::upstream) enum Oddity {
     NotMcp,
     /// It was meant as a message.
     Unreadable,
+    TooLarge,
     Stray,
     Dropped,
 }
@@ -139,6 +141,20 @@ impl Receiving {
         }
     }
 
+    /// A message that is too large, once it is known what it is. The channel goes on.
+    pub(in crate::upstream) fn skipped(&mut self, what: Option<Skipped>) -> Whose {
+        let Some(what) = what else {
+            return Whose::Told;
+        };
+        self.odd(Oddity::TooLarge, &[]);
+        match what {
+            Skipped::Answer(id) => self.routing.too_large(Some(id.as_id())),
+            Skipped::Unknown => self.routing.too_large(None),
+            Skipped::NoAnswer => {}
+        }
+        Whose::Told
+    }
+
     pub(in crate::upstream) fn odd(&mut self, oddity: Oddity, text: &[u8]) {
         let count = &mut self.oddities[oddity as usize];
         *count += 1;
@@ -148,7 +164,7 @@ impl Receiving {
         let (server, what, title) = (&self.server, self.what(oddity), self.words.title);
         match oddity {
             // A message may hold a secret of the client's; what is none, the server's author wants to see.
-            Oddity::Unreadable | Oddity::Stray | Oddity::Dropped => {
+            Oddity::Unreadable | Oddity::TooLarge | Oddity::Stray | Oddity::Dropped => {
                 tracing::warn!(%server, what, "{title}");
             }
             Oddity::NotJson | Oddity::NotUtf8 | Oddity::NotMcp => {
@@ -175,6 +191,7 @@ impl Receiving {
             Oddity::NotUtf8 => self.words.not_utf8,
             Oddity::NotMcp => self.words.not_mcp,
             Oddity::Unreadable => self.words.unreadable,
+            Oddity::TooLarge => "a message is larger than 64 MiB, and was skipped",
             Oddity::Stray => "an answer to a request that was not made, or a second answer",
             Oddity::Dropped => "messages were dropped, because no client reads them",
         }
@@ -191,11 +208,12 @@ fn is_meant_as_message(text: &[u8]) -> bool {
 // === impl Oddity ===
 
 impl Oddity {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::NotJson,
         Self::NotUtf8,
         Self::NotMcp,
         Self::Unreadable,
+        Self::TooLarge,
         Self::Stray,
         Self::Dropped,
     ];

@@ -252,6 +252,20 @@ impl Routing {
 
     /// An answer came that cannot be read, with this id if that much is known. Its call waits no longer.
     pub(super) fn unreadable(&self, id: Option<RawId<'_>>) -> Whose {
+        self.failed(id, Over::Unreadable)
+    }
+
+    /// The same for one that is too large. If it may be anybody's, all calls end: nobody knows what became of them.
+    pub(super) fn too_large(&self, id: Option<RawId<'_>>) {
+        if let Whose::Anybodys = self.failed(id, Over::TooLarge) {
+            let calls = std::mem::take(&mut self.readers.lock().calls);
+            for call in calls {
+                call.inbox.finish(Over::Unreadable);
+            }
+        }
+    }
+
+    fn failed(&self, id: Option<RawId<'_>>, over: Over) -> Whose {
         let mut readers = self.readers.lock();
         let at = match (id, readers.calls.len()) {
             (Some(id), _) => answered_by(id, readers.calls.iter().map(|call| call.id.as_id())),
@@ -262,7 +276,7 @@ impl Routing {
         let call = at.map(|at| readers.calls.remove(at));
         drop(readers);
         if let Some(call) = call {
-            call.inbox.finish(Over::Unreadable);
+            call.inbox.finish(over);
         }
         Whose::Told
     }

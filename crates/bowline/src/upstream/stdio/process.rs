@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_children::{Child, GRACE, Lines, Spawn, Tail};
 use bowline_egress::Sent;
 use bowline_wire::message::{Message, RawId};
+use bowline_wire::skip::MAX_MESSAGE;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -72,7 +73,9 @@ impl Process {
             let reading = Reading::new(server, &routing, &stderr);
             let (routing, running) = (Arc::clone(&routing), Arc::clone(&running));
             tasks.spawn(async move {
-                let end = reading.run(Lines::new(stdout), exited).await;
+                let end = reading
+                    .run(Lines::with_limit(stdout, MAX_MESSAGE), exited)
+                    .await;
                 let left = running.leave();
                 // Its successor finds its place free.
                 routing.end(&end);

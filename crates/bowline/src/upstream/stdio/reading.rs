@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_children::{Exit, LINE_LIMIT, Line, Lines};
+use bowline_children::{Exit, Line, Lines};
 use bowline_wire::message::Message;
+use bowline_wire::skip::Skipping;
 use tokio::io::AsyncRead;
 
 use super::end::end;
@@ -34,6 +35,8 @@ pub(super) struct Reading {
     routing: Arc<Routing>,
     stderr: Arc<Stderr>,
     receiving: Receiving,
+    /// A line that is too long.
+    long: Skipping,
 }
 
 // === impl Reading ===
@@ -52,6 +55,7 @@ impl Reading {
             routing: Arc::clone(routing),
             stderr: Arc::clone(stderr),
             receiving: Receiving::new(server, routing, &WORDS, parse),
+            long: Skipping::default(),
         }
     }
 
@@ -97,9 +101,14 @@ impl Reading {
                     self.receiving.odd(Oddity::NotJson, &line);
                     Whose::Told
                 }
-                // It may be the answer that a call waits for, which would never come.
-                Line::TooLong(_) => {
-                    return Some(format!("it wrote a line of more than {LINE_LIMIT} bytes"));
+                Line::TooLong(line) => {
+                    self.long = Skipping::default();
+                    self.receiving.skipped(self.long.read(&line))
+                }
+                Line::Rest { bytes, is_last } => {
+                    let known = self.long.read(&bytes);
+                    let end = || is_last.then(|| self.long.end()).flatten();
+                    self.receiving.skipped(known.or_else(end))
                 }
             };
             if let Whose::Anybodys = whose {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::kit::log::Log;
+use crate::kit::messages::assert_too_large;
 use crate::kit::programs::text_of;
 use crate::kit::sse_server::SsePlay;
 use crate::kit::wait::until;
@@ -59,16 +60,17 @@ async fn an_answer_that_cannot_be_read_is_told_and_the_session_goes_on() {
     }
 }
 
-/// An event of 20 MiB, and 1 GiB without a line's end: the stream is ended where the limit is, and other sessions
-/// go on.
+/// An answer of 65 MiB, and 1 GiB without a line's end: it is told whose that is, and the session goes on.
 #[tokio::test]
-async fn an_event_that_is_too_large_ends_its_stream_with_the_reason() {
-    let log = Log::default();
-    let _kept = log.keep();
+async fn an_event_that_is_too_large_is_told_and_its_stream_goes_on() {
     let play = SsePlay::open().await;
     let mut other = crate::kit::client::Client::new(&play.gateway);
     let block = vec![b'x'; 1 << 20];
-    for (round, blocks) in [(1, 20), (2, 1024)] {
+    let answer = play.call("large", &json!({"bytes": 30 << 20})).await;
+    assert_eq!(text_of(&answer).len(), 30 << 20);
+    let answer = play.call("large", &json!({"bytes": 65 << 20})).await;
+    assert_too_large(&answer.messages()[0]);
+    for (round, blocks) in [(1, 66), (2, 1024)] {
         let hang = json!({"key": format!("k{round}")});
         let flooding = async {
             play.tally.until(&format!("hang k{round}"), 1).await;
@@ -81,15 +83,14 @@ async fn an_event_that_is_too_large_ends_its_stream_with_the_reason() {
                 }
                 tokio::task::yield_now().await;
             }
+            streams.write(b"\n\n");
         };
         let (answer, ()) = tokio::join!(play.call("hang", &hang), flooding);
-        assert_eq!(answer.failure(), Some(-31001), "{answer:?}");
-        let message = answer.messages()[0]["error"]["message"].to_string();
-        assert!(message.contains("an event of more than"), "{message}");
+        assert_too_large(&answer.messages()[0]);
         let answer = play.call("echo", &json!({"text": "x"})).await;
         assert_eq!(text_of(&answer), "x");
     }
-    assert_eq!(log.lines_with("a session's stream has ended").len(), 2);
+    assert_eq!(play.tally.starts(), 1);
     assert_eq!(other.begin().await.status, 200);
 }
 

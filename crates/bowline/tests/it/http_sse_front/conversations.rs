@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kit::client::{Client, sent};
 use crate::kit::gateway::{config, gateway};
-use crate::kit::messages::{VERSION, call, list, note, ready};
+use crate::kit::messages::{VERSION, assert_too_large, call, list, note, ready};
 use crate::kit::opened::opened_speaking;
 use crate::kit::replicas::replicas;
 use crate::kit::sse::{REVISION, Sse, opened};
@@ -280,6 +280,8 @@ async fn large_answers_and_every_character_arrive_whole() {
     let mut client = Sse::open(&gateway).await;
     client.begin().await;
     for tool in ["large", "large_event"] {
+        let arguments = json!({"key": tool, "bytes": 66 << 20});
+        assert_too_large(&client.ask(&call_of(tool, tool, &arguments)).await);
         let arguments = json!({"key": tool, "bytes": 5 << 20});
         let answer = client.ask(&call_of(tool, tool, &arguments)).await;
         let padding = answer["result"]["padding"].as_str();

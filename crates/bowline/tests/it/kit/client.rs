@@ -82,7 +82,7 @@ impl Answer {
     }
 
     fn events(&self) -> Vec<Event> {
-        let mut decoder = Decoder::new(1 << 24);
+        let mut decoder = Decoder::new(usize::MAX);
         if self.is_stream() {
             decoder.push(self.text.clone().into());
         }

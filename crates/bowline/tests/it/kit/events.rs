@@ -18,7 +18,7 @@ impl Events {
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self {
             response,
-            decoder: Decoder::new(1 << 24),
+            decoder: Decoder::new(usize::MAX),
         }
     }
 

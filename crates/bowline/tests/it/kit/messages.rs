@@ -49,3 +49,20 @@ pub(crate) fn cancel(id: impl Into<Value>) -> Value {
     cancel["params"] = json!({"requestId": id.into()});
     cancel
 }
+
+/// Asserts that a message is the error for an answer that is too large to be passed on.
+#[track_caller]
+pub(crate) fn assert_too_large(message: &Value) {
+    let error = &message["error"];
+    let told = (&error["code"], &error["data"]["reason"]);
+    assert_eq!(
+        told,
+        (&json!(-32603), &json!("answer_too_large")),
+        "{error}"
+    );
+    let why = error["message"].as_str().unwrap();
+    assert!(
+        why.contains("64 MiB") || why.contains("67108864 bytes"),
+        "{why}"
+    );
+}

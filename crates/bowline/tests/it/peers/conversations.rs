@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fleet::{Fleet, calling};
 use crate::kit::events::Events;
-use crate::kit::messages::note;
+use crate::kit::messages::{assert_too_large, note};
 use crate::kit::programs::{text_of, until_gone};
 
 #[tokio::test]
@@ -57,6 +57,9 @@ async fn large_messages_pass_both_ways() {
         .call(1, "large", &json!({"bytes": 5 << 20}))
         .await;
     assert_eq!(text_of(&answer).len(), 5 << 20);
+    let large = json!({"bytes": 65 << 20});
+    let answer = fleet.at(1).call(3, "large", &large).await;
+    assert_too_large(&answer.messages()[0]);
     let text = "y".repeat(3 << 20);
     let answer = fleet.at(1).call(2, "echo", &json!({ "text": text })).await;
     assert_eq!(text_of(&answer), text);

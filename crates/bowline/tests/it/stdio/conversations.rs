@@ -53,8 +53,8 @@ async fn each_session_has_a_process_of_its_own() {
 #[tokio::test]
 async fn a_large_answer_arrives_whole() {
     let play = Play::open().await;
-    let answer = play.call("large", &json!({"bytes": 5 << 20})).await;
-    assert_eq!(text_of(&answer).len(), 5 << 20);
+    let answer = play.call("large", &json!({"bytes": 30 << 20})).await;
+    assert_eq!(text_of(&answer).len(), 30 << 20);
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use serde_json::json;
 use crate::kit::client::Client;
 use crate::kit::gateway::only;
 use crate::kit::log::Log;
+use crate::kit::messages::assert_too_large;
 use crate::kit::programs::{Play, signal, text_of};
+use crate::kit::wait::until;
 
 const ODD: &str = "a process wrote what it should not";
 
@@ -82,33 +84,69 @@ fn resident() -> u64 {
 }
 
 #[tokio::test]
-async fn a_line_without_an_end_ends_its_session_and_costs_no_memory() {
+async fn an_answer_that_is_too_large_is_told_and_the_process_goes_on() {
+    let play = Play::open().await;
+    let hang = json!({"key": "k"});
+    let waiting = play.client.call("waits", "hang", &hang);
+    let calling = async {
+        play.tally.until("hang k", 1).await;
+        let answer = play.call("large", &json!({"bytes": 65 << 20})).await;
+        assert_too_large(&answer.messages()[0]);
+        // The one that waits beside it goes on, and so does the process.
+        echoes(&play.client).await;
+    };
+    tokio::select! {
+        answer = waiting => panic!("{answer:?}"),
+        () = calling => {}
+    }
+    assert_eq!(play.tally.starts(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_the_one_of_its_id_wherever_that_stands() {
+    let play = Play::open().await;
+    let hang = json!({"key": "k"});
+    let waiting = play.client.call("waits", "hang", &hang);
+    let calling = async {
+        play.tally.until("hang k", 1).await;
+        let (head, tail) = (r#"{"jsonrpc":"2.0","result":""#, r#"","id":"waits"}"#);
+        let large = json!({"head": head, "filling": 66, "tail": tail});
+        text_of(&play.call("write", &large).await);
+    };
+    let (answer, ()) = tokio::join!(waiting, calling);
+    assert_too_large(&answer.messages()[0]);
+    assert_eq!(play.tally.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_is_told_to_who_waits_and_costs_no_memory() {
     let log = Log::default();
     let _kept = log.keep();
     let play = Play::open().await;
     let other = other(&play).await;
     let before = resident();
-    let endless = json!({"filling": 1024});
+    let endless = json!({"filling": 1024, "tail": ""});
     let calling = play.call("write", &endless);
     let (answer, ()) = tokio::join!(calling, async {
         for _ in 0..5 {
             echoes(&other).await;
         }
     });
-    assert!(answer.failure().is_some(), "{answer:?}");
-    let message = answer.json()["error"]["message"].to_string();
-    let told = log.lines_with("it wrote a line of more than");
-    // `write` is safe to repeat, and each process that it was repeated in said so.
-    assert_eq!(told.len(), play.tally.count("write"), "{told:#?}");
+    assert_too_large(&answer.messages()[0]);
+    assert_eq!(play.tally.count("write"), 1, "it is not repeated");
     assert!(
-        resident() < before + 200,
+        resident() < before + 300,
         "{before} MiB before, {} after",
         resident()
     );
     echoes(&other).await;
-    // The session goes on with another process.
+    // What it says while it still writes that line is in it.
+    until("it has written it", || {
+        !log.lines_with("a second answer").is_empty()
+    })
+    .await;
     echoes(&play.client).await;
-    assert!(play.tally.starts() > 2, "{message}");
+    assert_eq!(play.tally.starts(), 2);
 }
 
 #[tokio::test]

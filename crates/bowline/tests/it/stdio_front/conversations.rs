@@ -4,7 +4,7 @@ use bowline_testbed::counting::{Counting, Tally};
 use bowline_testbed::scripted::{Asked, Scripted, initialize_result};
 use serde_json::{Value, json};
 
-use crate::kit::messages::{call, list, ready};
+use crate::kit::messages::{assert_too_large, call, list, ready};
 use crate::kit::opened::BATCHING;
 use crate::kit::replicas::replicas;
 use crate::kit::wired::{Wired, call_of, initialize};
@@ -88,9 +88,12 @@ async fn large_answers_are_one_line_each() {
     let mut client = Wired::at(&server.url()).await;
     client.begin().await;
     for tool in ["large", "large_event"] {
-        let key = json!({"key": tool, "bytes": 5 * 1024 * 1024});
+        let key = json!({"key": tool, "bytes": 30 << 20});
         let answer = client.ask(&call_of(tool, tool, &key)).await;
         assert!(answer["result"].is_object(), "{tool}");
+        let key = json!({"key": tool, "bytes": 66 << 20});
+        let answer = client.ask(&call_of(tool, tool, &key)).await;
+        assert_too_large(&answer);
     }
 }
 

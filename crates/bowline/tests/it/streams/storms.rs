@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::kit::client::Client;
 use crate::kit::events::Events;
 use crate::kit::gateway::only;
-use crate::kit::messages::call;
+use crate::kit::messages::{assert_too_large, call};
 use crate::kit::opened::opened_shown;
 
 /// A session whose client knows that the tool `t` only reads, with this budget for recovery.
@@ -89,14 +89,34 @@ async fn a_safe_call_whose_answer_always_breaks_runs_a_few_times_and_is_told() {
 async fn an_event_that_is_too_large_is_not_asked_for_again_and_the_client_hears_why() {
     let (_gateway, mut server, client) = within(30 * SECOND).await;
     let (told, counts) = answers_to(&mut server, &client, |asked| {
-        let result = json!({"jsonrpc": "2.0", "id": 7, "result": "x".repeat(17 << 20)});
+        // What nobody waits for is left out.
+        let notice =
+            json!({"jsonrpc": "2.0", "method": "n", "params": {"x": "x".repeat(65 << 20)}});
+        let result = json!({"jsonrpc": "2.0", "result": "x".repeat(65 << 20), "id": 7});
+        let mut pen = asked.events();
+        pen.write(format!("data: {notice}\n\n"));
+        pen.write(format!("data: {result}\n\n"));
+    })
+    .await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["id"], 7);
+    assert_too_large(&told[0]);
+    assert_eq!((counts.calls, counts.pings), (1, 0));
+}
+
+#[tokio::test]
+async fn an_event_of_thirty_mebibytes_passes() {
+    let (_gateway, mut server, client) = within(30 * SECOND).await;
+    let (told, counts) = answers_to(&mut server, &client, |asked| {
+        let result = json!({"jsonrpc": "2.0", "id": 7, "result": {"x": "x".repeat(30 << 20)}});
         asked.events().write(format!("data: {result}\n\n"));
     })
     .await;
-    assert_unknown(&told);
-    let why = told[0]["error"]["message"].as_str().unwrap();
-    assert!(why.contains("16777216 bytes"), "{why}");
-    assert_eq!((counts.calls, counts.pings), (1, 0));
+    assert_eq!(
+        told[0]["result"]["x"].as_str().map(str::len),
+        Some(30 << 20)
+    );
+    assert_eq!(counts.calls, 1);
 }
 
 #[tokio::test]
