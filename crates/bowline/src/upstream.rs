@@ -37,7 +37,8 @@ pub(crate) use link::{Link, Repeat};
 pub(crate) use live::{LiveChannels, LiveError, Unread};
 pub(crate) use moves::Moves;
 pub(crate) use outcome::{
-    Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
+    Frames, MAX_HELD_ANSWER, MAX_MESSAGE, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs,
+    Whole,
 };
 pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote, Whose};
 pub(crate) use proof::{Proof, Ran, SessionState};
@@ -103,6 +104,7 @@ pub(crate) struct Upstream {
     /// How many processes each of its callers may have, and how many there are.
     process_places: ServerShares,
     running: Arc<AtomicUsize>,
+    died_young: stdio::DiedYoung,
     channels: Arc<LiveChannels>,
     /// The other gateways, if they can be reached.
     peers: Option<Arc<Peers>>,
@@ -163,6 +165,7 @@ impl Upstream {
             streams: ServerShares::of(streams),
             process_places: ServerShares::of(&channels.processes),
             running: Arc::default(),
+            died_young: stdio::DiedYoung::default(),
             channels: Arc::clone(channels),
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),

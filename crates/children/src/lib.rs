@@ -82,7 +82,7 @@ mod supervisor;
 mod tail;
 
 pub use self::child::{Child, Exit, GRACE};
-pub use self::lines::{LINE_LIMIT, Line, Lines};
+pub use self::lines::{Line, Lines};
 pub use self::spawn::{Spawn, SpawnError, TAG};
 pub use self::supervise::supervise;
 pub use self::supervisor::{Supervisor, SupervisorCommand};

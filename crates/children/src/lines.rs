@@ -5,8 +5,8 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The longest line of stdout, unless somebody says otherwise.
-pub const LINE_LIMIT: usize = 16 << 20;
+/// The longest line, unless somebody says otherwise.
+const LINE_LIMIT: usize = 16 << 20;
 
 /// What is read at once, at least and at most. A child that says nothing costs the smaller one.
 const SMALL_READ: usize = 8 << 10;
@@ -45,7 +45,7 @@ pub enum Line {
 // === impl Lines ===
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Reads lines of up to [`LINE_LIMIT`] bytes.
+    /// Reads lines of up to 16 MiB.
     pub fn new(reader: R) -> Self {
         Self::with_limit(reader, LINE_LIMIT)
     }

@@ -21,6 +21,10 @@ pub struct Decoder {
     line_start: usize,
     max_event: usize,
     at_stream_start: bool,
+    /// Inside of an event that was too large.
+    is_discarding: bool,
+    /// How the last one began that was too large.
+    too_large: Bytes,
 }
 
 /// One event, or a run of comments: the bytes up to and including a blank line.
@@ -47,6 +51,9 @@ pub struct EventTooLarge {
     pub max_event: usize,
 }
 
+/// How much is kept of an event that was too large.
+const TOO_LARGE_SHOWN: usize = 512;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The longest event name that is passed on.
@@ -63,6 +70,8 @@ impl Decoder {
             line_start: 0,
             max_event,
             at_stream_start: true,
+            is_discarding: false,
+            too_large: Bytes::new(),
         }
     }
 
@@ -76,24 +85,64 @@ impl Decoder {
         }
     }
 
-    /// The next event, if it is complete.
+    /// The next event, if it is complete. One that is too large is an error once, and then left out.
     pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
-        let end = self.find_end();
+        let mut end = self.find_end();
+        if self.is_discarding {
+            let Some(last) = end else {
+                self.discard();
+                return Ok(None);
+            };
+            self.is_discarding = false;
+            drop(self.split_to(last));
+            end = self.find_end();
+        }
         if end.unwrap_or(self.buffer.len()) > self.max_event {
+            let head = &self.buffer[..self.buffer.len().min(TOO_LARGE_SHOWN)];
+            self.too_large = Bytes::copy_from_slice(head);
+            match end {
+                Some(end) => drop(self.split_to(end)),
+                None => {
+                    self.is_discarding = true;
+                    self.discard();
+                }
+            }
             return Err(EventTooLarge {
                 max_event: self.max_event,
             });
         }
         let Some(end) = end else { return Ok(None) };
-        let raw = self.buffer.split_to(end).freeze();
-        self.searched = 0;
-        self.line_start = 0;
+        let raw = self.split_to(end);
         let has_byte_order_mark = self.at_stream_start && raw.starts_with(BYTE_ORDER_MARK);
         self.at_stream_start = false;
         Ok(Some(Event {
             raw,
             has_byte_order_mark,
         }))
+    }
+
+    /// How the last event began that was too large.
+    pub fn too_large(&self) -> &[u8] {
+        &self.too_large
+    }
+
+    fn split_to(&mut self, end: usize) -> Bytes {
+        self.searched = 0;
+        self.line_start = 0;
+        self.buffer.split_to(end).freeze()
+    }
+
+    /// Gives back what was searched of an event without an end.
+    fn discard(&mut self) {
+        let in_line = self.searched > self.line_start;
+        let rest = self.buffer.split_off(self.searched);
+        self.line_start = 0;
+        self.searched = usize::from(in_line);
+        // Any byte stands for the line's beginning: it is not blank.
+        self.buffer = match in_line {
+            true => [b":", &rest[..]].concat()[..].into(),
+            false => rest,
+        };
     }
 
     /// Whether the stream could end here without truncating an event.

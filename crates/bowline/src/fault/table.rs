@@ -279,6 +279,8 @@ table! {
     // No retry: the request could run twice.
     OutcomeUnknown = "outcome_unknown", Upstream, No, OUTCOME_UNKNOWN, WARN, true:
         "sent, and no readable response arrived, or a redirect that does not say whether the request ran: it may have run, and is not safe to repeat";
+    AnswerTooLarge = "answer_too_large", Upstream, No, INTERNAL_ERROR, WARN, true:
+        "the server answered, and its answer is larger than 64 MiB where it must be held in memory";
     Deadline = "deadline", Upstream, No, DEADLINE, WARN, true:
         "`call_timeout` has passed, or the server did not answer `initialize` within 60 s";
     Cancelled = "cancelled", Client, No, CANCELLED, INFO, true:

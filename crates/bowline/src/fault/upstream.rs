@@ -5,8 +5,10 @@ use http::StatusCode;
 use super::{Reason, Retry};
 use crate::peers::PeerError;
 use crate::share::ShareOwner;
-use crate::upstream::{ForwardError, LiveError, ProcessError, Ran, SseError, UpstreamError};
-use bowline_egress::{EgressError, WireError};
+use crate::upstream::{
+    ForwardError, LiveError, ProcessError, Ran, SseError, StreamError, UpstreamError,
+};
+use bowline_egress::{EgressError, ReadError, WireError};
 
 /// The reason for an error. HTTP statuses here are the server's, not those that the client gets.
 pub(super) fn reason(error: &UpstreamError) -> Reason {
@@ -17,6 +19,8 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         UpstreamError::NoAnswer(_) => Reason::UpstreamUnreachable,
         UpstreamError::Unavailable(_) => Reason::UpstreamUnavailable,
         UpstreamError::NotRecovered(_) => Reason::NotRecovered,
+        UpstreamError::Stream(StreamError::EventTooLarge(_))
+        | UpstreamError::BadBody(ReadError::TooLarge(_)) => Reason::AnswerTooLarge,
         UpstreamError::OutcomeUnknown(_)
         | UpstreamError::Fingerprint(_)
         | UpstreamError::RedirectedAfter(_)
@@ -68,7 +72,9 @@ fn of_forward(error: &ForwardError) -> Reason {
 
 fn of_process(error: &ProcessError) -> Reason {
     match error {
-        ProcessError::NotStarted(_) | ProcessError::ExitedAtStart(_) => Reason::ProcessFailed,
+        ProcessError::NotStarted(_)
+        | ProcessError::ExitedAtStart(_)
+        | ProcessError::DiedYoung(_) => Reason::ProcessFailed,
         ProcessError::Silent(..) => Reason::Deadline,
         ProcessError::TooMany(ShareOwner::Gateway) => Reason::TooManyProcesses,
         ProcessError::TooMany(ShareOwner::Server) => Reason::TooManyProcessesOfServer,

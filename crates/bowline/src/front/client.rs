@@ -28,11 +28,7 @@ use crate::fault::{Fault, LogContext};
 use crate::hub::Hub;
 use crate::mailboxes::room::RoomPermit;
 use crate::route::Destination;
-use crate::upstream::Carried;
-
-/// The largest JSON answer. It is held in memory, because what was written cannot be taken back if the answer
-/// breaks.
-const MAX_ANSWER: usize = 64 * 1024 * 1024;
+use crate::upstream::{Carried, MAX_MESSAGE};
 
 /// What all tasks of one client share.
 #[derive(Debug)]
@@ -89,7 +85,8 @@ impl Client {
         Arc::new(Self {
             conversation: Conversation::default(),
             requests: Requests::default(),
-            large: LargeAnswers::up_to(MAX_ANSWER),
+            // In memory, because what was written cannot be taken back if the answer breaks.
+            large: LargeAnswers::up_to(MAX_MESSAGE),
             running: TaskTracker::new(),
             delivering: TaskTracker::new(),
             over: CancellationToken::new(),

@@ -83,6 +83,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::SignInNeeded
         | Reason::UpstreamDeclined
         | Reason::ToolsNotFiltered
+        | Reason::AnswerTooLarge
         | Reason::OutcomeUnknown
         | Reason::DeliveryUnknown
         | Reason::MemberLost

@@ -14,6 +14,9 @@ use super::event_source::EventSource;
 use super::streamable::Passing;
 use bowline_egress::UpstreamBody;
 
+/// The largest message of a server that is passed on where a message must be complete: on a live channel, and as an event.
+pub(crate) const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
 /// The largest answer that is buffered whole where it must be inspected.
 pub(crate) const MAX_HELD_ANSWER: usize = 8 * 1024 * 1024;
 

@@ -6,8 +6,8 @@
 
 use bowline_egress::{EgressError, ReadError, WireError};
 
-use super::UpstreamError;
 use super::live::LiveError;
+use super::{StreamError, UpstreamError};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 
@@ -93,6 +93,8 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
             let proof = error.proof();
             (proof.ran, proof.session)
         }
+        // It answered, and would answer the same again.
+        UpstreamError::Stream(StreamError::EventTooLarge(_)) => (Ran::Yes, SessionState::Alive),
         UpstreamError::NotMcp(_)
         | UpstreamError::AnotherId
         | UpstreamError::BadBody(ReadError::Broken(_))

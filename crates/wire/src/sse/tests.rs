@@ -289,3 +289,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn after_an_event_that_is_too_large_the_next_one_is_read() {
+    for ending in ["\n", "\r", "\r\n"] {
+        let large = format!("data: {}{ending}data: x{ending}{ending}", "y".repeat(100));
+        let text = format!("data: 1{ending}{ending}{large}data: 2{ending}{ending}");
+        for piece in [1, 2, 7, 50, text.len()] {
+            let mut decoder = Decoder::new(20);
+            let mut read = Vec::new();
+            for part in text.as_bytes().chunks(piece) {
+                decoder.push(Bytes::copy_from_slice(part));
+                loop {
+                    match decoder.next_event() {
+                        Ok(Some(event)) => match event.data() {
+                            Some(data) => read.push(String::from_utf8_lossy(&data).into_owned()),
+                            None => {}
+                        },
+                        Ok(None) => break,
+                        Err(error) => {
+                            assert!(decoder.too_large().starts_with(b"data: yyy"));
+                            read.push(error.to_string());
+                        }
+                    }
+                }
+            }
+            let expected = ["1", "an event of more than 20 bytes", "2"];
+            assert_eq!(read, expected, "{ending:?} {piece}");
+        }
+    }
+}

@@ -20,10 +20,11 @@ use crate::leg::Leg;
 use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::{Content, Rewrite};
 use crate::session::Session;
-use crate::upstream::{EventSource, MAX_HELD_ANSWER, StreamError, may_lie};
+use crate::upstream::{EventSource, MAX_HELD_ANSWER, MAX_MESSAGE, StreamError, may_lie};
 
-/// The largest event that is passed on. An event must be complete to be rewritten.
-pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
+/// The largest event that is passed on: a message, and the fields around it. An event must be complete to be
+/// rewritten.
+pub(crate) const MAX_EVENT: usize = MAX_MESSAGE + 64 * 1024;
 
 /// A stream that has already ended is passed on as one body up to this size.
 const AT_ONCE: usize = 64 * 1024;

@@ -140,6 +140,9 @@ impl Rescue {
             return Some(Source::Ended);
         }
         let session = self.session.upgrade()?;
+        if let StreamError::EventTooLarge(too_large) = error {
+            return Some(self.end(&session, StreamError::from(*too_large).into()));
+        }
         if error.is_for_good() {
             return Some(self.give_up(&session, &error.to_string()));
         }
@@ -196,14 +199,17 @@ impl Rescue {
 
     /// Ends a stream that cannot be resumed.
     fn give_up(&self, session: &Session, why: &str) -> Source {
+        self.end(session, UpstreamError::OutcomeUnknown(why.into()))
+    }
+
+    fn end(&self, session: &Session, error: UpstreamError) -> Source {
         match &self.stream {
             Stream::Standalone => {
                 let (hash, server) = (session.hash, &session.upstream.name);
-                tracing::info!(session = %hash, %server, why, "GET stream ended; it could not be resumed");
+                tracing::info!(session = %hash, %server, %error, "GET stream ended; it could not be resumed");
                 Source::Ended
             }
             Stream::Request { message, .. } => {
-                let error = UpstreamError::OutcomeUnknown(why.into());
                 let id = message.id().unwrap_or_default();
                 last_word(session, id, error)
             }

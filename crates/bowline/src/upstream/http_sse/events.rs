@@ -12,10 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerName;
 use crate::upstream::live::{End, Oddity, Receiving, Routing, Whose, Words};
-use crate::upstream::{StreamError, poll_data};
-
-/// The largest event. A larger one may be the answer that a call waits for, so it ends the stream.
-const MAX_EVENT: usize = 16 << 20;
+use crate::upstream::{MAX_MESSAGE, StreamError, poll_data};
 
 /// How a stream ended that had an answer of which nobody knows whose it is.
 const UNREADABLE: &str = "it had a message that is not JSON in UTF-8 while several calls waited";
@@ -39,6 +36,8 @@ pub(super) struct Events {
 enum Meaning {
     Endpoint(Bytes),
     Message(Bytes),
+    /// One that is too large; how it begins.
+    TooLarge(Bytes),
     /// A comment, or an event of another type.
     Nothing,
 }
@@ -47,7 +46,7 @@ impl Events {
     pub(super) fn of(body: UpstreamBody) -> Self {
         Self {
             body,
-            decoder: Decoder::new(MAX_EVENT),
+            decoder: Decoder::new(MAX_MESSAGE),
         }
     }
 
@@ -56,7 +55,7 @@ impl Events {
         loop {
             match self.next().await {
                 Ok(Some(Meaning::Endpoint(named))) => return Ok(named),
-                Ok(Some(Meaning::Message(_) | Meaning::Nothing)) => {}
+                Ok(Some(Meaning::Message(_) | Meaning::TooLarge(_) | Meaning::Nothing)) => {}
                 Ok(None) => return Err("the server closed it".into()),
                 Err(error) => return Err(error.to_string().into()),
             }
@@ -94,6 +93,10 @@ impl Events {
                     Ok(_) => receiving.text(data).await,
                     Err(_) => receiving.unreadable(Oddity::NotUtf8, &data),
                 },
+                Ok(Some(Meaning::TooLarge(head))) => {
+                    receiving.too_large(&head);
+                    Whose::Told
+                }
                 Ok(Some(Meaning::Endpoint(_))) => {
                     // The first one stays good, or is answered 404 or 410, which is a lost session.
                     if endpoints == 0 {
@@ -115,8 +118,13 @@ impl Events {
 
     async fn next(&mut self) -> Result<Option<Meaning>, StreamError> {
         loop {
-            if let Some(event) = self.decoder.next_event()? {
-                return Ok(Some(Meaning::of(&event)));
+            match self.decoder.next_event() {
+                Ok(Some(event)) => return Ok(Some(Meaning::of(&event))),
+                Ok(None) => {}
+                Err(_) => {
+                    let head = data_of(self.decoder.too_large());
+                    return Ok(Some(Meaning::TooLarge(Bytes::copy_from_slice(head))));
+                }
             }
             match poll_fn(|cx| poll_data(&mut self.body, cx)).await {
                 Some(data) => self.decoder.push(data?),
@@ -124,6 +132,13 @@ impl Events {
             }
         }
     }
+}
+
+/// The data of an event, of which this is the beginning.
+fn data_of(head: &[u8]) -> &[u8] {
+    let mut lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let data = lines.find_map(|line| line.strip_prefix(b"data:"));
+    data.unwrap_or_default().trim_ascii_start()
 }
 
 impl Meaning {

@@ -60,6 +60,8 @@ pub(super) enum Over {
     Closed,
     /// The answer came, and could not be read.
     Unreadable,
+    /// The answer came, and is too large.
+    TooLarge,
     /// The server did not take the request.
     NotTaken(Arc<str>),
     /// The channel ended.

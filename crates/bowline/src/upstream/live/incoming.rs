@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bowline_wire::message::Message;
+use bowline_wire::sse::EventTooLarge;
 use bytes::Bytes;
 
 use super::End;
@@ -11,7 +12,7 @@ use super::error::LiveError;
 use super::inbox::{Beginning, Inbox, Over};
 use super::routing::Routing;
 use crate::upstream::event_source::EventSource;
-use crate::upstream::{Outcome, SentAs, StreamError, UpstreamError, Whole};
+use crate::upstream::{MAX_MESSAGE, Outcome, SentAs, StreamError, UpstreamError, Whole};
 
 /// What comes from a live channel for one reader. Dropping it leaves what the server waits for to another.
 #[derive(Debug)]
@@ -111,6 +112,7 @@ impl Incoming {
             }
             .into()),
             Beginning::Over(Over::Unreadable) => Err(LiveError::Unreadable.into()),
+            Beginning::Over(Over::TooLarge) => Err(too_large().into()),
             Beginning::Over(Over::NotTaken(why)) => Err(StreamError::NotTaken(why).into()),
             Beginning::Over(Over::Cancelled | Over::Closed | Over::Answered) => {
                 Err(UpstreamError::Cancelled)
@@ -129,9 +131,15 @@ impl Incoming {
             Err(Over::Cancelled) => Some(Err(StreamError::Cancelled)),
             Err(Over::NotTaken(why)) => Some(Err(StreamError::NotTaken(why))),
             Err(Over::Unreadable) => Some(Err(StreamError::Unreadable)),
+            Err(Over::TooLarge) => Some(Err(too_large())),
             Err(Over::Ended(end)) => Some(Err(StreamError::Ended(end))),
         })
     }
+}
+
+fn too_large() -> StreamError {
+    let max_event = MAX_MESSAGE;
+    EventTooLarge { max_event }.into()
 }
 
 fn not_sent(end: Arc<End>) -> LiveError {

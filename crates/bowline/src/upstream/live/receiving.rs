@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use bowline_wire::batch;
-use bowline_wire::message::{Kind, Malformed, Message, RawId};
+use bowline_wire::message::{Kind, Malformed, Message, RawId, RawIdBuf};
+use bowline_wire::scan::{IdScan, Stop};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -47,6 +48,7 @@ pub(in crate::upstream) enum Oddity {
     Unreadable,
     Stray,
     Dropped,
+    TooLarge,
 }
 
 // === impl Receiving ===
@@ -135,6 +137,15 @@ impl Receiving {
         }
     }
 
+    /// A text of which only the beginning is here, because it is too large. The call that it answers learns that.
+    pub(in crate::upstream) fn too_large(&mut self, head: &[u8]) {
+        self.odd(Oddity::TooLarge, &[]);
+        match answer_in(head) {
+            Begun::Answer(id) => self.routing.too_large(id.as_ref().map(RawIdBuf::as_id)),
+            Begun::Other => {}
+        }
+    }
+
     pub(in crate::upstream) fn odd(&mut self, oddity: Oddity, text: &[u8]) {
         let count = &mut self.oddities[oddity as usize];
         *count += 1;
@@ -144,7 +155,7 @@ impl Receiving {
         let (server, what, title) = (&self.server, self.what(oddity), self.words.title);
         match oddity {
             // A message may hold a secret of the client's; what is none, the server's author wants to see.
-            Oddity::Unreadable | Oddity::Stray | Oddity::Dropped => {
+            Oddity::Unreadable | Oddity::Stray | Oddity::Dropped | Oddity::TooLarge => {
                 tracing::warn!(%server, what, "{title}");
             }
             Oddity::NotJson | Oddity::NotUtf8 | Oddity::NotMcp => {
@@ -173,6 +184,30 @@ impl Receiving {
             Oddity::Unreadable => self.words.unreadable,
             Oddity::Stray => "an answer to a request that was not made, or a second answer",
             Oddity::Dropped => "messages were dropped, because no client reads them",
+            Oddity::TooLarge => "a message of more than 64 MiB was dropped",
+        }
+    }
+}
+
+/// What a text is of which only the beginning is here.
+enum Begun {
+    /// An answer, to this request if its id came early.
+    Answer(Option<RawIdBuf>),
+    /// A request, a notification, or no message.
+    Other,
+}
+
+fn answer_in(mut head: &[u8]) -> Begun {
+    let (mut scan, mut id) = (IdScan::default(), None);
+    loop {
+        let (read, stop) = scan.read(head);
+        let (part, rest) = head.split_at(read);
+        head = rest;
+        match stop {
+            Stop::IdEnds => id = std::str::from_utf8(part).ok().map(RawIdBuf::new),
+            Stop::IdBegins => {}
+            Stop::AnswerBegins => return Begun::Answer(id),
+            Stop::More | Stop::End | Stop::NotAnAnswer => return Begun::Other,
         }
     }
 }
@@ -187,13 +222,14 @@ fn is_meant_as_message(text: &[u8]) -> bool {
 // === impl Oddity ===
 
 impl Oddity {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::NotJson,
         Self::NotUtf8,
         Self::NotMcp,
         Self::Unreadable,
         Self::Stray,
         Self::Dropped,
+        Self::TooLarge,
     ];
     const COUNT: usize = Self::ALL.len();
 }

@@ -52,6 +52,8 @@ struct Readers {
     given_up: VecDeque<RawIdBuf>,
     /// How many messages came.
     heard: u64,
+    /// How many calls were answered.
+    answers: u64,
     /// The channel has ended.
     end: Option<Arc<End>>,
 }
@@ -250,6 +252,27 @@ impl Routing {
         }
     }
 
+    /// An answer came that is too large, with this id if that much is known.
+    pub(super) fn too_large(&self, id: Option<RawId<'_>>) {
+        let mut readers = self.readers.lock();
+        let at = match (id, readers.calls.len()) {
+            (Some(id), _) => answered_by(id, readers.calls.iter().map(|call| call.id.as_id())),
+            (None, 1) => Some(0),
+            (None, _) => None,
+        };
+        let (calls, over) = match (at, id) {
+            (Some(at), _) => (vec![readers.calls.remove(at)], Over::TooLarge),
+            (None, Some(_)) => (Vec::new(), Over::TooLarge),
+            // It may be any of theirs.
+            (None, None) => (std::mem::take(&mut readers.calls), Over::Unreadable),
+        };
+        calls.iter().for_each(|call| readers.give_up(call));
+        drop(readers);
+        for call in calls {
+            call.inbox.finish(over.clone());
+        }
+    }
+
     /// An answer came that cannot be read, with this id if that much is known. Its call waits no longer.
     pub(super) fn unreadable(&self, id: Option<RawId<'_>>) -> Whose {
         let mut readers = self.readers.lock();
@@ -270,6 +293,11 @@ impl Routing {
     /// How many messages the server has written.
     pub(in crate::upstream) fn heard(&self) -> u64 {
         self.readers.lock().heard
+    }
+
+    /// How many calls the server has answered.
+    pub(in crate::upstream) fn answers(&self) -> u64 {
+        self.readers.lock().answers
     }
 
     /// The channel has ended, and so has every call. `false`: that was known.
@@ -327,6 +355,7 @@ fn answered_by<'a>(id: RawId<'_>, asked: impl Iterator<Item = RawId<'a>> + Clone
 impl Readers {
     fn answered(&mut self, id: RawId<'_>) -> Destination {
         if let Some(at) = answered_by(id, self.calls.iter().map(|call| call.id.as_id())) {
+            self.answers += 1;
             return Destination::Answers(self.calls.remove(at).inbox);
         }
         let was_cancelled = answered_by(id, self.cancelled.iter().map(RawIdBuf::as_id));

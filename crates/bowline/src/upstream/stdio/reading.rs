@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_children::{Exit, LINE_LIMIT, Line, Lines};
+use bowline_children::{Exit, Line, Lines};
 use bowline_wire::message::Message;
 use tokio::io::AsyncRead;
 
@@ -90,9 +90,9 @@ impl Reading {
                     self.receiving.odd(Oddity::NotJson, &line);
                     Whose::Told
                 }
-                // It may be the answer that a call waits for, which would never come.
-                Line::TooLong(_) => {
-                    return Some(format!("it wrote a line of more than {LINE_LIMIT} bytes"));
+                Line::TooLong(head) => {
+                    self.receiving.too_large(&head);
+                    Whose::Told
                 }
             };
             if let Whose::Anybodys = whose {

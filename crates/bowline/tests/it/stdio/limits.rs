@@ -134,3 +134,22 @@ async fn many_sessions_come_and_go_and_leave_nothing() {
     let Play { gateway, .. } = play;
     Gateway::stop(gateway).await;
 }
+
+#[tokio::test]
+async fn a_result_may_be_large_and_one_that_is_too_large_is_said_to_be_so() {
+    let play = Play::open().await;
+    let large = json!({"bytes": 30 << 20});
+    let answer = play.call("large", &large).await;
+    assert_eq!(text_of(&answer).len(), 30 << 20);
+    let too_large = json!({"bytes": 65 << 20});
+    let answer = play.call("large", &too_large).await;
+    assert_eq!(answer.failure(), Some(-32603), "{answer:?}");
+    assert!(answer.text.contains("answer_too_large"), "{answer:?}");
+    let answer = play.call("echo", &json!({"text": "x"})).await;
+    assert_eq!(text_of(&answer), "x");
+    assert_eq!(
+        play.tally.starts(),
+        1,
+        "neither the process ends nor the session"
+    );
+}
