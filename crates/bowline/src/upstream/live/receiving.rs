@@ -142,6 +142,7 @@ impl Receiving {
         self.odd(Oddity::TooLarge, &[]);
         match answer_in(head) {
             Begun::Answer(id) => self.routing.too_large(id.as_ref().map(RawIdBuf::as_id)),
+            Begun::Unclear => self.routing.lose_calls(),
             Begun::Other => {}
         }
     }
@@ -193,11 +194,16 @@ impl Receiving {
 enum Begun {
     /// An answer, to this request if its id came early.
     Answer(Option<RawIdBuf>),
-    /// A request, a notification, or no message.
+    /// It begins like no message, and an answer may be in the rest.
+    Unclear,
+    /// A request or a notification.
     Other,
 }
 
 fn answer_in(mut head: &[u8]) -> Begun {
+    if head.trim_ascii_start().first() != Some(&b'{') {
+        return Begun::Unclear;
+    }
     let (mut scan, mut id) = (IdScan::default(), None);
     loop {
         let (read, stop) = scan.read(head);

@@ -99,8 +99,8 @@ enum Destination {
     Answers(Arc<Inbox>),
     /// It has no id, and is the answer to the only call that waits.
     AnswersOnly(Call),
-    /// It has no id, and may be the answer to any of these.
-    AnswersAny(Vec<Call>),
+    /// It has no id, and may be the answer to any call.
+    AnswersAny,
     To(Arc<Inbox>),
     Over(Routed),
 }
@@ -235,10 +235,8 @@ impl Routing {
                     call.inbox.answer(&under(message, call.id.as_id()));
                     return Routed::Done;
                 }
-                Destination::AnswersAny(calls) => {
-                    for call in calls {
-                        call.inbox.finish(Over::Unreadable);
-                    }
+                Destination::AnswersAny => {
+                    self.lose_calls();
                     return Routed::Done;
                 }
                 Destination::To(inbox) => inbox,
@@ -258,18 +256,27 @@ impl Routing {
         let at = match (id, readers.calls.len()) {
             (Some(id), _) => answered_by(id, readers.calls.iter().map(|call| call.id.as_id())),
             (None, 1) => Some(0),
-            (None, _) => None,
+            (None, _) => {
+                drop(readers);
+                return self.lose_calls();
+            }
         };
-        let (calls, over) = match (at, id) {
-            (Some(at), _) => (vec![readers.calls.remove(at)], Over::TooLarge),
-            (None, Some(_)) => (Vec::new(), Over::TooLarge),
-            // It may be any of theirs.
-            (None, None) => (std::mem::take(&mut readers.calls), Over::Unreadable),
-        };
+        let call = at.map(|at| readers.calls.remove(at));
+        call.iter().for_each(|call| readers.give_up(call));
+        drop(readers);
+        if let Some(call) = call {
+            call.inbox.finish(Over::TooLarge);
+        }
+    }
+
+    /// Something came that may be the answer to any call: what became of them is not known.
+    pub(super) fn lose_calls(&self) {
+        let mut readers = self.readers.lock();
+        let calls = std::mem::take(&mut readers.calls);
         calls.iter().for_each(|call| readers.give_up(call));
         drop(readers);
         for call in calls {
-            call.inbox.finish(over.clone());
+            call.inbox.finish(Over::Unreadable);
         }
     }
 
@@ -369,15 +376,10 @@ impl Readers {
 
     /// The server could not read a request, or not its id: nobody knows whose it was.
     fn failed(&mut self) -> Destination {
-        let mut calls = std::mem::take(&mut self.calls);
-        match (calls.len(), calls.pop()) {
-            (1, Some(only)) => Destination::AnswersOnly(only),
-            (_, None) => Destination::Over(Routed::Stray),
-            (_, Some(newest)) => {
-                calls.push(newest);
-                calls.iter().for_each(|call| self.give_up(call));
-                Destination::AnswersAny(calls)
-            }
+        match self.calls.len() {
+            0 => Destination::Over(Routed::Stray),
+            1 => Destination::AnswersOnly(self.calls.remove(0)),
+            _ => Destination::AnswersAny,
         }
     }
 

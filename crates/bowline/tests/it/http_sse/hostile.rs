@@ -59,38 +59,32 @@ async fn an_answer_that_cannot_be_read_is_told_and_the_session_goes_on() {
     }
 }
 
-/// An event of 20 MiB, and 1 GiB without a line's end: the stream is ended where the limit is, and other sessions
-/// go on.
+/// Events of 70 MiB: an answer, and what is none. The call learns it, and the stream goes on.
 #[tokio::test]
-async fn an_event_that_is_too_large_ends_its_stream_with_the_reason() {
+async fn an_event_that_is_too_large_ends_its_call_and_not_its_stream() {
     let log = Log::default();
     let _kept = log.keep();
     let play = SsePlay::open().await;
-    let mut other = crate::kit::client::Client::new(&play.gateway);
     let block = vec![b'x'; 1 << 20];
-    for (round, blocks) in [(1, 20), (2, 1024)] {
-        let hang = json!({"key": format!("k{round}")});
+    let answer = r#"{"jsonrpc":"2.0","id":7,"result":{"x":""#;
+    for (key, begin, code) in [("k1", answer, -32603), ("k2", "log", -31001)] {
         let flooding = async {
-            play.tally.until(&format!("hang k{round}"), 1).await;
-            // Not those of the session that is recovered.
+            play.tally.until(&format!("hang {key}"), 1).await;
             let streams = play.server.streams();
-            streams.write(b"data: ");
-            for _ in 0..blocks {
-                if !streams.write(&block) {
-                    break;
-                }
+            streams.write(format!("data: {begin}").as_bytes());
+            for _ in 0..70 {
+                assert!(streams.write(&block));
                 tokio::task::yield_now().await;
             }
+            streams.write(b"\n\n");
         };
+        let hang = json!({"key": key});
         let (answer, ()) = tokio::join!(play.call("hang", &hang), flooding);
-        assert_eq!(answer.failure(), Some(-31001), "{answer:?}");
-        let message = answer.messages()[0]["error"]["message"].to_string();
-        assert!(message.contains("an event of more than"), "{message}");
-        let answer = play.call("echo", &json!({"text": "x"})).await;
+        assert_eq!(answer.failure(), Some(code), "{answer:?}");
+        let answer = play.client.call(8, "echo", &json!({"text": "x"})).await;
         assert_eq!(text_of(&answer), "x");
     }
-    assert_eq!(log.lines_with("a session's stream has ended").len(), 2);
-    assert_eq!(other.begin().await.status, 200);
+    assert_eq!(log.lines_with("a session's stream has ended").len(), 0);
 }
 
 #[tokio::test]
