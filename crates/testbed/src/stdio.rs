@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 /// The variable that names the file of what ran.
 pub const TALLY: &str = "STDIO_TALLY";
 /// The variable that says how the server starts: `exit` (with a last word on stderr), `silent` (it never
-/// answers `initialize`), `held` (it answers once there is a file beside the tally that ends in `.go`), or well.
+/// answers `initialize`), `young` (it exits once it is initialized), `held` (it answers once there is a file beside the tally that ends in `.go`), or well.
 pub const START: &str = "STDIO_START";
 
 /// The exit code of a server that does not start.
@@ -58,6 +58,10 @@ pub fn serve(
             complain("thinking");
             server.note("thinking");
             continue;
+        }
+        if start == "young" && message["method"] == "notifications/initialized" {
+            complain("that was all");
+            std::process::exit(EXIT_CODE);
         }
         if start == "held" {
             server.hold();

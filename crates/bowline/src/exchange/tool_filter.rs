@@ -2,7 +2,7 @@
 //! and a call of another one does not reach the server.
 //!
 //! Names are compared as values, whatever escapes they are written with. Some servers take the last of two equal keys,
-//! some the first, and some take `Name` for `name`. So a call that can be read in two ways is refused, and a list that
+//! some the first, and some take `Name` or `name\u0000` for `name`. So a call that can be read in two ways is refused, and a list that
 //! can is not shown. Servers without a filter cost one branch.
 
 use std::borrow::Cow;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bowline_wire::batch;
 use bowline_wire::message::{Kind, Message};
+use bowline_wire::names::reads_as;
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -217,7 +218,7 @@ impl<'a> Members<'a> {
     /// The members that some reader takes for this name.
     fn named(&self, name: &str) -> Vec<(&str, &'a RawValue)> {
         let members = self.0.iter();
-        let named = members.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        let named = members.filter(|(key, _)| reads_as(key, name));
         named.map(|(key, value)| (key.as_ref(), *value)).collect()
     }
 

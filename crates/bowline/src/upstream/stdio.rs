@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::error::ProcessError;
 use self::process::Counted;
-pub(crate) use self::process::Process;
+pub(crate) use self::process::{DiedYoung, Process};
 #[cfg(feature = "planted")]
 use super::Status;
 use super::budget::{errand, start};
@@ -83,6 +83,9 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         let endpoint = link.endpoint;
+        if let Some(end) = self.died_young.take() {
+            self.note_failed_start(endpoint, &ProcessError::DiedYoung(end).into());
+        }
         if let Some(ailment) = endpoint.health.ailment()
             && ailment.unreachable
             && ailment.until > Instant::now()
@@ -107,12 +110,16 @@ impl Upstream {
                 if planted::has(Bug::FailedStartIsFinal) {
                     return Err(UpstreamError::Refused(Status::FORBIDDEN));
                 }
-                if error.is_absence() {
-                    self.metrics.process_failed(&self.name);
-                    self.note_unreachable(endpoint, &error.to_string());
-                }
+                self.note_failed_start(endpoint, &error);
                 Err(error)
             }
+        }
+    }
+
+    fn note_failed_start(&self, endpoint: &Endpoint, error: &UpstreamError) {
+        if error.is_absence() {
+            self.metrics.process_failed(&self.name);
+            self.note_unreachable(endpoint, &error.to_string());
         }
     }
 
@@ -127,7 +134,9 @@ impl Upstream {
         let place = place.ok_or_else(|| ProcessError::TooMany(self.process_places.exhausted()))?;
         let counted = Counted::among(&self.running);
         let holds = (place, counted);
-        let process = Process::start(&self.channels, &self.name, link.command, holds).await?;
+        let young = self.died_young.clone();
+        let process =
+            Process::start(&self.channels, &self.name, link.command, holds, young).await?;
         let limit = start(&self.config().recovery);
         let asking = process.ask(request, sent, limit);
         match tokio::time::timeout(limit, asking).await {

@@ -208,3 +208,11 @@ proptest! {
         prop_assert_eq!(seen, answer(&format!(r#"{{"tools":[{}]}}"#, kept.join(","))));
     }
 }
+
+#[test]
+fn what_ends_at_a_nul_for_some_readers_is_not_sent() {
+    assert!(!may_call(
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","method\u0000":"tools/call","params":{"name":"bad"}}"#
+    ));
+    assert!(!call(r#"{"name":"good","name\u0000x":"bad"}"#));
+}

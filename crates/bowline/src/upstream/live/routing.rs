@@ -52,6 +52,8 @@ struct Readers {
     given_up: VecDeque<RawIdBuf>,
     /// How many messages came.
     heard: u64,
+    /// How many calls were answered.
+    answers: u64,
     /// The channel has ended.
     end: Option<Arc<End>>,
 }
@@ -97,8 +99,8 @@ enum Destination {
     Answers(Arc<Inbox>),
     /// It has no id, and is the answer to the only call that waits.
     AnswersOnly(Call),
-    /// It has no id, and may be the answer to any of these.
-    AnswersAny(Vec<Call>),
+    /// It has no id, and may be the answer to any call.
+    AnswersAny,
     To(Arc<Inbox>),
     Over(Routed),
 }
@@ -233,10 +235,8 @@ impl Routing {
                     call.inbox.answer(&under(message, call.id.as_id()));
                     return Routed::Done;
                 }
-                Destination::AnswersAny(calls) => {
-                    for call in calls {
-                        call.inbox.finish(Over::Unreadable);
-                    }
+                Destination::AnswersAny => {
+                    self.lose_calls();
                     return Routed::Done;
                 }
                 Destination::To(inbox) => inbox,
@@ -258,10 +258,18 @@ impl Routing {
     /// The same for one that is too large. If it may be anybody's, all calls end: nobody knows what became of them.
     pub(super) fn too_large(&self, id: Option<RawId<'_>>) {
         if let Whose::Anybodys = self.failed(id, Over::TooLarge) {
-            let calls = std::mem::take(&mut self.readers.lock().calls);
-            for call in calls {
-                call.inbox.finish(Over::Unreadable);
-            }
+            self.lose_calls();
+        }
+    }
+
+    /// Something came that may be the answer to any call: what became of them is not known.
+    fn lose_calls(&self) {
+        let mut readers = self.readers.lock();
+        let calls = std::mem::take(&mut readers.calls);
+        calls.iter().for_each(|call| readers.give_up(call));
+        drop(readers);
+        for call in calls {
+            call.inbox.finish(Over::Unreadable);
         }
     }
 
@@ -274,6 +282,7 @@ impl Routing {
             (None, _) => return Whose::Anybodys,
         };
         let call = at.map(|at| readers.calls.remove(at));
+        call.iter().for_each(|call| readers.give_up(call));
         drop(readers);
         if let Some(call) = call {
             call.inbox.finish(over);
@@ -284,6 +293,11 @@ impl Routing {
     /// How many messages the server has written.
     pub(in crate::upstream) fn heard(&self) -> u64 {
         self.readers.lock().heard
+    }
+
+    /// How many calls the server has answered.
+    pub(in crate::upstream) fn answers(&self) -> u64 {
+        self.readers.lock().answers
     }
 
     /// The channel has ended, and so has every call. `false`: that was known.
@@ -341,6 +355,7 @@ fn answered_by<'a>(id: RawId<'_>, asked: impl Iterator<Item = RawId<'a>> + Clone
 impl Readers {
     fn answered(&mut self, id: RawId<'_>) -> Destination {
         if let Some(at) = answered_by(id, self.calls.iter().map(|call| call.id.as_id())) {
+            self.answers += 1;
             return Destination::Answers(self.calls.remove(at).inbox);
         }
         let was_cancelled = answered_by(id, self.cancelled.iter().map(RawIdBuf::as_id));
@@ -354,15 +369,10 @@ impl Readers {
 
     /// The server could not read a request, or not its id: nobody knows whose it was.
     fn failed(&mut self) -> Destination {
-        let mut calls = std::mem::take(&mut self.calls);
-        match (calls.len(), calls.pop()) {
-            (1, Some(only)) => Destination::AnswersOnly(only),
-            (_, None) => Destination::Over(Routed::Stray),
-            (_, Some(newest)) => {
-                calls.push(newest);
-                calls.iter().for_each(|call| self.give_up(call));
-                Destination::AnswersAny(calls)
-            }
+        match self.calls.len() {
+            0 => Destination::Over(Routed::Stray),
+            1 => Destination::AnswersOnly(self.calls.remove(0)),
+            _ => Destination::AnswersAny,
         }
     }
 

@@ -10,6 +10,7 @@ use bowline_wire::message::{Message, RawId};
 use bowline_wire::skip::MAX_MESSAGE;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::end::{self, LastWords};
@@ -19,7 +20,7 @@ use super::reading::Reading;
 use super::stderr::{MAX_LINE, Stderr};
 use crate::config::{Command, ServerName};
 use crate::share::Permit;
-use crate::upstream::live::{Incoming, LiveChannels, LiveError, Routing};
+use crate::upstream::live::{End, Incoming, LiveChannels, LiveError, Routing};
 
 /// A process. Dropping it ends it, and everything that it started.
 #[derive(Debug)]
@@ -42,9 +43,23 @@ struct Running(Mutex<Option<(Child, Holds)>>);
 /// A process' place among those that there may be, and among those of its server.
 pub(super) type Holds = (Permit, Counted);
 
+/// How long a process must live to have started, if it answered nothing but `initialize`.
+const YOUNG: Duration = Duration::from_secs(5);
+
+/// The end of a server's process that died young, until the next one would be started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DiedYoung(Arc<Mutex<Option<Arc<End>>>>);
+
 /// One process among those of a server, until it is gone.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicUsize>);
+
+impl DiedYoung {
+    /// How the last one ended, once.
+    pub(super) fn take(&self) -> Option<Arc<End>> {
+        self.0.lock().take()
+    }
+}
 
 impl Process {
     /// Starts a process.
@@ -53,6 +68,7 @@ impl Process {
         server: &ServerName,
         command: &Command,
         holds: Holds,
+        died_young: DiedYoung,
     ) -> Result<Arc<Self>, ProcessError> {
         let mut child = channels.supervisor().spawn(spawn(command)).await?;
         let routing = Routing::new(channels.unread());
@@ -72,10 +88,15 @@ impl Process {
         if let Some(stdout) = stdout {
             let reading = Reading::new(server, &routing, &stderr);
             let (routing, running) = (Arc::clone(&routing), Arc::clone(&running));
+            let (closing, started) = (closing.clone(), Instant::now());
             tasks.spawn(async move {
-                let end = reading
-                    .run(Lines::with_limit(stdout, MAX_MESSAGE), exited)
-                    .await;
+                let lines = Lines::with_limit(stdout, MAX_MESSAGE);
+                let end = reading.run(lines, exited).await;
+                // `initialize` is the first answer.
+                let has_worked = routing.answers() > 1 || started.elapsed() > YOUNG;
+                if !has_worked && !closing.is_cancelled() {
+                    *died_young.0.lock() = Some(Arc::clone(&end));
+                }
                 let left = running.leave();
                 // Its successor finds its place free.
                 routing.end(&end);

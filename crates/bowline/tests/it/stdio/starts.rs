@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 
 use crate::kit::client::Client;
 use crate::kit::gateway::only;
-use crate::kit::programs::{Play, Tally, command, kill, text_of};
+use crate::kit::log::Log;
+use crate::kit::programs::{Play, Tally, command, kill, text_of, until_gone};
 use crate::kit::wait::until;
 
 const SESSIONS: usize = 24;
@@ -68,4 +69,25 @@ async fn meanwhile(play: &Play, go: &std::path::Path, starts: usize) {
     assert_eq!(text_of(&answer), "x");
     assert_eq!(play.tally.starts(), starts);
     std::fs::write(go, "").unwrap();
+}
+
+#[tokio::test]
+async fn a_process_that_dies_young_is_a_failed_start() {
+    let log = Log::default();
+    let _kept = log.keep();
+    let mut play = Play::start(|config| {
+        let bowline::config::Target::Command(command) = &mut only(config).target else {
+            panic!("not a command");
+        };
+        let start = bowline_testbed::stdio::START.to_owned();
+        command.env.insert(start, "young".to_owned());
+    })
+    .await;
+    drop(play.client.begin().await);
+    until("it has died", || play.tally.starts() > 0).await;
+    until_gone(play.tally.pids()[0]).await;
+    let answer = play.call("echo", &json!({"text": "x"})).await;
+    assert_ne!(answer.failure(), None, "{answer:?}");
+    let told = log.lines_with("exited after it had answered `initialize`");
+    assert!(!told.is_empty(), "the endpoint rests");
 }
