@@ -104,7 +104,6 @@ pub(crate) struct Upstream {
     /// How many processes each of its callers may have, and how many there are.
     process_places: ServerShares,
     running: Arc<AtomicUsize>,
-    died_young: stdio::DiedYoung,
     channels: Arc<LiveChannels>,
     /// The other gateways, if they can be reached.
     peers: Option<Arc<Peers>>,
@@ -165,7 +164,6 @@ impl Upstream {
             streams: ServerShares::of(streams),
             process_places: ServerShares::of(&channels.processes),
             running: Arc::default(),
-            died_young: stdio::DiedYoung::default(),
             channels: Arc::clone(channels),
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),

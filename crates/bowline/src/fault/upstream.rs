@@ -76,9 +76,7 @@ fn of_forward(error: &ForwardError) -> Reason {
 
 fn of_process(error: &ProcessError) -> Reason {
     match error {
-        ProcessError::NotStarted(_)
-        | ProcessError::ExitedAtStart(_)
-        | ProcessError::DiedYoung(_) => Reason::ProcessFailed,
+        ProcessError::NotStarted(_) | ProcessError::ExitedAtStart(_) => Reason::ProcessFailed,
         ProcessError::Silent(..) => Reason::Deadline,
         ProcessError::TooMany(ShareOwner::Gateway) => Reason::TooManyProcesses,
         ProcessError::TooMany(ShareOwner::Server) => Reason::TooManyProcessesOfServer,

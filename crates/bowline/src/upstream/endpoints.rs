@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
     /// gateway.
     pub(crate) id: Box<str>,
     pub(crate) address: Address,
-    pub(crate) health: Health,
+    pub(crate) health: Arc<Health>,
     pub(super) being_probed: AtomicBool,
     sessions: AtomicUsize,
     draining_since: Mutex<Option<Instant>>,
@@ -67,7 +67,7 @@ impl Endpoint {
         Self {
             id,
             address,
-            health,
+            health: Arc::new(health),
             being_probed: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             draining_since: Mutex::default(),

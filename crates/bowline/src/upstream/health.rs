@@ -4,7 +4,8 @@
 //! (resets, 502, 503, 504) may be caused by one tool, so several in a row are needed, and they keep
 //! away only new sessions. The ejection time doubles with each ejection and is jittered, so that
 //! several gateways do not return at the same time. Earlier ejections are forgotten after a healthy
-//! period. If no other endpoint is available, the ejection is cut short.
+//! period. If no other endpoint is available, the ejection is cut short. A command whose processes die young
+//! rests all the same: each start costs more than a probe, and its answer to `initialize` is no sign of health.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub(crate) struct Ailment {
     pub(crate) unreachable: bool,
     /// It accepts connections and does not answer, so a successful connection is no sign of health.
     pub(crate) silent: bool,
+    /// Its processes end soon after they start.
+    dies_young: bool,
     /// When the next probe is due.
     pub(crate) until: Instant,
 }
@@ -70,8 +73,10 @@ impl Health {
         state.failures = 0;
         state.answers += 1;
         // An answer from an ejected endpoint is as good as a successful probe.
-        if state.ailment.take().is_some() {
-            state.well_since = Some(Instant::now());
+        let now = Instant::now();
+        let is_well = |ailment: &mut Ailment| !ailment.dies_young || ailment.until <= now;
+        if state.ailment.take_if(is_well).is_some() {
+            state.well_since = Some(now);
         }
     }
 
@@ -88,6 +93,11 @@ impl Health {
     /// Records that it accepts connections and does not answer. Returns whether that is new.
     pub(crate) fn silent(&self, reason: impl Into<Arc<str>>) -> bool {
         self.0.lock().eject(reason.into(), Sort::Silent)
+    }
+
+    /// Records that a process ended soon after it had answered `initialize`. Returns whether that is new.
+    pub(crate) fn died_young(&self, reason: impl Into<Arc<str>>) -> bool {
+        self.0.lock().eject(reason.into(), Sort::DiesYoung)
     }
 
     /// Records a failure such as 503. Returns whether it ejected the endpoint.
@@ -112,7 +122,9 @@ impl Health {
     /// one.
     pub(crate) fn hurry(&self) {
         let mut state = self.0.lock();
-        if let (Some((since, _)), Some(ailment)) = (state.ejected, &mut state.ailment) {
+        if let (Some((since, _)), Some(ailment)) = (state.ejected, &mut state.ailment)
+            && !ailment.dies_young
+        {
             ailment.until = ailment.until.min(since + FIRST_REST);
         }
     }
@@ -133,6 +145,7 @@ enum Sort {
     Absent,
     Silent,
     Failing,
+    DiesYoung,
 }
 
 // === impl State ===
@@ -166,7 +179,7 @@ impl State {
         let doublings = self.ejections.saturating_sub(1).min(10);
         let longest = match sort {
             Sort::Absent | Sort::Silent => LONGEST_ABSENCE,
-            Sort::Failing => LONGEST_REST,
+            Sort::Failing | Sort::DiesYoung => LONGEST_REST,
         };
         let rest = longest.min(FIRST_REST * 2_u32.saturating_pow(doublings));
         let until = now + jittered(rest);
@@ -174,8 +187,9 @@ impl State {
         let news = self.ailment.is_none();
         self.ailment = Some(Ailment {
             reason,
-            unreachable: sort == Sort::Absent,
+            unreachable: matches!(sort, Sort::Absent | Sort::DiesYoung),
             silent: sort == Sort::Silent,
+            dies_young: sort == Sort::DiesYoung,
             until,
         });
         news
@@ -191,6 +205,7 @@ impl Ailment {
             reason: "it has no known address".into(),
             unreachable: true,
             silent: false,
+            dies_young: false,
             until: Instant::now() + FIRST_REST,
         }
     }
@@ -266,6 +281,23 @@ mod tests {
         assert!(!health.needs_probe(), "nor is it hammered");
         tokio::time::advance(FIRST_REST).await;
         assert!(health.needs_probe());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_dies_young_rests_whatever_it_answers_and_whoever_needs_it() {
+        let health = Health::default();
+        let mut expected = FIRST_REST;
+        for _ in 0..9 {
+            assert!(health.died_young("exited"));
+            health.answered();
+            health.hurry();
+            assert!(!health.died_young("exited"), "one that had started, too");
+            assert!(rest(&health) <= expected && rest(&health) >= expected / 2);
+            tokio::time::advance(expected).await;
+            health.answered();
+            assert!(health.ailment().is_none());
+            expected = LONGEST_REST.min(expected * 2);
+        }
     }
 
     #[tokio::test(start_paused = true)]

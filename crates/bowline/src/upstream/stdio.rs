@@ -22,14 +22,14 @@ use tokio::time::Instant;
 
 pub(crate) use self::error::ProcessError;
 use self::process::Counted;
-pub(crate) use self::process::{DiedYoung, Process};
+pub(crate) use self::process::Process;
 #[cfg(feature = "planted")]
 use super::Status;
 use super::budget::{errand, start};
 use super::conversation::Issued;
 use super::event_source::EventSource;
 use super::link::StdioLink;
-use super::live::{self, LiveError};
+use super::live::{self, End, LiveError};
 use super::{
     Endpoint, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, Upstream,
     UpstreamError, Whole,
@@ -83,9 +83,6 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         let endpoint = link.endpoint;
-        if let Some(end) = self.died_young.take() {
-            self.note_failed_start(endpoint, &ProcessError::DiedYoung(end).into());
-        }
         if let Some(ailment) = endpoint.health.ailment()
             && ailment.unreachable
             && ailment.until > Instant::now()
@@ -110,16 +107,29 @@ impl Upstream {
                 if planted::has(Bug::FailedStartIsFinal) {
                     return Err(UpstreamError::Refused(Status::FORBIDDEN));
                 }
-                self.note_failed_start(endpoint, &error);
+                if error.is_absence() {
+                    self.metrics.process_failed(&self.name);
+                    self.note_unreachable(endpoint, &error.to_string());
+                }
                 Err(error)
             }
         }
     }
 
-    fn note_failed_start(&self, endpoint: &Endpoint, error: &UpstreamError) {
-        if error.is_absence() {
-            self.metrics.process_failed(&self.name);
-            self.note_unreachable(endpoint, &error.to_string());
+    /// What a process does that ends soon after it has answered `initialize`: that was a failed start.
+    fn at_early_death(&self, endpoint: &Endpoint) -> impl FnOnce(&End) + Send + use<> {
+        let (health, metrics) = (Arc::clone(&endpoint.health), Arc::clone(&self.metrics));
+        let (server, endpoint) = (self.name.clone(), endpoint.address.to_string());
+        move |end| {
+            #[cfg(feature = "planted")]
+            if planted::has(Bug::YoungIsWell) {
+                return;
+            }
+            metrics.process_failed(&server);
+            let reason = format!("its process exited soon after it had started: {end}");
+            if health.died_young(reason.as_str()) {
+                tracing::warn!(%server, %endpoint, reason, "endpoint is unreachable");
+            }
         }
     }
 
@@ -134,9 +144,9 @@ impl Upstream {
         let place = place.ok_or_else(|| ProcessError::TooMany(self.process_places.exhausted()))?;
         let counted = Counted::among(&self.running);
         let holds = (place, counted);
-        let young = self.died_young.clone();
+        let early_death = self.at_early_death(link.endpoint);
         let process =
-            Process::start(&self.channels, &self.name, link.command, holds, young).await?;
+            Process::start(&self.channels, &self.name, link.command, holds, early_death).await?;
         let limit = start(&self.config().recovery);
         let asking = process.ask(request, sent, limit);
         match tokio::time::timeout(limit, asking).await {

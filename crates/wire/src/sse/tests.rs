@@ -221,7 +221,7 @@ fn what_is_too_large_is_skipped_while_it_arrives_and_it_is_told_whose_it_is() {
                 [b"first".to_vec(), b"next".to_vec()],
                 "{ending:?} {piece}"
             );
-            assert_eq!(told, [answer.clone()]);
+            assert_eq!(told, std::slice::from_ref(&answer));
             assert!(decoder.is_between_events());
         }
     }

@@ -17,8 +17,6 @@ pub(crate) enum ProcessError {
     NotStarted(#[from] SpawnError),
     #[error("its process exited before it answered `initialize`: {0}")]
     ExitedAtStart(Arc<End>),
-    #[error("its process exited after it had answered `initialize`: {0}")]
-    DiedYoung(Arc<End>),
     #[error("its process did not answer `initialize` within {0:?}{1}")]
     Silent(Duration, LastWords),
     #[error("too many processes ([limits] children); retry later")]
@@ -38,7 +36,7 @@ impl ProcessError {
                     | SpawnError::SupervisorGone
                     | SpawnError::Stopped
             ),
-            Self::ExitedAtStart(_) | Self::DiedYoung(_) => true,
+            Self::ExitedAtStart(_) => true,
             _ => false,
         }
     }

@@ -46,29 +46,18 @@ pub(super) type Holds = (Permit, Counted);
 /// How long a process must live to have started, if it answered nothing but `initialize`.
 const YOUNG: Duration = Duration::from_secs(5);
 
-/// The end of a server's process that died young, until the next one would be started.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DiedYoung(Arc<Mutex<Option<Arc<End>>>>);
-
 /// One process among those of a server, until it is gone.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicUsize>);
 
-impl DiedYoung {
-    /// How the last one ended, once.
-    pub(super) fn take(&self) -> Option<Arc<End>> {
-        self.0.lock().take()
-    }
-}
-
 impl Process {
-    /// Starts a process.
+    /// Starts a process. If it ends young, `early_death` learns how.
     pub(super) async fn start(
         channels: &Arc<LiveChannels>,
         server: &ServerName,
         command: &Command,
         holds: Holds,
-        died_young: DiedYoung,
+        early_death: impl FnOnce(&End) + Send + 'static,
     ) -> Result<Arc<Self>, ProcessError> {
         let mut child = channels.supervisor().spawn(spawn(command)).await?;
         let routing = Routing::new(channels.unread());
@@ -92,10 +81,10 @@ impl Process {
             tasks.spawn(async move {
                 let lines = Lines::with_limit(stdout, MAX_MESSAGE);
                 let end = reading.run(lines, exited).await;
-                // `initialize` is the first answer.
-                let has_worked = routing.answers() > 1 || started.elapsed() > YOUNG;
-                if !has_worked && !closing.is_cancelled() {
-                    *died_young.0.lock() = Some(Arc::clone(&end));
+                // An end before the first answer, to `initialize`, is a failed start anyway.
+                let is_young = routing.answers() == 1 && started.elapsed() < YOUNG;
+                if is_young && !closing.is_cancelled() {
+                    early_death(&end);
                 }
                 let left = running.leave();
                 // Its successor finds its place free.
