@@ -10,8 +10,9 @@ mod upstream;
 use std::fmt::Write as _;
 
 use bowline_store::{Refusal, StoreError};
-use bowline_wire::message::{Malformed, RawId};
+use bowline_wire::message::{Malformed, Message, RawId};
 use bowline_wire::version;
+use bytes::Bytes;
 use thiserror::Error;
 use tracing::Level;
 
@@ -217,6 +218,10 @@ pub(crate) enum Fault {
         generation: u32,
         error: UpstreamError,
     },
+    /// Trouble of one server of a union: the answer to the request that was for it, and nothing about the client's
+    /// session with the union.
+    #[error(transparent)]
+    Member(Box<Self>),
 }
 
 /// Log fields of a refused request.
@@ -249,15 +254,40 @@ impl Fault {
         }
     }
 
+    /// The same fault, met by a request to one server of a union. What is the gateway's or the caller's own trouble
+    /// (a limit of theirs, the store, a stop) stays what it is.
+    pub(crate) fn of_member(self) -> Self {
+        let is_of_server = matches!(
+            self,
+            Self::Upstream { .. }
+                | Self::Loop { .. }
+                | Self::Declining { .. }
+                | Self::PeerUnreachable(_)
+                | Self::TooManyStreams(ShareOwner::Server)
+        );
+        match is_of_server {
+            true => Self::Member(Box::new(self)),
+            false => self,
+        }
+    }
+
     /// The server's own refusal, if this fault is one.
     pub(crate) fn declined(&self) -> Option<&Declined> {
         match self {
+            Self::Member(fault) => fault.declined(),
             Self::Upstream {
                 error: UpstreamError::Declined(declined),
                 ..
             } => Some(declined),
             _ => None,
         }
+    }
+
+    /// The server's own answer to the request with this id, if this fault is a refusal that carries it.
+    pub(crate) fn said(&self, id: Option<RawId<'_>>) -> Option<Bytes> {
+        let body = self.declined()?.body.clone()?;
+        let said = Message::from_server(body.clone()).ok()?;
+        id.is_some_and(|id| said.answers(id)).then_some(body)
     }
 
     /// Whether it says that the session is gone: its server forgot it, or it has ended.
@@ -271,13 +301,18 @@ impl Fault {
     /// How this fault is reported.
     pub(crate) fn row(&self) -> Row {
         let row = self.reason().row();
-        let retry = match self {
-            Self::Upstream { error, .. } => upstream::retry(error),
-            _ => None,
-        };
-        Row {
-            retry: retry.unwrap_or(row.retry),
-            ..row
+        match self {
+            // A client waits for its session, and not for one server of several.
+            Self::Member(_) => Row {
+                is_final: true,
+                retry: Retry::No,
+                ..row
+            },
+            Self::Upstream { error, .. } => Row {
+                retry: upstream::retry(error).unwrap_or(row.retry),
+                ..row
+            },
+            _ => row,
         }
     }
 
@@ -304,6 +339,7 @@ impl Fault {
             Self::MissingParam(_) => Reason::MissingParam,
             Self::BadCursor => Reason::BadCursor,
             Self::UnknownName { .. } => Reason::UnknownName,
+            Self::Member(fault) => fault.reason(),
             Self::MemberLost { .. } => Reason::MemberLost,
             Self::Declining { .. } => Reason::UpstreamDeclined,
             Self::RequiredServer { .. } => Reason::RequiredServer,
@@ -361,6 +397,9 @@ impl Fault {
 
     /// The JSON-RPC error as a body. It echoes the request's id, or has no id.
     pub(crate) fn body(&self, id: Option<RawId<'_>>) -> String {
+        if let Self::Member(fault) = self {
+            return fault.body(id);
+        }
         let row = self.row();
         let mut body = String::from(r#"{"jsonrpc":"2.0","#);
         if let Some(id) = id {

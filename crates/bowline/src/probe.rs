@@ -8,6 +8,7 @@ mod cookies;
 mod examination;
 mod findings;
 mod http;
+mod known;
 mod mask;
 mod peer;
 mod report;

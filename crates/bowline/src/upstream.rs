@@ -68,7 +68,6 @@ use self::address::UrlAddress;
 use self::endpoints::Endpoints;
 use self::reserved::Reserved;
 use self::tool_hints::ToolHints;
-use self::transport_choice::Verdict;
 use self::upkeep::Upkeep;
 use crate::caller::Caller;
 use crate::config::{Server, ServerName, Target};
@@ -111,7 +110,6 @@ pub(crate) struct Upstream {
     starts: Arc<Semaphore>,
     upkeep: Upkeep,
     /// Which transport it speaks, where that was found out.
-    verdict: Verdict,
     /// Keys that its requests may not contain.
     pub(crate) reserved: Reserved,
     /// The sign-in flows, for callers of a server that requires sign-in.
@@ -168,7 +166,6 @@ impl Upstream {
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
-            verdict: Verdict::default(),
             reserved: Reserved::new(&flows.settings().meta_prefix),
             flows: Arc::clone(flows),
             tls: server_tls,
@@ -204,7 +201,6 @@ impl Upstream {
         }
         if is_another {
             self.tool_hints.lose_all();
-            self.verdict.forget();
         }
         self.retired.store(false, Ordering::Relaxed);
         self.endpoints

@@ -29,6 +29,13 @@ pub(crate) struct Notice<'a> {
     pub(crate) sent: Sent,
 }
 
+/// How often the server failed to take a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    NotYet,
+    Once,
+}
+
 /// Sends a notification or a response. It is accepted also if the session is lost: what it refers to is lost,
 /// too, or is restored by the recovery. A server that does not accept it in time does not delay the messages
 /// that follow.
@@ -54,6 +61,10 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
     }
     notice.cancel_call();
     let leg = session.leg();
+    if is_about_a_call(message) && session.recovery.is_under_way() {
+        notice.deliver_later(&leg, Failed::NotYet);
+        return Ok(Reply::Accepted);
+    }
     let error = match notice.send(&leg).await {
         Ok(reply) => {
             session.remember(message).await;
@@ -88,6 +99,10 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
             Cause::Unproven => Err(UpstreamError::OutcomeUnknown(error.to_string().into())),
         };
     }
+    if is_about_a_call(message) {
+        notice.deliver_later(&leg, Failed::Once);
+        return Ok(Reply::Accepted);
+    }
     let recovered = Box::pin(recover(session, &leg, cause, carried)).await?;
     let is_for_any = message.method() == Some("notifications/roots/list_changed");
     match is_for_any || recovered.generation == leg.generation {
@@ -97,12 +112,21 @@ async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamE
     }
 }
 
+/// Whether it is about a call under way. What it says is done here, or is of no use any more when the session is
+/// recovered, so its client does not wait for that.
+fn is_about_a_call(message: &Message) -> bool {
+    matches!(
+        message.method(),
+        Some("notifications/cancelled" | "notifications/progress")
+    )
+}
+
 /// Whether the server may get this notification or response twice.
 fn is_safe(message: &Message, cause: Cause) -> bool {
     match message.method() {
         Some("notifications/initialized" | "notifications/roots/list_changed") => true,
         // If the session is lost, what they refer to is lost, too.
-        Some("notifications/cancelled" | "notifications/progress") => cause == Cause::Unproven,
+        _ if is_about_a_call(message) => cause == Cause::Unproven,
         // A client's response: a server ignores a second one.
         None => true,
         _ => false,
@@ -123,6 +147,43 @@ impl Notice<'_> {
         if let Some(sent_as) = session.calls.sent_as(id) {
             self.body = self.message.splice(span, sent_as.as_str());
         }
+    }
+
+    /// Sends it in the background, again if a recovery finds the session alive. If it does not, what it refers to was
+    /// lost.
+    fn deliver_later(&self, leg: &Arc<Leg>, failed: Failed) {
+        // The call that waits for the recovery leaves it now; the next message needs the session.
+        recover_in_background(self.session, leg, Cause::of(leg), self.carried);
+        if leg.is_lost() {
+            return;
+        }
+        let (session, leg) = (Arc::clone(self.session), Arc::clone(leg));
+        let (message, body) = (self.message.clone(), self.body.clone());
+        let (carried, sent) = (self.carried.clone(), self.sent.clone());
+        let limit = CallTimeout::of_notice(&session);
+        let tracker = session.upstream.tracker().clone();
+        tracker.spawn(tokio::time::timeout(limit, async move {
+            let notice = Notice {
+                session: &session,
+                message: &message,
+                body,
+                carried: &carried,
+                sent,
+            };
+            if failed == Failed::NotYet {
+                let sent = notice.send::<()>(&leg).await.map_err(|error| error.proof());
+                if !sent.is_err_and(|proof| proof.session == SessionState::Unproven) {
+                    return;
+                }
+            }
+            let recovered = recover(&session, &leg, Cause::Unproven, &carried).await;
+            if let Ok(now) = recovered
+                && now.generation == leg.generation
+                && let Err(error) = notice.send::<()>(&now).await
+            {
+                tracing::debug!(%error, "a notification about a call was not delivered");
+            }
+        }));
     }
 
     async fn send<S>(&self, leg: &Leg) -> Result<Reply<S>, UpstreamError> {

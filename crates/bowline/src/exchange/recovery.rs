@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::leg::Leg;
 use crate::session::Session;
 use crate::session::recovery::{Flight, FlightWaiter, Recovered, RecoveryError, Waiters};
-use crate::upstream::Carried;
+use crate::upstream::{Carried, UpstreamError};
 
 /// What is known about the upstream's session when a recovery begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,6 +184,12 @@ fn report(session: &Session, seen: &Leg, cause: Cause, recovered: &Recovered, to
         Err(why @ RecoveryError::SignIn(_)) => {
             tracing::debug!(session = %hash, %server, "session waits for a sign-in");
             session.note("waits", "for a sign-in".to_owned());
+            why.name()
+        }
+        Err(why @ RecoveryError::NotSticky) => {
+            let reason = UpstreamError::NotSticky;
+            tracing::warn!(session = %hash, %server, cause, ?took, %reason, "session not recovered");
+            session.note("not recovered", format!("not sticky, after {took:?}"));
             why.name()
         }
         Err(why) => {

@@ -276,6 +276,9 @@ table! {
         "the server no longer knows the session, which ended here, too: the client must re-initialize (`on_session_loss = \"tell\"`, or the server has changed)";
     NotRecovered = "not_recovered", Upstream, Later(5), UPSTREAM_UNAVAILABLE, WARN, false:
         "the session could not be recovered within `recovery_budget`";
+    // No retry: each leaves sessions behind.
+    NotSticky = "not_sticky", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, true:
+        "a load balancer before the server is not sticky: a session that was opened is unknown to the replica that gets its next message, three times in a row";
     // No retry: the request could run twice.
     OutcomeUnknown = "outcome_unknown", Upstream, No, OUTCOME_UNKNOWN, WARN, true:
         "sent, and no readable response arrived, or a redirect that does not say whether the request ran: it may have run, and is not safe to repeat";

@@ -19,6 +19,7 @@ pub(super) fn reason(error: &UpstreamError) -> Reason {
         UpstreamError::NoAnswer(_) => Reason::UpstreamUnreachable,
         UpstreamError::Unavailable(_) => Reason::UpstreamUnavailable,
         UpstreamError::NotRecovered(_) => Reason::NotRecovered,
+        UpstreamError::NotSticky => Reason::NotSticky,
         UpstreamError::Stream(StreamError::TooLarge)
         | UpstreamError::BadBody(ReadError::TooLarge(_)) => Reason::AnswerTooLarge,
         UpstreamError::OutcomeUnknown(_)

@@ -113,18 +113,16 @@ impl Client {
                 });
             }
             Kind::Request => {
-                let (turn, cancelled) = (notices.turn(), self.requests.begin(message));
+                let (turn, cancel) = (notices.turn(), self.requests.begin(message));
                 let client = Arc::clone(self);
                 self.running.spawn(async move {
                     turn.wait().await;
-                    client.request(incoming, cancelled).await;
+                    client.request(incoming, cancel).await;
                 });
             }
             Kind::Notification | Kind::Response => {
-                if let Some(span) = message.cancelled_request() {
-                    self.requests.cancel(RawId::new(message.text(span)));
-                }
-                notices.add(incoming).await;
+                let cancels = self.requests.cancel(message);
+                notices.add(incoming, cancels).await;
             }
         }
     }
@@ -148,12 +146,9 @@ impl Client {
     /// Sends a fault to the client as the answer to a request with this id.
     pub(super) async fn refuse(&self, fault: &Fault, id: Option<RawId<'_>>) {
         self.log(fault);
-        let declined = fault.declined().and_then(|declined| declined.body.clone());
-        let said = declined.filter(|body| {
-            let said = Message::from_server(body.clone());
-            said.is_ok_and(|said| id.is_some_and(|id| said.answers(id)))
-        });
-        let body = said.unwrap_or_else(|| fault.body(Some(id.unwrap_or(RawId::NULL))).into());
+        let body = fault
+            .said(id)
+            .unwrap_or_else(|| fault.body(Some(id.unwrap_or(RawId::NULL))).into());
         self.outgoing.send(body).await;
     }
 

@@ -91,12 +91,14 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply
 
 /// A fault as a response, echoing the id of the request if there is one.
 pub(crate) fn refuse(fault: &Fault, id: Option<RawId<'_>>) -> Response<ReplyBody> {
-    let declined = fault.declined();
-    let body = match declined.and_then(|declined| declined.body.clone()) {
-        Some(said) => said,
-        None => fault.body(id).into(),
+    let (status, declined) = (status::of(fault, id), fault.declined());
+    let said = match status {
+        // The body is what answers the request.
+        StatusCode::OK => fault.said(id),
+        _ => declined.and_then(|declined| declined.body.clone()),
     };
-    let mut response = json(status::of(fault, id), body);
+    let body = said.unwrap_or_else(|| fault.body(id).into());
+    let mut response = json(status, body);
     let headers = response.headers_mut();
     if let Some(after) = declined.and_then(|declined| declined.retry_after.clone()) {
         headers.insert(RETRY_AFTER, after);

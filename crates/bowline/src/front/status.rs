@@ -92,6 +92,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::SignInNeeded
         | Reason::UpstreamDeclined
         | Reason::ToolsNotFiltered
+        | Reason::NotSticky
         | Reason::OutcomeUnknown
         | Reason::AnswerTooLarge
         | Reason::DeliveryUnknown

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::cookies;
 use super::findings;
+use super::known::Known;
 use super::peer::{Heard, Opened, Peer};
 use super::report::{Listing, Offer, Pings, Report, ServerInfo, Sessions, Step, Streams};
 use super::trouble::{Trouble, shortened};
@@ -55,6 +56,7 @@ pub(super) struct Examination<'a> {
     pub(super) open: Vec<Opened>,
     pub(super) progress: &'a (dyn Fn(Step) + Sync),
     pub(super) step: Step,
+    known: Known,
 }
 
 impl<'a> Examination<'a> {
@@ -68,6 +70,7 @@ impl<'a> Examination<'a> {
             open: Vec::new(),
             progress,
             step: Step::Open,
+            known: Known::default(),
         }
     }
 
@@ -102,6 +105,7 @@ impl<'a> Examination<'a> {
         self.ping().await;
         self.begin(Step::List);
         self.list().await;
+        self.report.findings.extend(self.known.finding());
         if self.peer.is_streamable() {
             self.begin(Step::Stream);
             self.stream().await;
@@ -326,12 +330,12 @@ impl<'a> Examination<'a> {
     }
 
     /// Sends a request on the first session.
-    async fn ask(&self, method: &str, params: Option<&str>) -> Result<Heard, Trouble> {
+    async fn ask(&mut self, method: &str, params: Option<&str>) -> Result<Heard, Trouble> {
         let asked = self.peer.request(method, params)?;
-        match self.open.last() {
-            Some(session) => limited(self.peer.ask(session, &asked)).await,
-            None => Err(UpstreamError::SessionLost.into()),
-        }
+        let session = self.open.last().ok_or(UpstreamError::SessionLost)?;
+        let answered = limited(self.peer.ask(session, &asked)).await;
+        self.known.note(answered.as_ref().err());
+        answered
     }
 
     /// Offers the revisions that were not offered yet, each on a session of its own.

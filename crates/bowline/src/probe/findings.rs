@@ -216,6 +216,16 @@ pub(super) fn ping_failed(error: &str) -> Finding {
     )
 }
 
+pub(super) fn not_sticky() -> Finding {
+    problem(
+        "not_sticky",
+        "it knew its session at one request, and not at another",
+        "replicas are behind a load balancer that is not sticky: requests of a session reach replicas that do not have it",
+        "have the load balancer send all requests of a session to the same replica (by a cookie, or by \
+         Mcp-Session-Id), or configure the replicas as `endpoints`",
+    )
+}
+
 pub(super) fn answers_nothing() -> Finding {
     problem(
         "answers_nothing",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bowline_wire::codes::SESSION_NOT_FOUND;
 use bowline_wire::message::Message;
 use http::StatusCode;
 use serde::Deserialize;
@@ -94,6 +95,19 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Trouble {
+    /// Whether the server said that it does not know the session.
+    pub(super) fn denies_session(&self) -> bool {
+        match self {
+            Self::Failed(error) => matches!(error, UpstreamError::SessionLost),
+            Self::Refused(refusal) => {
+                refusal.status == StatusCode::NOT_FOUND
+                    && matches!(refusal.code, None | Some(SESSION_NOT_FOUND))
+            }
+            Self::NotMcp(status, _) => *status == StatusCode::NOT_FOUND,
+            Self::Malformed(_) | Self::TooLarge | Self::Silent(_) => false,
+        }
+    }
+
     /// The HTTP status of the answer, if there was one.
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {

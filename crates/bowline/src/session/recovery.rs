@@ -27,6 +27,8 @@ pub(crate) enum RecoveryError {
     Elsewhere(Arc<str>),
     /// The gateway in which the session lives is present and does not answer.
     OwnerUnreachable(Arc<str>),
+    /// New sessions are unknown to whoever gets their next message.
+    NotSticky,
     /// The client must open a new session: this one has ended, its policy forbids recovery, or the
     /// server is not the same as before.
     TellClient,
@@ -37,6 +39,13 @@ pub(crate) enum RecoveryError {
 pub(crate) struct RecoveryState {
     pub(crate) flight: Mutex<Option<Flight>>,
     pub(crate) spent: Mutex<Spent>,
+}
+
+impl RecoveryState {
+    /// Whether the session is being recovered.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.flight.lock().is_some()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -75,6 +84,7 @@ impl RecoveryError {
             Self::SignIn(_) => "sign_in",
             Self::Elsewhere(_) => "elsewhere",
             Self::OwnerUnreachable(_) => "owner_unreachable",
+            Self::NotSticky => "not_sticky",
             Self::TellClient => "told",
         }
     }
@@ -90,6 +100,7 @@ impl From<RecoveryError> for UpstreamError {
             RecoveryError::SignIn(wanted) => Self::SignIn(wanted),
             RecoveryError::Elsewhere(owner) => LiveError::Elsewhere(owner).into(),
             RecoveryError::OwnerUnreachable(why) => Self::OwnerUnreachable(why),
+            RecoveryError::NotSticky => Self::NotSticky,
             RecoveryError::TellClient => Self::SessionLost,
         }
     }

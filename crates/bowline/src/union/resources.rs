@@ -115,7 +115,7 @@ impl Attached {
         }
         match (failed, refused) {
             // A server that could not be asked may have it: that nobody has it is not known.
-            (Some(fault), _) => Err(fault),
+            (Some(fault), _) => Err(fault.of_member()),
             (None, Some(answer)) => Ok(Reply::own(answer.raw().clone())),
             (None, None) => Err(Fault::NoSuchMethod),
         }

@@ -140,6 +140,15 @@ impl Attached {
         server: &Arc<Upstream>,
         message: Message,
     ) -> Result<Reply, Fault> {
+        let sent = self.send_to_member(server, message).await;
+        sent.map_err(Fault::of_member)
+    }
+
+    async fn send_to_member(
+        &self,
+        server: &Arc<Upstream>,
+        message: Message,
+    ) -> Result<Reply, Fault> {
         let exchange = match self.member_for(server, &message).await {
             Err(fault @ Fault::MemberLost { .. }) => {
                 self.take_loss(&server.name).await?;

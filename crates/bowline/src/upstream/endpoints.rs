@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::address::{Address, UrlAddress};
 use super::health::{Ailment, Health};
+use super::transport_choice::Verdict;
 use crate::config::{Command, Target};
 use bowline_egress::{Origin, Pool};
 
@@ -28,6 +29,7 @@ pub(crate) struct Endpoint {
     pub(crate) id: Box<str>,
     pub(crate) address: Address,
     pub(crate) health: Arc<Health>,
+    pub(super) verdict: Verdict,
     pub(super) being_probed: AtomicBool,
     sessions: AtomicUsize,
     draining_since: Mutex<Option<Instant>>,
@@ -68,6 +70,7 @@ impl Endpoint {
             id,
             address,
             health: Arc::new(health),
+            verdict: Verdict::default(),
             being_probed: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             draining_since: Mutex::default(),

@@ -35,6 +35,10 @@ pub(crate) enum UpstreamError {
     Fingerprint(StatusCode),
     #[error("the session could not be recovered: {0}")]
     NotRecovered(Arc<str>),
+    #[error(
+        "the load balancer before it is not sticky: new sessions were unknown to the replica that got their next message, several times in a row; have it send all requests of a session to the same replica (by a cookie, or by Mcp-Session-Id), or configure the replicas as `endpoints`"
+    )]
+    NotSticky,
     #[error("it is unknown whether the request ran, and it is not safe to repeat: {0}")]
     OutcomeUnknown(Arc<str>),
     #[error("the client cancelled the request")]

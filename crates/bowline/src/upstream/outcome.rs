@@ -85,6 +85,8 @@ pub(crate) enum Pulse {
 pub(crate) struct NotSaid {
     pub(crate) why: String,
     pub(crate) asked_for: Option<Duration>,
+    /// It does not know the session, which it opened a moment ago.
+    pub(crate) denies_session: bool,
 }
 
 // === impl SentAs ===

@@ -104,6 +104,7 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         UpstreamError::BadBody(ReadError::TooLarge(_))
         | UpstreamError::Compressed(..)
         | UpstreamError::NotRecovered(_)
+        | UpstreamError::NotSticky
         | UpstreamError::OutcomeUnknown(_)
         | UpstreamError::Cancelled
         | UpstreamError::Refused(_)

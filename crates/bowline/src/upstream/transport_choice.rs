@@ -1,6 +1,6 @@
 //! Which transport a server at a URL speaks. `transport = "auto"` tries streamable HTTP, and HTTP+SSE if the server says
-//! that it does not know that. What it spoke is remembered for a while, so that other sessions, and recoveries, do not
-//! ask again.
+//! that it does not know that. What an endpoint spoke is remembered for a while: it is tried first there. The other is
+//! tried whenever that fails, because replicas differ while a server is upgraded, or rolled back.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::link::HttpLink;
-use super::{Declination, Initialized, Upstream, UpstreamError};
+use super::{Declination, Endpoint, Initialized, SseError, Upstream, UpstreamError};
 use crate::caller::Caller;
 use crate::config::Transport;
 
-/// How long a server is taken for one of the transport that it spoke. It may be upgraded.
+/// How long the transport that an endpoint spoke is tried first.
 const HOLDS: Duration = Duration::from_secs(10 * 60);
 
-/// Which transport a server spoke, and until when that holds.
+/// Which transport an endpoint spoke, and until when that holds.
 #[derive(Debug, Default)]
 pub(super) struct Verdict(Mutex<Option<(Spoken, Instant)>>);
 
@@ -41,10 +41,6 @@ impl Verdict {
 
     fn note(&self, spoken: Spoken) {
         *self.0.lock() = Some((spoken, Instant::now() + HOLDS));
-    }
-
-    pub(super) fn forget(&self) {
-        *self.0.lock() = None;
     }
 }
 
@@ -68,7 +64,9 @@ impl Upstream {
 
     /// It was found out that the server speaks HTTP+SSE.
     pub(crate) fn note_sse(&self) {
-        self.verdict.note(Spoken::Sse);
+        for endpoint in self.endpoints.all().iter() {
+            endpoint.verdict.note(Spoken::Sse);
+        }
     }
 
     async fn find_out(
@@ -78,31 +76,25 @@ impl Upstream {
         message: Bytes,
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
-        let spoken = self.verdict.spoken();
-        if spoken == Some(Spoken::Sse) {
-            let opened = self
-                .sse_initialize(link, caller, message.clone(), sent.clone())
-                .await;
-            match &opened {
-                // It may speak streamable HTTP by now.
-                Ok(Initialized::Declined(declined)) if declined.status().is_client_error() => {
-                    self.verdict.forget();
-                }
-                _ => return opened,
+        let verdict = &link.endpoint.verdict;
+        let mut over_sse = None;
+        if verdict.spoken() == Some(Spoken::Sse) {
+            let opening = self.sse_initialize(link, caller, message.clone(), sent.clone());
+            let opened = opening.await;
+            if !is_wrong_over_sse(&opened) {
+                return opened;
             }
+            over_sse = Some(opened);
         }
         let opened = self
             .http_initialize(link, message.clone(), sent.clone())
             .await?;
         let declined = match opened {
             Initialized::Answered { .. } => {
-                self.verdict.note(Spoken::StreamableHttp);
+                verdict.note(Spoken::StreamableHttp);
                 return Ok(opened);
             }
-            Initialized::Declined(declined)
-                if spoken != Some(Spoken::StreamableHttp)
-                    && is_wrong_transport(declined.status()) =>
-            {
+            Initialized::Declined(declined) if is_wrong_transport(declined.status()) => {
                 declined.held().await
             }
             other @ Initialized::Declined(_) => return Ok(other),
@@ -110,20 +102,24 @@ impl Upstream {
         if answers(&declined, &message) {
             return Ok(Initialized::Declined(declined));
         }
-        let opened = self.sse_initialize(link, caller, message, sent).await;
-        self.over_sse(opened, declined)
+        let opened = match over_sse {
+            Some(opened) => opened,
+            None => self.sse_initialize(link, caller, message, sent).await,
+        };
+        self.over_sse(link.endpoint, opened, declined)
     }
 
-    /// What the second attempt means, after streamable HTTP was declined.
+    /// What the attempt over HTTP+SSE means, where streamable HTTP was declined.
     fn over_sse(
         &self,
+        endpoint: &Endpoint,
         opened: Result<Initialized, UpstreamError>,
         declined: Declination,
     ) -> Result<Initialized, UpstreamError> {
         let failure = match opened {
             Ok(opened @ Initialized::Answered { .. }) => {
                 tracing::info!(server = %self.name, "it speaks HTTP+SSE (2024-11-05)");
-                self.verdict.note(Spoken::Sse);
+                endpoint.verdict.note(Spoken::Sse);
                 return Ok(opened);
             }
             Ok(Initialized::Declined(other)) => other.error(),
@@ -173,6 +169,23 @@ pub(crate) fn is_wrong_transport(status: StatusCode) -> bool {
     )
 }
 
+/// Whether an attempt over HTTP+SSE may have failed because the server does not speak that: it declined, or what it sent
+/// is no stream of that transport. A server of streamable HTTP may also answer a GET with a stream.
+fn is_wrong_over_sse(opened: &Result<Initialized, UpstreamError>) -> bool {
+    match opened {
+        Ok(Initialized::Declined(declined)) => declined.status().is_client_error(),
+        Err(UpstreamError::HttpSse(error)) => match error {
+            SseError::NotAStream(_)
+            | SseError::NoEndpoint(_)
+            | SseError::EndedEarly(_)
+            | SseError::BadEndpoint
+            | SseError::OtherOrigin(_) => true,
+            SseError::TooMany(_) => false,
+        },
+        Ok(Initialized::Answered { .. }) | Err(_) => false,
+    }
+}
+
 /// Whether the server has answered this request.
 fn answers(declined: &Declination, request: &Bytes) -> bool {
     let request = Message::parse(request.clone());
@@ -200,7 +213,5 @@ mod tests {
         assert_eq!(verdict.spoken(), None);
         verdict.note(Spoken::StreamableHttp);
         assert_eq!(verdict.spoken(), Some(Spoken::StreamableHttp));
-        verdict.forget();
-        assert_eq!(verdict.spoken(), None);
     }
 }

@@ -69,6 +69,22 @@ async fn a_server_that_forgets_every_session_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancer_that_is_not_sticky() {
+    let turns = std::sync::atomic::AtomicUsize::new(0);
+    let report = broken(move |seen| match seen.json()["method"].as_str() {
+        Some("initialize") => {
+            let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "1"}});
+            seen.result(&result).with("mcp-session-id", "u")
+        }
+        _ if turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 0 => Said::status(404),
+        _ => seen.result(&json!({"tools": []})),
+    })
+    .await;
+    assert!(findings(&report).contains(&"not_sticky"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_the_old_transport_that_does_not_say_so() {
     let report = broken(|seen| match seen.method.as_str() {
         "GET" => {

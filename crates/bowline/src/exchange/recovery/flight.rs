@@ -18,6 +18,10 @@ use crate::session::recovery::{Recovered, RecoveryError};
 use crate::upstream::budget::Budget;
 use crate::upstream::{Carried, Pulse};
 
+/// After this many new sessions that were unknown at their next message, no more are opened: a load balancer that is not
+/// sticky would make it go on for ever, and each leaves a session behind.
+const MAX_STRAYS: u32 = 3;
+
 /// A flight in progress.
 struct Flying<'a> {
     session: &'a Arc<Session>,
@@ -34,6 +38,8 @@ struct Flying<'a> {
     asked_for: Option<Duration>,
     silences: u32,
     failures: u32,
+    /// How many new sessions were unknown to whoever got their next message.
+    strays: u32,
     /// Only another gateway could tell, and did not answer.
     lacks_owner: bool,
 }
@@ -69,6 +75,7 @@ pub(super) async fn fly(
         asked_for: None,
         silences: 0,
         failures: 0,
+        strays: 0,
         lacks_owner: false,
     };
     flying.fly().await
@@ -163,6 +170,14 @@ impl Flying<'_> {
         match restored {
             Ok(newborn) => self.publish(claim, newborn).await,
             Err(Failed::ForGood(why)) => Step::Over(Err(why)),
+            Err(Failed::Stray(why)) => {
+                self.reason = why;
+                (self.failures, self.strays) = (self.failures + 1, self.strays + 1);
+                match self.strays < MAX_STRAYS {
+                    true => Step::Retry,
+                    false => Step::Over(Err(RecoveryError::NotSticky)),
+                }
+            }
             Err(Failed::ForNow(why, after)) => {
                 (self.reason, self.asked_for) = (why, after);
                 self.failures += 1;
@@ -185,6 +200,11 @@ impl Flying<'_> {
             Err(Failed::ForGood(why)) => Step::Over(Err(why)),
             Err(Failed::ForNow(why, after)) => {
                 (self.reason, self.asked_for) = (why, after);
+                Step::Retry
+            }
+            // Nothing was sent to the server.
+            Err(Failed::Stray(why)) => {
+                self.reason = why;
                 Step::Retry
             }
         }

@@ -28,6 +28,8 @@ const RESTORE_ID: &str = "\"bowline-restore\"";
 pub(crate) enum Failed {
     /// A retry may succeed, after the delay that the server may have asked for.
     ForNow(Arc<str>, Option<Duration>),
+    /// The session that was opened a moment ago is unknown to whoever got its next message.
+    Stray(Arc<str>),
     /// A retry would not help.
     ForGood(RecoveryError),
 }
@@ -169,6 +171,7 @@ async fn send(leg: &Leg, message: Bytes, carried: &Carried) -> Result<(), Failed
     let said = leg.upstream.say(link, message).await.map_err(for_now)?;
     match said {
         Ok(()) => Ok(()),
+        Err(refused) if refused.denies_session => Err(Failed::Stray(refused.why.into())),
         Err(refused) => Err(Failed::ForNow(refused.why.into(), refused.asked_for)),
     }
 }

@@ -109,7 +109,7 @@ async fn wait(request: &Request<'_>) -> bool {
 
 /// The error for a request that was lost with its session twice.
 async fn lost_again(session: &Session, request: &Message, call: &Call) -> UpstreamError {
-    let why = "the server reported a lost session again after the recovery";
+    let why = "the server reported a lost session again after the recovery, as replicas do behind a load balancer that is not sticky";
     match is_safe(session, request, call.sent_in()).await {
         true => UpstreamError::NotRecovered(why.into()),
         false => not_repeated(session, &why),

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::requests::Patience;
+use super::requests::{Cancel, Patience};
 use super::{AfterEnd, Client, Incoming, listening};
 use crate::exchange::Exchange;
 use crate::exchange::answer::Answer;
@@ -151,7 +151,11 @@ impl Client {
                 }
                 let relaying = async {
                     match dialog {
-                        Some(dialog) => self.relay(id.as_id(), reply, &dialog).await,
+                        // `initialize` is never cancelled.
+                        Some(dialog) => {
+                            let cancel = Cancel::default();
+                            self.relay(id.as_id(), reply, &dialog, &cancel).await
+                        }
                         None => self.decline(id.as_id(), reply).await.map(|()| None),
                     }
                 };

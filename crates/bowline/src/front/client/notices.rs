@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
+use super::requests::Cancel;
 use super::{Client, Incoming, listening};
 use crate::exchange::reply::Reply;
 
@@ -15,7 +16,7 @@ const INITIALIZED: &str = "notifications/initialized";
 /// The queue of notifications and responses.
 #[derive(Debug)]
 pub(in crate::front) struct Notices {
-    queue: mpsc::Sender<Incoming>,
+    queue: mpsc::Sender<(Incoming, Vec<Cancel>)>,
     read: u64,
     delivered: watch::Receiver<u64>,
     /// The number of the last `notifications/initialized`, which no request overtakes.
@@ -50,13 +51,14 @@ impl Notices {
         }
     }
 
-    pub(super) async fn add(&mut self, incoming: Incoming) {
+    /// Adds one, with the requests that it cancels.
+    pub(super) async fn add(&mut self, incoming: Incoming, cancels: Vec<Cancel>) {
         self.read += 1;
         if incoming.message.method() == Some(INITIALIZED) {
             self.initialized = self.read;
         }
         // If the client has left, nobody delivers it.
-        drop(self.queue.send(incoming).await);
+        drop(self.queue.send((incoming, cancels)).await);
     }
 
     /// The turn of a request that came now.
@@ -84,11 +86,12 @@ impl Turn {
 
 async fn deliver(
     client: Arc<Client>,
-    mut waiting: mpsc::Receiver<Incoming>,
+    mut waiting: mpsc::Receiver<(Incoming, Vec<Cancel>)>,
     delivered: watch::Sender<u64>,
 ) {
-    while let Some(incoming) = waiting.recv().await {
+    while let Some((incoming, cancels)) = waiting.recv().await {
         client.deliver(incoming).await;
+        cancels.iter().for_each(Cancel::delivered);
         delivered.send_modify(|delivered| *delivered += 1);
     }
 }

@@ -30,29 +30,58 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The requests under way, so that the client can cancel them.
 #[derive(Debug, Default)]
-pub(super) struct Requests(Mutex<Vec<(RawIdBuf, CancellationToken)>>);
+pub(super) struct Requests(Mutex<Vec<(RawIdBuf, Cancel)>>);
+
+/// What becomes of a request that the client cancels.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cancel {
+    /// The client hears nothing more of it, and nothing more is sent for it.
+    cancelled: CancellationToken,
+    /// The cancel went where the request is, which was found by it. Only now may the request be dropped.
+    delivered: CancellationToken,
+}
 
 // === impl Requests ===
 
 impl Requests {
-    /// Adds a request. The token is cancelled when the client cancels the request.
-    pub(super) fn begin(&self, request: &Message) -> CancellationToken {
-        let cancelled = CancellationToken::new();
+    /// Adds a request.
+    pub(super) fn begin(&self, request: &Message) -> Cancel {
+        let cancel = Cancel::default();
         let id = request.id().unwrap_or_default().to_buf();
-        self.0.lock().push((id, cancelled.clone()));
-        cancelled
+        self.0.lock().push((id, cancel.clone()));
+        cancel
     }
 
-    /// Cancels the request with this id.
-    pub(super) fn cancel(&self, id: RawId<'_>) {
+    /// Cancels the requests that this message cancels. What is returned is for when it was delivered.
+    pub(super) fn cancel(&self, message: &Message) -> Vec<Cancel> {
+        let Some(span) = message.cancelled_request() else {
+            return Vec::new();
+        };
+        let id = RawId::new(message.text(span));
         let requests = self.0.lock();
         let its = requests.iter().filter(|(its_id, _)| its_id.as_id() == id);
-        its.for_each(|(_, cancelled)| cancelled.cancel());
+        its.map(|(_, cancel)| cancel.clone())
+            .inspect(|cancel| cancel.cancelled.cancel())
+            .collect()
     }
 
-    fn end(&self, request: &CancellationToken) {
-        request.cancel();
-        self.0.lock().retain(|(_, token)| !token.is_cancelled());
+    fn end(&self, request: &Cancel) {
+        request.delivered.cancel();
+        let mut requests = self.0.lock();
+        requests.retain(|(_, cancel)| !cancel.delivered.is_cancelled());
+    }
+}
+
+// === impl Cancel ===
+
+impl Cancel {
+    /// The cancel was delivered, or nobody takes it.
+    pub(super) fn delivered(&self) {
+        self.delivered.cancel();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
     }
 }
 
@@ -60,11 +89,7 @@ impl Requests {
 
 impl Client {
     /// Sends a request and passes its answer on. A request that was cancelled gets no answer.
-    pub(super) async fn request(
-        self: &Arc<Self>,
-        incoming: Incoming,
-        cancelled: CancellationToken,
-    ) {
+    pub(super) async fn request(self: &Arc<Self>, incoming: Incoming, cancel: Cancel) {
         let Incoming {
             message,
             carried,
@@ -73,14 +98,16 @@ impl Client {
         let id = message.id().unwrap_or_default().to_buf();
         let answered = tokio::select! {
             biased;
-            () = cancelled.cancelled() => Ok(()),
+            () = cancel.delivered.cancelled() => Ok(()),
             () = self.left.cancelled() => Ok(()),
-            answered = self.answer(id.as_id(), message, &carried) => answered,
+            answered = self.answer(id.as_id(), message, &carried, &cancel) => answered,
         };
-        self.requests.end(&cancelled);
+        self.requests.end(&cancel);
         match answered {
             Ok(()) => {}
-            Err(fault) if fault.row().reason == Reason::Cancelled => self.log(&fault),
+            Err(fault) if cancel.is_cancelled() || fault.row().reason == Reason::Cancelled => {
+                self.log(&fault);
+            }
             Err(fault) => self.refuse(&fault, Some(id.as_id())).await,
         }
     }
@@ -90,15 +117,20 @@ impl Client {
         id: RawId<'_>,
         message: Message,
         carried: &Carried,
+        cancel: &Cancel,
     ) -> Result<(), Fault> {
         let patience = Patience::begin(&self.to);
         loop {
-            let dialog = self.dialog(carried).await?;
+            let dialog = self.dialog(carried);
+            let Some(dialog) = cancel.cancelled.run_until_cancelled(dialog).await else {
+                return Ok(());
+            };
+            let dialog = dialog?;
             match dialog.clone().handle(message.clone()).await {
-                Ok(reply) => match self.relay(id, reply, &dialog).await? {
+                Ok(reply) => match self.relay(id, reply, &dialog, cancel).await? {
                     None => return Ok(()),
                     Some(error) if !patience.waits_for_server() => {
-                        self.outgoing.send(error.raw().clone()).await;
+                        self.pass_on(&error, cancel).await;
                         return Ok(());
                     }
                     Some(_) => {}
@@ -106,7 +138,17 @@ impl Client {
                 Err(fault) if patience.allows(&fault) => {}
                 Err(fault) => return Err(fault),
             }
-            patience.wait().await;
+            let waiting = cancel.cancelled.run_until_cancelled(patience.wait());
+            if waiting.await.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends the client what answers a request, unless it has cancelled that.
+    async fn pass_on(&self, message: &Message, cancel: &Cancel) {
+        if !cancel.is_cancelled() {
+            self.outgoing.send(message.raw().clone()).await;
         }
     }
 
@@ -117,6 +159,7 @@ impl Client {
         id: RawId<'_>,
         reply: Reply,
         dialog: &Dialog,
+        cancel: &Cancel,
     ) -> Result<Option<Message>, Fault> {
         let mut answer = Answer::of(id, reply, &self.large);
         let mut patience = Patience::for_rest(&self.to);
@@ -124,7 +167,7 @@ impl Client {
             let error = match self.outgoing.paced(answer.next()).await {
                 Ok(Some(error)) if answer.is_for_now() => return Ok(Some(error)),
                 Ok(Some(message)) => {
-                    self.outgoing.send(message.raw().clone()).await;
+                    self.pass_on(&message, cancel).await;
                     #[cfg(feature = "planted")]
                     if crate::planted::has(crate::planted::Bug::SseAnswerTwice) {
                         self.outgoing.send(message.raw().clone()).await;

@@ -146,6 +146,7 @@ impl Upstream {
             return Ok(Err(NotSaid {
                 why: format!("it answered {status} while its session was restored"),
                 asked_for: retry_after(&answer.headers),
+                denies_session: answer.denies_session(),
             }));
         }
         answer.read_out().await;

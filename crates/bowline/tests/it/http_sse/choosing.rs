@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline::config::Transport;
-use bowline_testbed::scripted::Scripted;
+use bowline_testbed::scripted::{Scripted, initialize_result};
 use serde_json::json;
 
 use crate::kit::client::Client;
@@ -62,17 +62,64 @@ async fn an_answer_to_the_request_is_an_answer() {
 
 /// A load balancer without a server answers 404 for a moment, also while a session is recovered.
 #[tokio::test]
-async fn a_server_that_has_spoken_streamable_http_is_not_taken_for_another() {
+async fn what_a_server_has_spoken_is_tried_first() {
     for status in [400, 404, 405] {
         let mut server = Scripted::start().await;
         let gateway = gateway(server.url()).await;
         Client::open(&gateway, &mut server, "u").await;
         let mut client = Client::new(&gateway);
         let (_refused, ()) = tokio::join!(client.initialize(), async {
-            server.next().await.reply(status, &[], "");
+            for method in ["POST", "GET"] {
+                let asked = server.next().await;
+                assert_eq!(asked.method, method);
+                asked.reply(status, &[], "");
+            }
         });
         assert!(client.session.is_none(), "{status}");
+        Client::open(&gateway, &mut server, "v").await;
         server.finish();
+    }
+}
+
+/// A session over HTTP+SSE, after the other transport was declined if that is tried first.
+async fn opens_over_sse(server: &mut Scripted, client: &mut Client) {
+    let (opened, pen) = tokio::join!(client.initialize(), async {
+        let mut asked = server.next().await;
+        if asked.method == "POST" {
+            asked.reply(405, &[], "");
+            asked = server.next().await;
+        }
+        assert_eq!(asked.method, "GET");
+        let mut pen = asked.events();
+        pen.write("event: endpoint\ndata: /messages\n\n");
+        let posted = server.next().await;
+        let id = posted.json()["id"].clone();
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": initialize_result()});
+        posted.reply(202, &[], "");
+        pen.write(format!("event: message\ndata: {answer}\n\n"));
+        pen
+    });
+    assert_eq!(opened.status, 200, "{opened:?}");
+    drop(pen);
+}
+
+#[tokio::test]
+async fn a_server_that_is_rolled_back_or_upgraded_is_served_at_once() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    Client::open(&gateway, &mut server, "u").await;
+    opens_over_sse(&mut server, &mut Client::new(&gateway)).await;
+    // As servers of streamable HTTP answer a GET without a session.
+    for status in [400, 405, 406] {
+        let mut client = Client::new(&gateway);
+        let (opened, ()) = tokio::join!(client.initialize(), async {
+            let asked = server.next().await;
+            assert_eq!(asked.method, "GET", "{status}");
+            asked.reply(status, &[], "");
+            server.next().await.initialized(Some("w"));
+        });
+        assert_eq!(opened.status, 200, "{opened:?}");
+        opens_over_sse(&mut server, &mut Client::new(&gateway)).await;
     }
 }
 

@@ -163,3 +163,31 @@ async fn a_few_failures_are_no_reason_to_leave() {
         assert_eq!(behind.initializes(), initializes);
     }
 }
+
+#[tokio::test]
+async fn a_balancer_that_is_not_sticky_is_noticed_soon_and_named() {
+    let tally = Tally::default();
+    let mut replicas = Vec::new();
+    for name in ["a", "b"] {
+        replicas.push(Counting::start(name, &tally).await.unwrap());
+    }
+    let addresses: Vec<SocketAddr> = replicas.iter().map(Counting::address).collect();
+    let balancer = Haproxy::in_turn(&addresses).await.unwrap();
+    let url = format!("http://{}/mcp", balancer.address());
+    let gateway = Gateway::start(config(&[("s", &url)])).await.unwrap();
+    let mut client = Client::new(&gateway);
+    assert_eq!(client.begin().await.status, 200);
+    let (mut said, mut initializes) = (String::new(), 0);
+    // One request in two reaches the replica that has the session.
+    for number in 0..4 {
+        let answer = client.call(number, "bump", &json!({"key": number})).await;
+        said += &answer.text;
+        initializes = replicas.iter().map(Counting::initializes).sum();
+        if said.contains("not sticky") {
+            break;
+        }
+    }
+    assert!(said.contains("not sticky"), "{said}");
+    assert!(said.contains("not_sticky"), "{said}");
+    assert!(initializes <= 16, "{initializes} sessions were opened");
+}

@@ -3,9 +3,10 @@
 
 use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::kit::client::Client;
-use crate::kit::messages::call;
+use crate::kit::messages::{call, cancel};
 use crate::kit::opened::opened;
 
 /// How a delivery fails.
@@ -101,4 +102,21 @@ async fn another_notification_is_not_sent_twice_and_its_client_gets_an_error() {
         assert_eq!(answer.code(), -31001, "{answer:?}");
         nothing_else_comes(server, &client).await;
     }
+}
+
+#[tokio::test]
+async fn a_cancel_during_a_recovery_is_accepted_at_once() {
+    let (_gateway, mut server, client) = opened().await;
+    let calling = client.clone();
+    let listing = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"});
+    let mut calling = JoinSet::from_iter([async move { calling.send(&listing).await }]);
+    drop(server.next().await);
+    // The server says nothing about the session.
+    let ping = server.next().await;
+    assert_eq!(ping.rpc_method(), "ping");
+    let accepted = client.send(&cancel(7)).await;
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let over = calling.join_next().await.unwrap().unwrap();
+    assert_eq!(over.json()["error"]["data"]["reason"], "cancelled");
+    drop(ping);
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bowline::config::{Command, Flow, Union, UnionNames};
 use bowline::{Bridge, Gateway};
+use bowline_testbed::answering::{Gate, Said};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -14,7 +16,7 @@ use crate::kit::client::{Client, sent};
 use crate::kit::fake::{
     Fake, TOOLS_CHANGED, client_of, config_of, hear_of, missing, names, text, united_with,
 };
-use crate::kit::messages::{call, list, note, ready};
+use crate::kit::messages::{call, cancel, list, note, ready};
 use crate::kit::programs;
 use crate::kit::protected::Protected;
 use crate::kit::sse::Sse;
@@ -224,4 +226,33 @@ async fn a_server_over_http_sse_is_a_member_like_any_other() {
         "{called:?}"
     );
     assert_eq!(tally.executions("l"), 1);
+}
+
+#[tokio::test]
+async fn a_cancel_over_http_sse_reaches_the_member_although_it_waits_behind_another_message() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let gate = Gate::default();
+    gate.close();
+    let own = gate.clone();
+    let changed = "notifications/roots/list_changed";
+    a.on(changed, move |_| Said::status(202).behind(&own));
+    // The stream could be resumed, so it is closed when nobody reads it, and the call is forgotten.
+    let (pens, begun) = (Mutex::new(Vec::new()), note("notifications/message"));
+    b.on("tools/call", move |_| {
+        let (said, mut pen) = Said::events();
+        pen.write(format!("id: 1\ndata: {begun}\n\n"));
+        pens.lock().push(pen);
+        said
+    });
+    let gateway = named(&a, &b).await;
+    let mut client = Sse::open_as(&gateway, "/sse", None).await;
+    client.begin().await;
+    client.ask(&call_of(1, "a__t")).await;
+    client.say(&call_of("long", "b__t")).await;
+    client.hear_of("notifications/message").await;
+    client.say(&note(changed)).await;
+    client.say(&cancel("long")).await;
+    b.until("notifications/cancelled", 1).await;
+    assert_eq!(b.params("notifications/cancelled")[0]["requestId"], "long");
+    gate.open();
 }

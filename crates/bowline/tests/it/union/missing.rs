@@ -14,7 +14,8 @@ use crate::kit::fake::{
     Fake, TOOLS_CHANGED, begun, config_of, hear_of, missing, names, refusal, united, united_with,
 };
 use crate::kit::gateway::{health, with_admin};
-use crate::kit::messages::list;
+use crate::kit::messages::{call, list};
+use crate::kit::sse::Sse;
 use crate::kit::wait::until_so;
 
 /// The tools of a counting server in a union.
@@ -311,4 +312,30 @@ async fn a_gateway_that_knows_no_server_alive_still_answers() {
     let answer = client.send(&list(1)).await;
     assert_eq!(names(&answer), Vec::<String>::new());
     assert_eq!(missing(&answer).as_object().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_is_away_is_answered_in_band_and_at_once_on_every_front() {
+    let a = Fake::start("a").await;
+    let counting = Counting::start("c", &Tally::default()).await.unwrap();
+    counting.die().await;
+    let (gateway, client) = united_with(with_server(config_of(&[&a]), "c", &counting.url())).await;
+    let mut call = call(1);
+    call["params"]["name"] = "c__read".into();
+    let answer = client.send(&call).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!answer.headers.contains_key("retry-after"), "{answer:?}");
+    let over_sse = async {
+        let mut client = Sse::open_as(&gateway, "/sse", None).await;
+        client.begin().await;
+        client.ask(&call).await
+    };
+    let began = Instant::now();
+    for answer in [answer.json(), over_sse.await] {
+        assert_eq!(answer["id"], 1, "{answer}");
+        assert_eq!(answer["error"]["code"], -31002, "{answer}");
+        assert_eq!(answer["error"]["data"]["server"], "c", "{answer}");
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
