@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use bowline_testbed::answering::{Answering, Gate, Said, Seen};
@@ -70,14 +71,14 @@ async fn a_server_that_forgets_every_session_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_balancer_that_is_not_sticky() {
-    let turns = std::sync::atomic::AtomicUsize::new(0);
+    let turns = AtomicUsize::new(0);
     let report = broken(move |seen| match seen.json()["method"].as_str() {
         Some("initialize") => {
             let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "s", "version": "1"}});
             seen.result(&result).with("mcp-session-id", "u")
         }
-        _ if turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 0 => Said::status(404),
+        _ if turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => Said::status(404),
         _ => seen.result(&json!({"tools": []})),
     })
     .await;
