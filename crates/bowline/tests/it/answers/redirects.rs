@@ -116,6 +116,13 @@ async fn what_was_remembered_and_is_not_there_is_forgotten() {
         let asked = server.next().await;
         assert_eq!(asked.target, "/moved/mcp");
         asked.reply(404, &[], "");
+        // It is asked whether it speaks HTTP+SSE.
+        let asked = server.next().await;
+        assert_eq!(
+            (asked.method.as_str(), asked.target.as_str()),
+            ("GET", "/mcp")
+        );
+        asked.reply(404, &[], "");
     });
     assert_ne!(answer.status, 200);
     let (answer, ()) = tokio::join!(client.initialize(), async {

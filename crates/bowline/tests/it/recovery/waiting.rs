@@ -8,7 +8,6 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::restore::lose;
 use crate::kit::messages::{call, list};
 use crate::kit::opened::{forgot, opened};
 use crate::kit::stage::Stage;
@@ -71,7 +70,12 @@ async fn a_recovery_that_nobody_waits_for_stops_and_the_next_one_begins_anew() {
     assert_eq!(opening.rpc_method(), "initialize");
     drop(leaving);
     opening.given_up().await;
-    lose(&mut server, &client, "u2").await;
+    let message = call("stays");
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        server.next().await.initialized(Some("u2"));
+        server.next().await.result(&json!({}));
+    });
+    assert_eq!(answer.status, 200, "{answer:?}");
     server.finish();
 }
 
