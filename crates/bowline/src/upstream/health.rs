@@ -178,8 +178,8 @@ impl State {
         }
         let doublings = self.ejections.saturating_sub(1).min(10);
         let longest = match sort {
-            Sort::Absent | Sort::Silent => LONGEST_ABSENCE,
-            Sort::Failing | Sort::DiesYoung => LONGEST_REST,
+            Sort::Absent | Sort::Silent | Sort::DiesYoung => LONGEST_ABSENCE,
+            Sort::Failing => LONGEST_REST,
         };
         let rest = longest.min(FIRST_REST * 2_u32.saturating_pow(doublings));
         let until = now + jittered(rest);
@@ -296,7 +296,7 @@ mod tests {
             tokio::time::advance(expected).await;
             health.answered();
             assert!(health.ailment().is_none());
-            expected = LONGEST_REST.min(expected * 2);
+            expected = LONGEST_ABSENCE.min(expected * 2);
         }
     }
 

@@ -42,7 +42,9 @@ pub(super) enum Stream {
     Spoke,
     /// It said nothing within a moment.
     Silent,
-    /// It has ended, and the session with it.
+    /// It ended within a moment, and the session with it.
+    Broke,
+    /// It had ended before, and the session with it.
     Ended,
 }
 
@@ -95,9 +97,11 @@ pub(super) fn judge(facts: Facts) -> Verdict {
             _ => unproven(stream),
         };
     }
-    let may_deny_session = names_session && (is_gone || status == StatusCode::BAD_REQUEST);
+    let may_deny_session = names_session && (is_gone || is_no_endpoint(status));
     match stream {
         Stream::Ended => Verdict::Lost,
+        // It lived when the server refused, and what it had to say then is lost.
+        Stream::Broke => Verdict::Unknown,
         Stream::Open if may_deny_session => Verdict::Listen,
         // The stream lives, and may be all that a request needs.
         Stream::Spoke if may_deny_session && is_gone => Verdict::Unknown,
@@ -113,8 +117,18 @@ pub(super) fn judge(facts: Facts) -> Verdict {
 fn unproven(stream: Stream) -> Verdict {
     match stream {
         Stream::Open => Verdict::Listen,
-        Stream::None | Stream::Spoke | Stream::Silent | Stream::Ended => Verdict::Unknown,
+        Stream::None | Stream::Spoke | Stream::Silent | Stream::Broke | Stream::Ended => {
+            Verdict::Unknown
+        }
     }
+}
+
+/// What a server answers whose sessions are somewhere else by now, for example because it speaks another transport.
+fn is_no_endpoint(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED
+    )
 }
 
 /// Whether the status says that the server was not reached.
@@ -134,11 +148,12 @@ pub(super) fn is_about_credentials(status: StatusCode) -> bool {
 mod tests {
     use super::*;
 
-    const STREAMS: [Stream; 5] = [
+    const STREAMS: [Stream; 6] = [
         Stream::None,
         Stream::Open,
         Stream::Spoke,
         Stream::Silent,
+        Stream::Broke,
         Stream::Ended,
     ];
 
@@ -262,10 +277,10 @@ mod tests {
             ),
             (
                 405,
-                declined(false),
-                declined(false),
-                declined(false),
-                declined(false),
+                declined(true),
+                Verdict::Listen,
+                declined(true),
+                declined(true),
             ),
             (
                 429,
@@ -310,7 +325,9 @@ mod tests {
                     stream,
                 })
             });
-            assert_eq!(verdicts, [on_http, open, spoke, silent, ended], "{status}");
+            let broke = Verdict::Unknown;
+            let table = [on_http, open, spoke, silent, broke, ended];
+            assert_eq!(verdicts, table, "{status}");
         }
     }
 }

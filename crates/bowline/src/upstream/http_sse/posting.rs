@@ -214,7 +214,7 @@ impl Pair {
     /// The stream, which was waited for after it had said so much.
     fn stream_since(&self, heard: u64) -> Stream {
         match self.routing().ended() {
-            Some(_) => Stream::Ended,
+            Some(_) => Stream::Broke,
             None if self.routing().heard() > heard => Stream::Spoke,
             None => Stream::Silent,
         }
