@@ -10,6 +10,7 @@ mod listening;
 pub(super) mod notices;
 pub(super) mod outgoing;
 mod requests;
+mod unasked;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use self::conversation::Conversation;
 use self::notices::Notices;
 pub(super) use self::outgoing::Outgoing;
 use self::requests::Requests;
+use self::unasked::Unasked;
 use crate::caller::Caller;
 use crate::exchange::answer::LargeAnswers;
 use crate::fault::{Fault, LogContext};
@@ -42,6 +44,7 @@ pub(super) struct Client {
     after_end: AfterEnd,
     pub(super) conversation: Conversation,
     requests: Requests,
+    unasked: Unasked,
     pub(super) outgoing: Outgoing,
     large: LargeAnswers,
     /// Requests.
@@ -86,6 +89,7 @@ impl Client {
         Arc::new(Self {
             conversation: Conversation::default(),
             requests: Requests::default(),
+            unasked: Unasked::default(),
             // Held in memory, because what was written cannot be taken back if the answer breaks.
             large: LargeAnswers::up_to(MAX_MESSAGE),
             running: TaskTracker::new(),

@@ -1,5 +1,7 @@
 //! What the server sends on its own: the front opens that stream, and opens it again whenever it ends.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +30,11 @@ async fn listen(client: Arc<Client>, dialog: Dialog) {
             Ok(outlet) => {
                 pause = PAUSE;
                 let mut messages = Messages::of_stream(outlet);
+                let reading = client.unasked.open();
                 loop {
-                    match client.outgoing.paced(messages.next()).await {
+                    let mut next = pin!(messages.next());
+                    let next = poll_fn(|cx| reading.poll(cx, next.as_mut()));
+                    match client.outgoing.paced(next).await {
                         Ok(Some(message)) => client.outgoing.send(message.raw().clone()).await,
                         Ok(None) => break,
                         Err(error) => {

@@ -147,6 +147,7 @@ impl Client {
 
     /// Sends the client what answers a request, unless it has cancelled that.
     async fn pass_on(&self, message: &Message, cancel: &Cancel) {
+        self.unasked.passed_on().await;
         if !cancel.is_cancelled() {
             self.outgoing.send(message.raw().clone()).await;
         }

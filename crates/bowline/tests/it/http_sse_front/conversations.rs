@@ -11,6 +11,7 @@ use crate::kit::messages::{VERSION, assert_too_large, call, list, note, ready};
 use crate::kit::opened::opened_speaking;
 use crate::kit::replicas::replicas;
 use crate::kit::sse::{REVISION, Sse, opened};
+use crate::kit::sse_server::SsePlay;
 use crate::kit::wired::{call_of, initialize};
 
 /// A server that the test plays, and a client whose session is `u1` there. The server's stream is open.
@@ -48,6 +49,26 @@ pub(super) async fn begin(
         ("GET", id)
     );
     listening
+}
+
+/// What a server says on one channel comes in its order, whatever reads it here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_answer_overtakes_what_the_server_said_before_it() {
+    let play = SsePlay::start(|_| {}).await;
+    let mut client = Sse::open(&play.gateway).await;
+    client.begin().await;
+    // From here on, the server's stream is open.
+    client.ask(&list(1)).await;
+    let arguments = json!({"method": "notifications/message", "times": 2});
+    for number in 0..300 {
+        client.say(&call_of(number, "notify", &arguments)).await;
+        for _ in 0..2 {
+            let next = client.next().await;
+            assert_eq!(next["method"], "notifications/message", "{number}: {next}");
+        }
+        let answer = client.next().await;
+        assert_eq!(answer["id"], number, "{answer}");
+    }
 }
 
 #[tokio::test]

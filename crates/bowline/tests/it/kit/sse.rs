@@ -133,6 +133,11 @@ impl Sse {
         found
     }
 
+    /// The next message, whatever it is.
+    pub(crate) async fn next(&mut self) -> Value {
+        self.hear_where(|_| true).await
+    }
+
     async fn read(&mut self) -> Option<Value> {
         let heard = tokio::time::timeout(3 * PATIENCE, self.incoming.recv()).await;
         heard.expect("a message in time").unwrap()
