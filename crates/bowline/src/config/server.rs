@@ -43,7 +43,7 @@ pub struct Server {
 /// Where a server is. Paths and queries are as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// At one address, resolved for every connection: a balancer's, or that of a single server.
+    /// At one name, resolved for every connection: a balancer's, or that of a single server.
     Url(http::Uri),
     /// At several, each of which is pinned: Bowline is the balancer.
     Endpoints(Vec<http::Uri>),
