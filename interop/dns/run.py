@@ -100,11 +100,12 @@ class Session:
 
 
 class Gateway:
-    def __init__(self, stack, directory, port, every):
-        config = Path(directory) / f"bowline-{every}.toml"
+    def __init__(self, stack, directory, port, every, key="endpoints"):
+        config = Path(directory) / f"bowline-{key}-{every}.toml"
+        url = json.dumps(f"http://{NAME}:{port}/mcp")
         config.write_text(
-            f'store.kind = "memory"\n[servers.replicas]\nendpoints = ["http://{NAME}:{port}/mcp"]\n'
-            f'health = {{ every = "{every}s" }}\n'
+            f'store = {{ kind = "file", path = "{config}.store" }}\n[servers.replicas]\n'
+            f'{key} = {url if key == "url" else f"[{url}]"}\nhealth = {{ every = "{every}s" }}\n'
         )
         options = ["--config", config, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command = [harness.binary("bowline"), "serve", *options]
@@ -237,6 +238,50 @@ def killed(directory, hosts, port, dying):
         step(f"a dead replica is ejected and its name looked up at once ({took:.1f} s)")
 
 
+def check_pinned(sessions):
+    """Also on new connections: when this returns, none is kept any more."""
+    for _ in range(2):
+        for session in sessions:
+            session.check_pinned()
+        # They are kept for four seconds.
+        time.sleep(5)
+
+
+def by_url(directory, hosts, port, dying):
+    """The name in a `url`: one endpoint, and each session stays at its address for as long as the name has it."""
+
+    def gateway(stack):
+        return Gateway(stack, directory, port, EVERY, key="url")
+
+    hosts.set(FIRST)
+    with ExitStack() as stack:
+        before = gateway(stack)
+        sessions = before.open(3)
+        check(replicas_of(sessions) == {FIRST: 3}, f"opened at {replicas_of(sessions)}")
+        hosts.set(SECOND, FIRST)
+        check_pinned(sessions)
+        new = before.open(3)
+        check(replicas_of(new).keys() == {SECOND}, f"new ones: {replicas_of(new)}")
+        hosts.set(FIRST, SECOND)
+        check_pinned(sessions + new)
+        step("sessions of a `url` stay at their address, whatever the order of a name's addresses")
+    with ExitStack() as stack:
+        after = gateway(stack)
+        for session in sessions + new:
+            session.url = after.url
+            session.check_pinned()
+        step("and so they do when the gateway was started again")
+        dying.kill()
+        check(new[0].call("whoami") == FIRST, "a session of a dead replica was not moved")
+        for session in sessions:
+            session.check_pinned()
+        step("a session whose address is dead goes on at another")
+        hosts.set(THIRD)
+        time.sleep(5)
+        check(sessions[0].call("whoami") == THIRD, "an address that the name no longer has was used")
+        step("a name that moved is followed at once")
+
+
 def scenario(directory):
     hosts = Hosts(directory)
     hosts.set(FIRST, SECOND)
@@ -252,6 +297,7 @@ def scenario(directory):
             removed(gateway, hosts, sessions)
             unresolvable(gateway, hosts, sessions)
         killed(directory, hosts, port, second)
+        by_url(directory, hosts, port, replica(stack, SECOND, port))
     return 0
 
 

@@ -277,6 +277,10 @@ fn server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
             writeln!(f, "health = {{ every = {every}, get = \"{get}\" }}")?;
         }
     }
+    match server.keep_alive {
+        Some(time) => writeln!(f, "keep_alive = {}", duration(time))?,
+        None => writeln!(f, "keep_alive = \"off\"")?,
+    }
     recovery(f, &server.recovery)
 }
 

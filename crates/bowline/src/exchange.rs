@@ -7,6 +7,7 @@ pub(crate) mod batch;
 pub(crate) mod call_timeout;
 pub(crate) mod cancel;
 pub(crate) mod detach;
+pub(crate) mod keep_alive;
 mod listen;
 mod notify;
 pub(crate) mod open;

@@ -10,6 +10,7 @@ pub(crate) mod marks;
 pub(crate) mod repeat_id;
 pub(crate) mod rewrite;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -101,6 +102,13 @@ impl Leg {
     /// The session id that the upstream issued, for the session's record.
     pub(crate) fn upstream_session(&self) -> Option<&UpstreamSessionId> {
         self.conversation.session_id()
+    }
+
+    /// Where the server was reached, for the session's record; `None` if only one address is possible.
+    pub(crate) fn home(&self) -> Option<IpAddr> {
+        let url = self.endpoint.address.url()?;
+        let is_open = url.origin.is_named() && url.origin.address().is_none();
+        self.conversation.home().filter(|_| is_open)
     }
 
     /// The cookies, for the session's record; `None` if there are none.

@@ -4,6 +4,7 @@
 pub(crate) mod calls;
 pub(crate) mod client_state;
 mod in_use;
+mod keep_alive;
 pub(crate) mod persistence;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use self::keep_alive::{Contact, Requests};
 use self::persistence::Persistence;
 use self::recovery::RecoveryState;
 use self::streams::Streams;
@@ -53,6 +55,8 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// The number of requests and streams in progress.
     uses: AtomicU32,
+    /// When its server was last sent something.
+    contact: Contact,
     leg: RwLock<Current>,
     /// The configured server, independent of the endpoint that the leg uses.
     pub(crate) upstream: Arc<Upstream>,
@@ -76,6 +80,8 @@ pub(crate) struct Session {
     timeline: Timeline,
     /// Its caller's place among the sessions, if this gateway holds it.
     place: Mutex<Option<Permit>>,
+    /// How often the client has used it.
+    requests: Requests,
 }
 
 /// The current leg.
@@ -120,6 +126,8 @@ impl Session {
             server_requests: ServerRequests::default(),
             timeline: Timeline::default(),
             place: Mutex::new(None),
+            requests: Requests::default(),
+            contact: Contact::default(),
             leg: RwLock::new(Current { leg, ended: false }),
             opened: Instant::now(),
             last_used: AtomicU64::new(0),

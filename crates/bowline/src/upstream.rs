@@ -109,6 +109,8 @@ pub(crate) struct Upstream {
     /// How many of its processes may start at the same time.
     starts: Arc<Semaphore>,
     upkeep: Upkeep,
+    /// Its idle sessions are being pinged.
+    pub(crate) being_pinged: AtomicBool,
     /// Which transport it speaks, where that was found out.
     /// Keys that its requests may not contain.
     pub(crate) reserved: Reserved,
@@ -166,6 +168,7 @@ impl Upstream {
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
+            being_pinged: AtomicBool::new(false),
             reserved: Reserved::new(&flows.settings().meta_prefix),
             flows: Arc::clone(flows),
             tls: server_tls,

@@ -123,17 +123,28 @@ impl Origin {
 
     /// Opens a connection within `limit`, all steps together.
     pub async fn dial(&self, tls: &Tls, limit: Duration) -> Result<Connection, EgressError> {
-        tokio::time::timeout(limit, self.dial_unbounded(tls))
+        self.dial_home(tls, limit, None).await
+    }
+
+    /// The same, and at this address first if the name has it.
+    pub(super) async fn dial_home(
+        &self,
+        tls: &Tls,
+        limit: Duration,
+        home: Option<IpAddr>,
+    ) -> Result<Connection, EgressError> {
+        tokio::time::timeout(limit, self.dial_unbounded(tls, limit, home))
             .await
             .unwrap_or(Err(EgressError::ConnectTimeout(limit)))
     }
 
-    async fn dial_unbounded(&self, tls: &Tls) -> Result<Connection, EgressError> {
-        #[expect(clippy::disallowed_methods, reason = "this is egress")]
-        let connected = match self.address {
-            Some(address) => TcpStream::connect(address).await,
-            None => TcpStream::connect((&*self.host, self.port)).await,
-        };
+    async fn dial_unbounded(
+        &self,
+        tls: &Tls,
+        limit: Duration,
+        home: Option<IpAddr>,
+    ) -> Result<Connection, EgressError> {
+        let connected = self.connect(limit, home).await;
         let tcp = connected.map_err(EgressError::not_connected)?;
         descriptors::leave_reserve(&tcp).map_err(EgressError::not_connected)?;
         tcp.set_nodelay(true).map_err(EgressError::Connect)?;
@@ -149,9 +160,51 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// Connects to the first address that accepts. None but the last may take more than its share of the time.
+    async fn connect(&self, limit: Duration, home: Option<IpAddr>) -> io::Result<TcpStream> {
+        let addresses = match self.address {
+            Some(address) => vec![address],
+            None => {
+                let found = tokio::net::lookup_host((&*self.host, self.port)).await?;
+                at_home_first(found.collect(), home)
+            }
+        };
+        let Some((last, before)) = addresses.split_last() else {
+            let error = "the name has no address";
+            return Err(io::Error::new(io::ErrorKind::NotFound, error));
+        };
+        let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        for address in before {
+            #[expect(clippy::disallowed_methods, reason = "this is egress")]
+            let connecting = TcpStream::connect(*address);
+            match tokio::time::timeout(share, connecting).await {
+                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Err(error)) => tracing::debug!(%address, %error, "not connected"),
+                Err(_) => tracing::debug!(%address, "not connected within {share:?}"),
+            }
+        }
+        #[expect(clippy::disallowed_methods, reason = "this is egress")]
+        TcpStream::connect(*last).await
+    }
+}
+
+/// A name's addresses in the order in which they are tried. An address that the name no longer has is not, because it
+/// may be somebody else's by now.
+fn at_home_first(mut found: Vec<SocketAddr>, home: Option<IpAddr>) -> Vec<SocketAddr> {
+    // Stable: the system prefers one address to another.
+    found.sort_by_key(|address| Some(address.ip()) != home);
+    found
+}
+
 // === impl Connection ===
 
 impl Connection {
+    /// The address at the other end.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        Some(self.socket().peer_addr().ok()?.ip())
+    }
+
     /// The socket below.
     pub(super) fn socket(&self) -> &TcpStream {
         match self {
@@ -292,5 +345,23 @@ impl std::fmt::Display for Origin {
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tls")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_before_is_tried_first_while_the_name_has_it() {
+        let found: Vec<SocketAddr> = ["[::1]:80", "127.0.0.1:80", "127.0.0.2:80"]
+            .map(|text| text.parse().unwrap())
+            .into();
+        let first = |home: &str| at_home_first(found.clone(), home.parse().ok())[0];
+        assert_eq!(first("127.0.0.2"), found[2]);
+        assert_eq!(first("127.0.0.3"), found[0], "it may be somebody else's");
+        assert_eq!(at_home_first(found.clone(), None), found);
+        let others = at_home_first(found.clone(), Some(found[1].ip()));
+        assert_eq!(others, [found[1], found[0], found[2]]);
     }
 }

@@ -6,6 +6,7 @@
 //! outcome) is rare rather than daily.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -50,6 +51,7 @@ struct Idle {
 #[derive(Debug)]
 pub struct UpstreamBody {
     framing: Framing,
+    peer: Option<IpAddr>,
     checkout: Option<Checkout>,
     /// The connection is kept only if somebody says so.
     is_on_trial: bool,
@@ -85,11 +87,22 @@ impl Pool {
         request: &Request,
         connect_timeout: Duration,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        if let Some(answered) = self.send_on_kept(request).await {
+        self.send_home(request, connect_timeout, None).await
+    }
+
+    /// The same to a server that was reached at this address before: there again, if its name still has the address
+    /// and it accepts connections.
+    pub async fn send_home(
+        &self,
+        request: &Request,
+        connect_timeout: Duration,
+        home: Option<IpAddr>,
+    ) -> Result<Response<UpstreamBody>, EgressError> {
+        if let Some(answered) = self.send_on_kept_to(request, home).await {
             return answered;
         }
         // Boxed, because it is rare and large.
-        Box::pin(self.send_on_new(request, connect_timeout, false)).await
+        Box::pin(self.send_on_new(request, connect_timeout, home, false)).await
     }
 
     /// The same on a new connection, which is kept only after [`UpstreamBody::keep`].
@@ -98,16 +111,18 @@ impl Pool {
         request: &Request,
         connect_timeout: Duration,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        Box::pin(self.send_on_new(request, connect_timeout, true)).await
+        Box::pin(self.send_on_new(request, connect_timeout, None, true)).await
     }
 
     async fn send_on_new(
         &self,
         request: &Request,
         connect_timeout: Duration,
+        home: Option<IpAddr>,
         is_on_trial: bool,
     ) -> Result<Response<UpstreamBody>, EgressError> {
-        let dialled = self.0.origin.dial(&self.0.tls, connect_timeout).await?;
+        let Inner { origin, tls, .. } = &*self.0;
+        let dialled = origin.dial_home(tls, connect_timeout, home).await?;
         let mut wire = Box::new(Wire::new(dialled));
         match wire.send(request).await {
             Ok(head) => Ok(self.check_out(wire, head, is_on_trial)),
@@ -121,7 +136,15 @@ impl Pool {
         &self,
         request: &Request,
     ) -> Option<Result<Response<UpstreamBody>, EgressError>> {
-        while let Some(mut wire) = self.reuse() {
+        self.send_on_kept_to(request, None).await
+    }
+
+    async fn send_on_kept_to(
+        &self,
+        request: &Request,
+        home: Option<IpAddr>,
+    ) -> Option<Result<Response<UpstreamBody>, EgressError>> {
+        while let Some(mut wire) = self.reuse(home) {
             match wire.send(request).await {
                 Ok(head) => return Some(Ok(self.check_out(wire, head, false))),
                 Err(failed) if failed.was_sent => {
@@ -146,10 +169,16 @@ impl Pool {
         drop(self.0.idle.lock().take());
     }
 
-    /// The connection that was used last, if it is still good.
-    fn reuse(&self) -> Option<Box<Wire>> {
+    /// The connection that was used last, if it is still good; to this address, if there is one.
+    fn reuse(&self, home: Option<IpAddr>) -> Option<Box<Wire>> {
+        let is_at = |idle: &Idle| home.is_none() || idle.wire.peer == home;
         loop {
-            let mut idle = self.0.idle.lock().as_mut()?.pop_back()?;
+            let mut idle = {
+                let mut all = self.0.idle.lock();
+                let all = all.as_mut()?;
+                let last = all.iter().rposition(is_at)?;
+                all.remove(last)?
+            };
             if idle.until > Instant::now() && idle.wire.check_idle() {
                 return Some(idle.wire);
             }
@@ -160,6 +189,7 @@ impl Pool {
         let max_idle = head.keeps_alive.then(|| max_idle(&head.headers));
         let mut body = UpstreamBody {
             framing: head.body,
+            peer: wire.peer,
             checkout: Some(Checkout {
                 wire,
                 pool: self.clone(),
@@ -198,6 +228,11 @@ fn max_idle(headers: &HeaderMap) -> Duration {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
+    /// The address that the answer comes from.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
     /// Whether only the end of the connection marks the end of the body.
     pub fn ends_with_connection(&self) -> bool {
         self.framing == Framing::UntilClosed

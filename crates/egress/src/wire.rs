@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -29,6 +30,8 @@ thread_local! {
 /// A connection.
 pub(super) struct Wire {
     stream: Connection,
+    /// The address at the other end.
+    pub(super) peer: Option<IpAddr>,
     /// Input that was not used yet.
     input: BytesMut,
     /// The part of a request that was not written when its response arrived.
@@ -47,6 +50,7 @@ pub(super) struct SendError {
 impl Wire {
     pub(super) fn new(stream: Connection) -> Self {
         Self {
+            peer: stream.peer(),
             stream,
             input: BytesMut::new(),
             unwritten: Bytes::new(),

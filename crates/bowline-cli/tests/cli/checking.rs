@@ -86,6 +86,7 @@ forward_headers = ["x-tenant"]
 connect_timeout = "10s"
 call_timeout = "1m"
 health = { every = "2s", get = "/healthz" }
+keep_alive = "4m"
 recovery_budget = "1m 30s"
 on_session_loss = "tell"
 replay = ["search", "read"]
@@ -108,6 +109,7 @@ url = "https://mcp.example.com/****"
 connect_timeout = "10s"
 # no call_timeout: calls never time out
 health = { every = "5s" }
+keep_alive = "4m"
 recovery_budget = "30s"
 on_session_loss = "recover"
 replay = "safe"

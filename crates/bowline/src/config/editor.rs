@@ -89,6 +89,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         connect_timeout: None,
         call_timeout: None,
         health: Health::default(),
+        keep_alive: None,
         recovery: Recovery::default(),
         oauth: file::read_oauth(&mut table),
         prefix: None,

@@ -113,6 +113,7 @@ pub(super) struct Server {
     pub(super) connect_timeout: Text,
     pub(super) call_timeout: Text,
     pub(super) health: Health,
+    pub(super) keep_alive: Text,
     pub(super) recovery: Recovery,
     pub(super) oauth: Option<ServerOAuth>,
     pub(super) prefix: Text,
@@ -272,13 +273,14 @@ fn read_peers(top: &mut Table<'_, '_>) -> Option<Peers> {
 }
 
 /// The keys of a server that is reached by HTTP, and of one that is a process.
-const HTTP_KEYS: [&str; 8] = [
+const HTTP_KEYS: [&str; 9] = [
     "transport",
     "headers",
     "forward_headers",
     "ca_file",
     "connect_timeout",
     "health",
+    "keep_alive",
     "session_lost",
     "oauth",
 ];
@@ -309,6 +311,7 @@ fn read_server(name: Spanned<String>, mut table: Table<'_, '_>) -> Option<Server
         connect_timeout: table.text("connect_timeout"),
         call_timeout: table.text("call_timeout"),
         health: Health::default(),
+        keep_alive: table.text("keep_alive"),
         recovery: Recovery {
             budget: table.text("recovery_budget"),
             on_loss: table.text("on_session_loss"),

@@ -23,6 +23,9 @@ pub struct Server {
     pub call_timeout: Option<Duration>,
     /// The health checks of its endpoints.
     pub health: Health,
+    /// How long an idle session of it is left alone before it is pinged, so that the server keeps it; `None` for
+    /// always.
+    pub keep_alive: Option<Duration>,
     /// What happens when it loses a session.
     pub recovery: Recovery,
     /// How callers sign in there; `None` where they do not.
@@ -40,7 +43,7 @@ pub struct Server {
 /// Where a server is. Paths and queries are as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// At one address, resolved for every connection: a balancer's, or that of a single server.
+    /// At one name, resolved for every connection: a balancer's, or that of a single server.
     Url(http::Uri),
     /// At several, each of which is pinned: Bowline is the balancer.
     Endpoints(Vec<http::Uri>),
@@ -123,6 +126,9 @@ impl Server {
     /// How long to wait for a connection by default.
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+    /// How long an idle session is left alone by default: servers end one after five minutes or more.
+    pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(4 * 60);
+
     /// How long it may delay a list of a union by default.
     pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -175,6 +181,7 @@ impl Server {
             connect_timeout: Self::CONNECT_TIMEOUT,
             call_timeout: None,
             health: Health::default(),
+            keep_alive: Some(Self::KEEP_ALIVE),
             recovery: Recovery::default(),
             oauth: None,
             prefix: None,

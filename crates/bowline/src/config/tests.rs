@@ -343,7 +343,7 @@ fn unknown_keys_get_a_suggestion_or_the_list() {
         (
             "servers.a = { url = \"http://h\", x = 1 }",
             "the keys allowed here are `url`, `endpoints`, `transport`, `command`, `env`, `cwd`, `headers`, \
-             `forward_headers`, `ca_file`, `connect_timeout`, `call_timeout`, `health`, `recovery_budget`, \
+             `forward_headers`, `ca_file`, `connect_timeout`, `call_timeout`, `health`, `keep_alive`, `recovery_budget`, \
              `on_session_loss`, `replay`, `drain_timeout`, `session_lost`, `oauth`, `prefix`, `required`, `list_timeout`, `tools`",
         ),
     ] {

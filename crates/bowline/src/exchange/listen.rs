@@ -23,7 +23,7 @@ use crate::leg::rewrite::Rewrite;
 use crate::session::Session;
 use crate::session::recovery::RecoveryError;
 use crate::upstream::budget::{Budget, errand, moment};
-use crate::upstream::{Carried, Listening, Pulse, SessionState, UpstreamError};
+use crate::upstream::{Carried, Listening, SessionState, UpstreamError};
 
 /// The first delay before a retry when an upstream answers 409: it has not noticed yet that the last stream
 /// was closed.
@@ -242,7 +242,7 @@ pub(crate) async fn open(
         let limit = Budget::of(&session.upstream).patient_attempt();
         let carried = session.carried(carried);
         let pinged = tokio::time::timeout(limit, ping(leg, &carried)).await;
-        if matches!(pinged, Ok(Pulse::Lost)) {
+        if pinged.is_ok_and(|pulse| pulse.confirms_loss()) {
             return Err(UpstreamError::SessionLost);
         }
     }

@@ -47,6 +47,7 @@ pub(crate) fn request<'a>(
     carried: &'a Carried,
     sent: Sent,
 ) -> impl Future<Output = Result<Reply<Arriving>, UpstreamError>> + use<'a> {
+    session.note_request(&message);
     let call = Call::begin(session, message.id().unwrap_or_default());
     let leg = session.leg();
     let timeout = CallTimeout::of(session, &message);

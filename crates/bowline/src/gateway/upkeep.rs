@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::Limits;
+use crate::exchange::keep_alive::KeepAlive;
 use crate::exchange::recovery::moves;
 use crate::hub::Hub;
 use crate::upstream::UPKEEP_INTERVAL;
@@ -58,12 +59,15 @@ pub(super) fn keep_tidy(hub: &Arc<Hub>) {
     let own = Arc::clone(hub);
     hub.tracker.spawn(hub.drain.until_closed(async move {
         let mut tend = tokio::time::interval(UPKEEP_INTERVAL);
+        let mut keep_alive = KeepAlive::new();
         let mut notice = tokio::time::interval(NOTICE_EVERY);
         loop {
             tokio::select! {
                 _ = tend.tick() => {
                     own.routes.tend();
                     move_drained(&own);
+                    let upstreams = own.routes.all();
+                    keep_alive.tend(upstreams.values(), &own.registry.table, &own.drain);
                 }
                 _ = notice.tick() => own.flows.notice().await,
                 () = own.flows.signed_out() => own.end_streams_of_signed_out(),

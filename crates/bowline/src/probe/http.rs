@@ -14,7 +14,7 @@ use super::peer::{Events, Heard, Opened};
 use super::report::{Era, Step, Transport, UnknownId};
 use super::trouble::Trouble;
 use crate::config;
-use crate::upstream::{Conversation, EventSource, Pulse, is_wrong_transport};
+use crate::upstream::{Conversation, EventSource, is_wrong_transport};
 
 /// The revision without sessions.
 const MODERN: &str = "2026-07-28";
@@ -98,7 +98,7 @@ impl Examination<'_> {
             }
         };
         let mut answer = UnknownId {
-            is_recognized: matches!(pulse, Ok(Pulse::Lost)),
+            is_recognized: pulse.is_ok_and(|pulse| pulse.confirms_loss()),
             ..answer
         };
         if !answer.is_recognized {

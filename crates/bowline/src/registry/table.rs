@@ -223,7 +223,7 @@ impl Table {
     }
 
     /// The cached sessions for which this holds.
-    pub(super) fn those(&self, holds: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
+    pub(crate) fn those(&self, holds: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
         let mut those = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();

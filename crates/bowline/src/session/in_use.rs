@@ -53,7 +53,9 @@ impl Clone for InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let after = self.0.opened.elapsed();
+        self.0.contact.note(after);
+        let since = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         self.0.last_used.store(since, Ordering::Relaxed);
         if let Some(persistence) = &self.0.persistence {
             persistence.after_use(&self.0);

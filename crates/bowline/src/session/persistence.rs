@@ -333,7 +333,8 @@ impl Persistence {
                 written.upstream_session()?,
                 jar,
                 remote,
-            ),
+            )
+            .at_home(written.home()),
             version: written.version()?,
             sign_in: sign_in.unwrap_or_default(),
             has_token,

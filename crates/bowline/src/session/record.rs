@@ -1,5 +1,7 @@
 //! A session as it is stored: what another gateway, or this one after a restart, needs to continue it.
-//! It contains no live state and no addresses: endpoints are named by id.
+//! It contains no live state, and endpoints are named by id.
+
+use std::net::IpAddr;
 
 use bowline_wire::id::UpstreamSessionId;
 use bowline_wire::version::Agreed;
@@ -36,6 +38,9 @@ pub(crate) struct Record {
     #[serde(default, skip_serializing_if = "is_zero")]
     member: u16,
     endpoint: String,
+    /// Where the server was reached, if that was by a name. Records of early releases lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<IpAddr>,
     /// The session id that the server issued.
     upstream: Option<String>,
     version: String,
@@ -93,6 +98,7 @@ impl Record {
             generation: leg.generation.number,
             member: leg.generation.leg,
             endpoint: leg.endpoint.id.to_string(),
+            home: leg.home(),
             upstream: leg.upstream_session().map(|id| id.as_str().to_owned()),
             version: leg.version().to_owned(),
             owner: None,
@@ -171,6 +177,11 @@ impl Record {
     /// The id of the leg's endpoint.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// Where the server was reached.
+    pub(crate) fn home(&self) -> Option<IpAddr> {
+        self.home
     }
 
     pub(crate) fn generation(&self) -> Generation {

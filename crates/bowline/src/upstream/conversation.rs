@@ -1,5 +1,6 @@
 //! How an upstream identifies a leg: the part of a leg that belongs to its transport.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bowline_wire::id::UpstreamSessionId;
@@ -26,6 +27,8 @@ pub(crate) enum Conversation {
 pub(crate) struct HttpConversation {
     pub(crate) session_id: Option<UpstreamSessionId>,
     pub(crate) jar: Mutex<Jar>,
+    /// Where the server was reached: its name may have several addresses, and the session is at one of them.
+    pub(super) home: Mutex<Option<IpAddr>>,
 }
 
 /// The stream, which is the session, and the cookies.
@@ -106,6 +109,22 @@ impl Conversation {
             }
             Self::Stdio(_) => None,
         }
+    }
+
+    /// Where the server was reached, where that is an address.
+    pub(crate) fn home(&self) -> Option<IpAddr> {
+        match self {
+            Self::StreamableHttp(http) => *http.home.lock(),
+            Self::HttpSse(_) | Self::Stdio(_) => None,
+        }
+    }
+
+    /// The same conversation, whose server was reached at this address.
+    pub(crate) fn at_home(self, home: Option<IpAddr>) -> Self {
+        if let Self::StreamableHttp(http) = &self {
+            *http.home.lock() = home;
+        }
+        self
     }
 
     /// Whether the upstream has anything to end.
@@ -206,10 +225,15 @@ impl HttpConversation {
         Self {
             session_id,
             jar: Mutex::new(jar),
+            home: Mutex::default(),
         }
     }
 
     fn twin(&self) -> Self {
-        Self::new(self.session_id.clone(), self.jar.lock().clone())
+        Self {
+            session_id: self.session_id.clone(),
+            jar: Mutex::new(self.jar.lock().clone()),
+            home: Mutex::new(*self.home.lock()),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The replicas of one upstream: which exist, which are healthy, and which gets the next session.
 //!
-//! A server with one `url` has one endpoint, which is dialled by name. A server with `endpoints`
+//! A server with one `url` has one endpoint, which is dialled by name; a session's conversation knows at which of the
+//! name's addresses it is. A server with `endpoints`
 //! has one for each address that its entries resolve to, and a session stays pinned to the endpoint
 //! that it opened on. An endpoint that is no longer configured or resolved drains: it keeps its
 //! sessions and gets no new ones.

@@ -211,7 +211,7 @@ impl Upstream {
     pub(super) async fn sse_ping(&self, link: SseLink<'_>, ping: &Message) -> Pulse {
         link.pair.look(self.owners(), self.look_limit()).await;
         match self.sse_ask(link, ping).await {
-            Err(UpstreamError::Declined(declined)) if declined.may_deny_session => Pulse::Lost,
+            Err(UpstreamError::Declined(declined)) if declined.may_deny_session => Pulse::Refused,
             asked => live::pulse(asked),
         }
     }

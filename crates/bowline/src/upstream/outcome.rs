@@ -70,7 +70,10 @@ pub(crate) struct Reading<'a> {
 #[derive(Debug)]
 pub(crate) enum Pulse {
     Alive,
+    /// The upstream says that it does not know the session.
     Lost,
+    /// It refuses the ping. So do servers that know no pings: only after another refusal is the session lost.
+    Refused,
     /// Only this other gateway could tell.
     Elsewhere(Arc<str>),
     /// The gateway that could tell does not answer, for this reason.
@@ -87,6 +90,15 @@ pub(crate) struct NotSaid {
     pub(crate) asked_for: Option<Duration>,
     /// It does not know the session, which it opened a moment ago.
     pub(crate) denies_session: bool,
+}
+
+// === impl Pulse ===
+
+impl Pulse {
+    /// Whether the session is lost, if there was a reason to ask.
+    pub(crate) fn confirms_loss(&self) -> bool {
+        matches!(self, Self::Lost | Self::Refused)
+    }
 }
 
 // === impl SentAs ===

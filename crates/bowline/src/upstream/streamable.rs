@@ -221,12 +221,18 @@ impl Upstream {
         // about the others.
         let is_one_server = matches!(server.target, Target::Endpoints(_));
         let (pool, timeout) = (&link.url.pool, server.connect_timeout);
+        let home = *link.http.home.lock();
         let answer = match aside {
-            None => pool.send(&request, timeout).await,
-            Some(aside) => Box::pin(aside.send(pool, request, timeout)).await,
+            None => pool.send_home(&request, timeout, home).await,
+            Some(aside) => Box::pin(aside.send(pool, request, timeout, home)).await,
         };
         match answer {
             Ok(answer) => {
+                let peer = answer.body().peer();
+                // A failure is no sign that the session is there.
+                if peer != home && (home.is_none() || answer.status().is_success()) {
+                    *link.http.home.lock() = peer;
+                }
                 match answer.status() {
                     status @ (StatusCode::BAD_GATEWAY
                     | StatusCode::SERVICE_UNAVAILABLE

@@ -7,6 +7,7 @@
 
 mod cookies;
 mod ids;
+mod kept_alive;
 mod lifetime;
 mod opening;
 mod refusals;

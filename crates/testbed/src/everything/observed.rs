@@ -25,6 +25,7 @@ const SESSION_HEADER: &str = "mcp-session-id";
 pub struct Observed {
     requests: AtomicU64,
     initializes: AtomicU64,
+    pings: AtomicU64,
     not_found: AtomicU64,
     strays: AtomicU64,
 }
@@ -49,6 +50,12 @@ impl Observed {
     #[must_use]
     pub fn initializes(&self) -> u64 {
         self.initializes.load(Ordering::Relaxed)
+    }
+
+    /// `ping` requests, refused ones included.
+    #[must_use]
+    pub fn pings(&self) -> u64 {
+        self.pings.load(Ordering::Relaxed)
     }
 
     /// Responses with status 404.
@@ -79,9 +86,11 @@ pub(super) async fn observe(
         increment(&observed.strays);
     }
     let request = match peek(request).await {
-        Ok((request, initialize)) => {
-            if initialize {
-                increment(&observed.initializes);
+        Ok((request, method)) => {
+            match method.as_deref() {
+                Some("initialize") => increment(&observed.initializes),
+                Some("ping") => increment(&observed.pings),
+                _ => {}
             }
             request
         }
@@ -102,16 +111,16 @@ fn session_id(request: &Request) -> Option<&str> {
     request.headers().get(SESSION_HEADER)?.to_str().ok()
 }
 
-/// Reads the body of a POST and puts it back; says whether it is an `initialize` request.
-async fn peek(request: Request) -> Result<(Request, bool), Response> {
+/// Reads the body of a POST and puts it back; returns the method of its message.
+async fn peek(request: Request) -> Result<(Request, Option<String>), Response> {
     if request.method() != Method::POST {
-        return Ok((request, false));
+        return Ok((request, None));
     }
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, MAX_BODY)
         .await
         .map_err(|error| (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()).into_response())?;
-    let initialize = serde_json::from_slice::<Envelope<'_>>(&bytes)
-        .is_ok_and(|envelope| envelope.method.as_deref() == Some("initialize"));
-    Ok((Request::from_parts(parts, Body::from(bytes)), initialize))
+    let envelope = serde_json::from_slice::<Envelope<'_>>(&bytes).ok();
+    let method = envelope.and_then(|envelope| Some(envelope.method?.into_owned()));
+    Ok((Request::from_parts(parts, Body::from(bytes)), method))
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::routing::get;
@@ -55,6 +56,15 @@ impl Replica {
     #[must_use]
     pub fn with_part(self, part: Part) -> Self {
         Self { part, ..self }
+    }
+
+    /// The same, and a session ends that nobody uses for this time.
+    #[must_use]
+    pub fn with_idle_limit(self, limit: Duration) -> Self {
+        Self {
+            sessions: Arc::new(Sessions::with_idle_limit(limit)),
+            ..self
+        }
     }
 
     /// The replica's counters.

@@ -47,6 +47,13 @@ pub(super) struct AnswerStream {
 // === impl Sessions ===
 
 impl Sessions {
+    /// Ends sessions that nobody uses for this time.
+    pub(super) fn with_idle_limit(limit: Duration) -> Self {
+        let mut sessions = Self::default();
+        sessions.local.session_config.keep_alive = Some(limit);
+        sessions
+    }
+
     /// Whether a session with this id is alive here.
     pub(super) async fn holds(&self, id: &str) -> bool {
         self.local.sessions.read().await.contains_key(id)

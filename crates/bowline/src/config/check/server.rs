@@ -1,6 +1,7 @@
 //! A server as meant: where it is, how it is reached, and its health checks.
 
 use std::path::Path;
+use std::time::Duration;
 
 use http::Uri;
 use http::uri::PathAndQuery;
@@ -13,6 +14,9 @@ use crate::config::{
     Certificates, Environment, Health, OAuth, Server, ServerName, Target, Transport, UrlProblem,
     file, url,
 };
+
+/// The shortest time after which idle sessions are pinged.
+const LEAST_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// A server and its name; `None` when one of the two, or the place, cannot be used.
 pub(super) fn check(
@@ -59,6 +63,7 @@ pub(super) fn check(
     let call_timeout = written.call_timeout.as_ref();
     let call_timeout = value::optional_duration("call_timeout", call_timeout, findings);
     let health = health(&written.health, findings);
+    let keep_alive = keep_alive(written.keep_alive.as_ref(), findings);
     let recovery = recovery::check(written.recovery, findings);
     let transport = transport(written.transport.as_ref(), findings);
     let list_timeout = written.list_timeout.as_ref();
@@ -73,6 +78,7 @@ pub(super) fn check(
         connect_timeout,
         call_timeout,
         health,
+        keep_alive,
         recovery,
         oauth,
         prefix: prefix.and_then(|written| union::prefix(written, findings)),
@@ -82,6 +88,18 @@ pub(super) fn check(
         ..Server::at(way?)
     };
     Some((name.ok()?, server))
+}
+
+fn keep_alive(written: Option<&Spanned<String>>, findings: &mut Findings) -> Option<Duration> {
+    if written.is_some_and(|written| written.get_ref() == "off") {
+        return None;
+    }
+    let time = value::duration("keep_alive", written, Server::KEEP_ALIVE, findings);
+    if let (Some(written), true) = (written, time < LEAST_KEEP_ALIVE) {
+        let help = "write less than the time after which the server ends idle sessions, such as `4m`, or `off`";
+        findings.add(written.span(), "`keep_alive` must be at least 1s", help);
+    }
+    Some(time)
 }
 
 fn transport(written: Option<&Spanned<String>>, findings: &mut Findings) -> Transport {

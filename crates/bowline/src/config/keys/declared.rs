@@ -281,6 +281,9 @@ static SERVER: Shape = Shape::new(&[
         .open(),
     Key::new("health", Kind::Table(&HEALTH), "How the server's endpoints are probed.")
         .example(r#"{ every = "5s", get = "/healthz" }"#),
+    Key::new("keep_alive", Kind::Text, "How long an idle session is left alone at most before it is pinged, so that the server does not end it; `off`: it never is.")
+        .default(r#""4m""#)
+        .open(),
     Key::new("recovery_budget", Kind::Text, "How long a client may wait while a lost session is recovered; at least `1s`.")
         .default(r#""30s""#)
         .open(),

@@ -100,6 +100,7 @@ fn what_cannot_be_started_or_means_nothing_is_refused() {
         "forward_headers = [\"a\"]",
         "connect_timeout = \"1s\"",
         "health = { every = \"1s\" }",
+        "keep_alive = \"1m\"",
         "oauth = {}",
         "session_lost = [{ status = 400 }]",
     ] {

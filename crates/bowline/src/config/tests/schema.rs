@@ -197,6 +197,7 @@ fn every_key_is_there() {
             "servers.*.health",
             "servers.*.health.every",
             "servers.*.health.get",
+            "servers.*.keep_alive",
             "servers.*.list_timeout",
             "servers.*.oauth",
             "servers.*.oauth.allow_private",

@@ -1,6 +1,6 @@
 //! The rules for a server: its name, its URL and its headers.
 
-use super::{NameProblem, Server, ServerName, UrlProblem, good, server, wrong};
+use super::{NameProblem, Server, ServerName, UrlProblem, good, seconds, server, wrong};
 use crate::config::Transport;
 
 #[test]
@@ -181,4 +181,20 @@ fn headers_are_valid_and_given_once() {
     let twice = wrong(&server("headers = { x-a = \"1\", X-A = \"2\" }"));
     let message = "the header `X-A` is given twice; capital letters make no difference";
     assert_eq!(twice, (3, 24, message.to_owned()));
+}
+
+#[test]
+fn idle_sessions_are_pinged_in_time_or_not_at_all() {
+    let keep_alive = |line| good(&server(line)).servers["a"].keep_alive;
+    assert_eq!(keep_alive(""), Some(seconds(240)));
+    assert_eq!(keep_alive("keep_alive = \"1s\""), Some(seconds(1)));
+    assert_eq!(keep_alive("keep_alive = \"off\""), None);
+    for (value, message) in [
+        ("999ms", "`keep_alive` must be at least 1s"),
+        ("0s", "`keep_alive` must be more than zero"),
+        ("never", "`keep_alive` is not a duration"),
+    ] {
+        let (.., told) = wrong(&server(&format!("keep_alive = \"{value}\"")));
+        assert_eq!(told, message);
+    }
 }

@@ -117,7 +117,7 @@ impl Flying<'_> {
             Ok(Pulse::Elsewhere(owner)) => {
                 return Step::Over(Err(RecoveryError::Elsewhere(owner)));
             }
-            Ok(Pulse::Lost) => {
+            Ok(Pulse::Lost | Pulse::Refused) => {
                 seen.lose();
                 (self.is_forgotten, self.failures) = (true, 0);
             }

@@ -11,7 +11,7 @@ use crate::exchange::send::Request;
 use crate::leg::Leg;
 use crate::session::{Call, Session};
 use crate::upstream::budget::{Budget, moment, until};
-use crate::upstream::{Carried, Epoch, Proof, Pulse, Ran, SessionState, UpstreamError};
+use crate::upstream::{Carried, Epoch, Proof, Ran, SessionState, UpstreamError};
 
 /// The maximum number of retries of a request that may have run and is safe to repeat. The limit keeps a
 /// request that crashes its server from crashing all replicas.
@@ -136,7 +136,7 @@ pub(crate) async fn is_forgotten(
     // The refusal of a ping may have to wait a moment for what its stream says.
     let limit = Budget::of(&session.upstream).attempt(0) + moment(&session.upstream.config());
     let pinged = tokio::time::timeout(limit, ping(leg, &session.carried(carried))).await;
-    matches!(pinged, Ok(Pulse::Lost))
+    pinged.is_ok_and(|pulse| pulse.confirms_loss())
 }
 
 /// Recovers the session and returns the leg for the request, unless the client cancels it or leaves.

@@ -202,7 +202,7 @@ async fn pass_events(mut source: EventSource, out: &Out) -> Result<(), UpstreamE
 fn of_pulse(pulse: Pulse) -> Ending {
     match pulse {
         Pulse::Alive => Ending::Done,
-        Pulse::Lost => not_mine("the server's side of the session is lost"),
+        Pulse::Lost | Pulse::Refused => not_mine("the server's side of the session is lost"),
         Pulse::Elsewhere(_) => Ending::Unsure("it is elsewhere".into()),
         Pulse::Unproven(why, _) | Pulse::OwnerUnreachable(why) => Ending::Unsure((&*why).into()),
     }

@@ -60,6 +60,16 @@ impl Persistence {
         Ok(Claim::Mine(Some(held)))
     }
 
+    /// Claims for a time to keep the session at its server. The claim is not released: it lasts until this gateway
+    /// renews it, or has stopped doing so.
+    pub(crate) async fn claim_keep_alive(&self, time: Duration) -> bool {
+        let claim = format!("alive/{}", self.key.as_str());
+        let store = &self.session_store.store;
+        let claiming = store.claim(&claim, &self.session_store.me, time);
+        let claimed = self.session_store.ask(Operation::Claim, claiming).await;
+        claimed.unwrap_or(false)
+    }
+
     /// Renews a claim until the guard is dropped.
     pub(crate) fn hold(&self, claim: String) -> ClaimGuard {
         let session_store = Arc::clone(&self.session_store);

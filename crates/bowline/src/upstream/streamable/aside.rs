@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,7 +51,13 @@ type Answered = Result<Response<UpstreamBody>, EgressError>;
 
 impl Aside<'_> {
     /// Sends a request, which goes on if this is dropped after its first byte was written.
-    pub(super) async fn send(&self, pool: &Pool, request: Request, timeout: Duration) -> Answered {
+    pub(super) async fn send(
+        &self,
+        pool: &Pool,
+        request: Request,
+        timeout: Duration,
+        home: Option<IpAddr>,
+    ) -> Answered {
         let (mut done, answer) = oneshot::channel();
         let (pool, sent, call) = (pool.clone(), self.sent.clone(), self.call.clone());
         let (cookies, begun) = (self.late.clone(), Arc::clone(&self.begun));
@@ -64,7 +71,7 @@ impl Aside<'_> {
             None => request,
         };
         let sending = async move {
-            let mut writing = Box::pin(pool.send(&request, timeout));
+            let mut writing = Box::pin(pool.send_home(&request, timeout, home));
             let mut sending = poll_fn(|cx| {
                 let polled = writing.as_mut().poll(cx);
                 if sent.get() {

@@ -123,7 +123,7 @@ impl Upstream {
         };
         match judged {
             Ok(_) => Pulse::Alive,
-            Err(UpstreamError::Declined(declined)) if declined.may_deny_session => Pulse::Lost,
+            Err(UpstreamError::Declined(declined)) if declined.may_deny_session => Pulse::Refused,
             Err(error) => match error.proof().session {
                 SessionState::Lost => Pulse::Lost,
                 SessionState::Alive => Pulse::Alive,

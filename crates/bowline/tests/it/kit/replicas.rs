@@ -13,12 +13,15 @@ pub(crate) struct Replicas {
 }
 
 pub(crate) async fn replicas(count: usize) -> Replicas {
+    let replicas = (0..count).map(|number| Replica::new(format!("r{number}")));
+    served(replicas.collect()).await
+}
+
+/// These, each at a port of its own.
+pub(crate) async fn served(replicas: Vec<Replica>) -> Replicas {
     let stop = CancellationToken::new();
     let mut serving = JoinSet::new();
     let mut urls = Vec::new();
-    let replicas: Vec<Replica> = (0..count)
-        .map(|number| Replica::new(format!("r{number}")))
-        .collect();
     for replica in &replicas {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         urls.push(format!("http://{}/mcp", listener.local_addr().unwrap()));
