@@ -2,10 +2,12 @@
 //!
 //! A record in the store names the owner by its presence, and presence is the only heartbeat. An owner whose
 //! presence is gone has lost what it owned. An owner that missed its own heartbeat may have been given up by the
-//! others: it uses nothing that it owns before it has read the records again.
+//! others: it uses nothing that it owns before it has read the records again. [`look`] has the rule.
 //!
 //! Who is present is looked up every few seconds. What was seen before a record was read says nothing about the
 //! owner that the record names: that one may have come later. So it takes a later look to call an owner gone.
+
+pub(crate) mod look;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -24,15 +26,15 @@ pub(crate) struct Owners {
     me: Option<Box<str>>,
     /// Other gateways may be on the store.
     is_shared: bool,
-    /// Until when the others take this gateway for present.
+    /// Until when this gateway may use what it owns.
     holds_until: Mutex<Option<Instant>>,
-    /// Who was present at the last look; `None` if that is not known.
+    /// Who was not gone at the last look; `None` if that is not known.
     present: watch::Sender<Option<Present>>,
     /// Somebody waits for another look.
     wanted: Notify,
 }
 
-/// Who was present, and where each can be reached, if it said so.
+/// Who was not gone, and where each can be reached, if it said so.
 #[derive(Debug)]
 struct Present {
     gateways: PresentGateways,
@@ -40,7 +42,7 @@ struct Present {
     since: Instant,
 }
 
-/// Gateways, and where each can be reached.
+/// Gateways that are present, or silent and not known to be gone, and where each can be reached.
 pub(crate) type PresentGateways = HashMap<Box<str>, Option<Box<str>>>;
 
 /// A gateway that a record names as the owner of something.
@@ -94,12 +96,13 @@ impl Owners {
         holds_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// This gateway said then that it is present, for as long as `holds`.
-    pub(crate) fn appeared(&self, then: Instant, holds: Duration) {
-        *self.holds_until.lock() = Some(then + holds);
+    /// This gateway may use what it owns until then, at least.
+    pub(crate) fn hold_until(&self, then: Instant) {
+        let mut holds_until = self.holds_until.lock();
+        *holds_until = (*holds_until).max(Some(then));
     }
 
-    /// A look that began then found these gateways; `None` if not all could be read.
+    /// A look that began then found that these gateways are not gone; `None` if not all could be read.
     pub(crate) fn saw(&self, since: Instant, present: Option<PresentGateways>) {
         let present = present.map(|gateways| Present { gateways, since });
         self.present.send_replace(present);
@@ -130,7 +133,7 @@ impl Owners {
         present.as_ref()?.gateways.get(gateway)?.clone()
     }
 
-    /// The other gateways that were present at the last look.
+    /// The other gateways that were not gone at the last look.
     pub(crate) fn others(&self) -> Vec<Owner> {
         let (present, me) = (self.present.borrow(), self.me.as_deref());
         let Some(present) = &*present else {
@@ -230,7 +233,9 @@ mod tests {
     async fn an_owner_that_missed_its_heartbeat_is_not_certain() {
         let owners = Owners::on_store("a", true);
         assert!(!owners.is_certain());
-        owners.appeared(Instant::now(), Duration::from_secs(12));
+        let until = Instant::now() + Duration::from_secs(12);
+        owners.hold_until(until);
+        owners.hold_until(until - Duration::from_secs(5));
         tokio::time::advance(Duration::from_secs(11)).await;
         assert!(owners.is_certain());
         tokio::time::advance(Duration::from_secs(1)).await;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bowline_store::sealed::{NoRandomness, OpenError, SealKeys};
 use bowline_store::{
-    EntryError, Key, Observer, Operation, Presence, PresentGateways, SealedEntry, Store, StoreError,
+    EntryError, Key, ListedGateway, Observer, Operation, Presence, SealedEntry, Store, StoreError,
 };
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
@@ -214,15 +214,23 @@ impl SessionStore {
         self.ask(Operation::Ping, self.store.ping()).await
     }
 
-    /// Registers this gateway as present, for as long as `holds`.
+    /// Lists this gateway, and makes it present for as long as `holds`.
     pub(crate) async fn appear(&self, me: &Presence, holds: Duration) -> Result<(), StoreError> {
         let appearing = self.store.appear(me, holds);
         self.ask(Operation::Appear, appearing).await
     }
 
-    /// Every gateway that is present.
-    pub(crate) async fn gateways(&self) -> Result<PresentGateways, StoreError> {
+    /// Every gateway that is listed, present or not.
+    pub(crate) async fn gateways(&self) -> Result<Vec<ListedGateway>, StoreError> {
         self.ask(Operation::Gateways, self.store.gateways()).await
+    }
+
+    /// Takes a gateway from the list that is gone.
+    pub(crate) async fn forget(&self, gone: &ListedGateway) {
+        let forgetting = self.store.forget(gone);
+        if let Err(error) = self.ask(Operation::Leave, forgetting).await {
+            tracing::debug!(%error, "a gateway that is gone is still listed");
+        }
     }
 
     /// The number of sessions of all gateways on the store. It is exact if this gateway has the store to

@@ -26,6 +26,7 @@ mod store;
 mod tests;
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -114,13 +115,19 @@ pub enum Listener {
     Redis(Box<redis::RedisListener>),
 }
 
-/// The gateways that use a store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PresentGateways {
-    /// In the order of their ids.
-    pub gateways: Vec<Presence>,
-    /// How many entries cannot be read.
-    pub unreadable: usize,
+/// A gateway that the store lists.
+///
+/// It stays listed until it leaves, or until another one that knows it to be gone has it forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedGateway {
+    /// What it said of itself; `None` if that cannot be read.
+    pub presence: Option<Presence>,
+    /// For how long it is present, unless it renews that; zero: it did not renew it in time.
+    pub left: Duration,
+    /// Its name in the list: another one when it comes back after it was not present.
+    pub name: Box<str>,
+    /// What the list has under that name.
+    pub said: Box<[u8]>,
 }
 
 /// A gateway that uses the store.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::Instant;
 
-use super::{ListenerEvent, Presence, SealedAnnouncement};
+use super::{ListedGateway, ListenerEvent, Presence, SealedAnnouncement};
 
 /// How far a listener may fall behind before it misses something.
 const BACKLOG: usize = 1024;
@@ -93,14 +93,19 @@ impl Local {
         self.gateways.lock().remove(id);
     }
 
-    pub(super) fn gateways(&self) -> Vec<Presence> {
+    pub(super) fn gateways(&self) -> Vec<ListedGateway> {
         let now = Instant::now();
         let mut gateways = self.gateways.lock();
         gateways.retain(|_, (_, until)| now < *until);
-        gateways
-            .values()
-            .map(|(presence, _)| presence.clone())
-            .collect()
+        let listed = gateways
+            .iter()
+            .map(|(id, (presence, until))| ListedGateway {
+                presence: Some(presence.clone()),
+                left: until.duration_since(now),
+                name: id.as_str().into(),
+                said: Box::default(),
+            });
+        listed.collect()
     }
 }
 

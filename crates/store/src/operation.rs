@@ -33,7 +33,7 @@ pub enum Operation {
     Appear,
     /// Says that a gateway is no longer present.
     Leave,
-    /// Lists the gateways that are present.
+    /// Reads which gateways are listed.
     Gateways,
     /// Asks whether the store answers.
     Ping,

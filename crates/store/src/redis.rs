@@ -6,17 +6,21 @@
 //! cluster. Everything conditional is a script, because another gateway may write in between.
 //! `PREFIX:sessions` names them all, sorted by when they expire, so that they can be counted.
 //!
+//! Which gateways there are is in [`gateways`].
+//!
 //! One connection carries all commands and reconnects by itself; announcements have a connection of
 //! their own ([`listener`]). A command whose caller stopped waiting may still be executed later.
 
 mod address;
 mod errors;
 mod fields;
+mod gateways;
 mod listener;
 mod scripts;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -28,10 +32,7 @@ use self::errors::{refused, store_error};
 use self::fields::{Fields, live};
 pub(crate) use self::listener::RedisListener;
 use self::scripts::Scripts;
-use super::{
-    Key, KeyState, Live, Presence, PresentGateways, SealedAnnouncement, StoreError, UpdateOutcome,
-    Version,
-};
+use super::{Key, KeyState, Live, SealedAnnouncement, StoreError, UpdateOutcome, Version};
 
 /// Sessions in a Redis.
 pub struct Redis {
@@ -41,6 +42,8 @@ pub struct Redis {
     scripts: Scripts,
     prefix: String,
     timeout: Duration,
+    /// How often this gateway became present.
+    appearances: AtomicU64,
 }
 
 // === impl Redis ===
@@ -66,6 +69,7 @@ impl Redis {
             scripts: Scripts::new(),
             prefix: place.prefix,
             timeout: place.timeout,
+            appearances: AtomicU64::new(0),
         })
     }
 
@@ -241,34 +245,6 @@ impl Redis {
         RedisListener::new(self.client.clone(), self.channel(), self.timeout)
     }
 
-    pub(super) async fn appear(&self, me: &Presence, ttl: Duration) -> Result<(), StoreError> {
-        let presence =
-            serde_json::to_string(me).map_err(|error| StoreError::Damaged(error.to_string()))?;
-        let mut call = self.scripts.appear.key(self.gateways_key());
-        call.arg(&me.id).arg(presence).arg(millis(ttl));
-        self.ask(call.invoke_async(&mut self.connection())).await
-    }
-
-    pub(super) async fn leave(&self, id: &str) -> Result<(), StoreError> {
-        let mut delete = cmd("HDEL");
-        delete.arg(self.gateways_key()).arg(id);
-        self.ask(delete.query_async(&mut self.connection())).await
-    }
-
-    pub(super) async fn gateways(&self) -> Result<PresentGateways, StoreError> {
-        let call = self.scripts.gateways.key(self.gateways_key());
-        let found: Vec<Vec<u8>> = self.ask(call.invoke_async(&mut self.connection())).await?;
-        // An entry that cannot be read, of another version or damaged, must not hide the others.
-        let read = found.iter().map(|one| serde_json::from_slice(one).ok());
-        let mut gateways: Vec<Presence> = read.flatten().collect();
-        gateways.sort_by(|one, other| one.id.cmp(&other.id));
-        let unreadable = found.len() - gateways.len();
-        Ok(PresentGateways {
-            gateways,
-            unreadable,
-        })
-    }
-
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
         let mut connection = self.connection();
         let answer = self.ask(cmd("PING").query_async(&mut connection)).await;
@@ -321,10 +297,6 @@ impl Redis {
     /// `lease` is what older gateways on the same Redis call a claim.
     fn claim_key(&self, name: &str) -> String {
         format!("{}:lease:{{{name}}}", self.prefix)
-    }
-
-    fn gateways_key(&self) -> String {
-        format!("{}:gateways", self.prefix)
     }
 
     fn sessions_key(&self) -> String {

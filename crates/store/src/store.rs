@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    File, Key, KeyState, LARGEST_ANNOUNCEMENT, LARGEST_VALUE, Listener, Live, Memory, Presence,
-    PresentGateways, Redis, SealedAnnouncement, StoreError, UpdateOutcome, Version,
+    File, Key, KeyState, LARGEST_ANNOUNCEMENT, LARGEST_VALUE, ListedGateway, Listener, Live,
+    Memory, Presence, Redis, SealedAnnouncement, StoreError, UpdateOutcome, Version,
 };
 
 /// A store. Every kind obeys these laws.
@@ -228,7 +228,8 @@ impl Store {
         }
     }
 
-    /// Registers this gateway as present, for `ttl`.
+    /// Lists this gateway, and makes it present for `ttl`. That it is present may be renewed although this fails: a
+    /// full Redis has room for that, and not for what the gateway says of itself.
     pub async fn appear(&self, me: &Presence, ttl: Duration) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
@@ -257,16 +258,22 @@ impl Store {
         }
     }
 
-    /// Every gateway that is present.
-    pub async fn gateways(&self) -> Result<PresentGateways, StoreError> {
+    /// Every gateway that is listed, present or not.
+    pub async fn gateways(&self) -> Result<Vec<ListedGateway>, StoreError> {
         match self {
             Self::Memory(Memory { local, .. }) | Self::File(File { local, .. }) => {
-                Ok(PresentGateways {
-                    gateways: local.gateways(),
-                    unreadable: 0,
-                })
+                Ok(local.gateways())
             }
             Self::Redis(redis) => redis.gateways().await,
+        }
+    }
+
+    /// Takes a gateway from the list that is gone, unless the list has something else under its name by now.
+    pub async fn forget(&self, gone: &ListedGateway) -> Result<(), StoreError> {
+        match self {
+            // They list nobody who is not present.
+            Self::Memory(_) | Self::File(_) => Ok(()),
+            Self::Redis(redis) => redis.forget(gone).await,
         }
     }
 

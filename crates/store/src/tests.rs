@@ -5,6 +5,7 @@
 //! kind. Times are real, because Redis's are.
 
 mod file;
+mod gateways;
 mod laws;
 mod open;
 mod redis;

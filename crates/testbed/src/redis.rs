@@ -101,13 +101,20 @@ impl Redis {
         self.directory.path().join("ca.pem")
     }
 
-    /// Makes it hang: it accepts connections and does not answer.
+    /// Makes it hang: it accepts connections and does not answer. It stands still when this returns.
     ///
     /// # Errors
     ///
     /// When it is not running.
     pub async fn pause(&self) -> anyhow::Result<()> {
-        self.signal("-STOP").await
+        self.signal("-STOP").await?;
+        let id = self.child.id().context("redis-server is not running")?;
+        let stat = format!("/proc/{id}/stat");
+        // Where the system says so.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") T ")) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
     }
 
     /// Ends the hang.

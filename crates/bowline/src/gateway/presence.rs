@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bowline_store::{ListenerEvent, Presence, PresentGateways, StoreError};
+use bowline_store::{ListenerEvent, Presence, StoreError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -15,14 +15,11 @@ use crate::config::Target;
 use crate::exchange::announcements;
 use crate::hub::Hub;
 use crate::owners;
+use crate::owners::look::{EVERY, HOLDS, Look, Visible};
 use crate::registry::presence::hex;
 use crate::session::tool_hints::SharedToolHints;
 use crate::session_store::SessionStore;
 use crate::session_store::announcement::Announcement;
-
-/// How often a gateway announces itself, and for how long that holds.
-const EVERY: Duration = Duration::from_secs(3);
-const HOLDS: Duration = Duration::from_secs(12);
 
 /// How often a store that does not answer is retried.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -82,36 +79,11 @@ async fn make_up_for(missed: Arc<Notify>, hub: Arc<Hub>) {
 }
 
 async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
-    let mut knows_policy = false;
+    let (mut knows_policy, mut visible) = (false, Visible::default());
     loop {
-        let me = Presence {
-            id: session_store.me.to_string(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            seal_keys: session_store.seal_keys(),
-            servers: fingerprint(&hub),
-            peer: address(&hub, &session_store),
-        };
-        let began = Instant::now();
-        let looked = async {
-            session_store.ping().await?;
-            // One that takes nothing may be read all the same.
-            let appeared = session_store.appear(&me, HOLDS).await;
-            let found = session_store.gateways().await?;
-            let present = present(&found, &session_store);
-            if let (Some(peers), Some(present)) = (&hub.peers, &present) {
-                peers.keep(|id| present.contains_key(id));
-            }
-            hub.channels.owners.saw(began, present);
-            hub.other_gateways.see(&me, found);
-            session_store.count_sessions().await?;
-            if !knows_policy {
-                knows_policy = tell_eviction(&session_store).await;
-            }
-            appeared
-        };
-        let looked: Result<(), StoreError> = looked.await;
+        let looked = look(&hub, &session_store, &mut visible).await;
         if looked.is_ok() {
-            keep_owned(&hub, began).await;
+            knows_policy = knows_policy || tell_eviction(&session_store).await;
             share_hints(&hub, &session_store).await;
         }
         let pause = if looked.is_ok() { EVERY } else { ASK_EVERY };
@@ -120,6 +92,42 @@ async fn look_around(hub: Arc<Hub>, session_store: Arc<SessionStore>) {
             () = hub.channels.owners.wanted(), if looked.is_ok() => {}
         }
     }
+}
+
+/// Says that this gateway is there, and looks who else is. An error: the store is away, or takes nothing.
+async fn look(
+    hub: &Hub,
+    session_store: &SessionStore,
+    visible: &mut Visible,
+) -> Result<(), StoreError> {
+    let me = Presence {
+        id: session_store.me.to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seal_keys: session_store.seal_keys(),
+        servers: fingerprint(hub),
+        peer: address(hub, session_store),
+    };
+    session_store.ping().await?;
+    // One that takes nothing may be read all the same.
+    let appeared = session_store.appear(&me, HOLDS).await;
+    let began = Instant::now();
+    let listed = session_store.gateways().await?;
+    let look = Look::new(&me.id, began, &listed);
+    visible.note(&look);
+    let not_gone = look.not_gone(visible);
+    let not_gone = not_gone.map(|gateways| with_addresses(&gateways, session_store));
+    if let (Some(peers), Some(not_gone)) = (&hub.peers, &not_gone) {
+        peers.keep(|id| not_gone.contains_key(id));
+    }
+    hub.channels.owners.saw(began, not_gone);
+    hub.other_gateways
+        .see(&me, look.present(), look.unreadable());
+    keep_owned(hub, look.holds_until()).await;
+    for gone in look.gone(visible).filter(|_| appeared.is_ok()) {
+        session_store.forget(gone).await;
+    }
+    session_store.count_sessions().await?;
+    appeared
 }
 
 /// What the address of a gateway is sealed for: it opens for no other gateway.
@@ -136,12 +144,9 @@ fn address(hub: &Hub, session_store: &SessionStore) -> Option<String> {
     sealed.ok().map(|sealed| BASE64_STANDARD.encode(sealed))
 }
 
-/// The gateways that are present, and their addresses; `None` if some cannot be read, who may be anybody.
-fn present(
-    found: &PresentGateways,
-    session_store: &SessionStore,
-) -> Option<owners::PresentGateways> {
-    let gateways = found.gateways.iter().map(|gateway| {
+/// Gateways, and where each can be reached.
+fn with_addresses(gateways: &[&Presence], session_store: &SessionStore) -> owners::PresentGateways {
+    let gateways = gateways.iter().map(|gateway| {
         let sealed = gateway
             .peer
             .as_ref()
@@ -150,14 +155,14 @@ fn present(
         let address = opened.and_then(|it| String::from_utf8(it).ok());
         (gateway.id.as_str().into(), address.map(Into::into))
     });
-    (found.unreadable == 0).then(|| gateways.collect())
+    gateways.collect()
 }
 
-/// This gateway has said since `began` that it is present. If it had missed that, the others may have taken over
-/// what it owns: it reads the records first, and what it lost is ended.
-async fn keep_owned(hub: &Hub, began: Instant) {
+/// This gateway may use what it owns until then. If it might not for a while, the others may have taken it over: it
+/// reads the records first, and what it lost is ended.
+async fn keep_owned(hub: &Hub, until: Instant) {
     let owners = &hub.channels.owners;
-    if !owners.holds() {
+    if !owners.holds() && Instant::now() < until {
         let table = &hub.registry.table;
         for session in table.all().into_iter().filter(|one| one.leg().is_live()) {
             match session.refresh().await {
@@ -177,7 +182,7 @@ async fn keep_owned(hub: &Hub, began: Instant) {
             return;
         }
     }
-    owners.appeared(began, HOLDS);
+    owners.hold_until(until);
 }
 
 /// Writes what was learnt of tools while the store could not be written to: what a listing took back must not

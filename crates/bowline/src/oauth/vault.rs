@@ -37,7 +37,8 @@ pub(crate) use self::file::File;
 pub(crate) use self::file::KeySource;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::shared::Shared;
-use self::slot::{Slot, StoredValue};
+use self::slot::Slot;
+pub(crate) use self::slot::StoredValue;
 use super::grant::{Grant, GrantKey};
 
 /// The version of a slot that was never written.
@@ -304,6 +305,14 @@ impl SignIn {
             number: 0,
             sign_outs: 0,
         }
+    }
+
+    /// Whether this record is older than another of the same account. Its numbers only grow, so one that is not
+    /// older was written by somebody who did not know the other.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        let numbers = |one: &Self| (one.number, one.sign_outs);
+        let is_behind = self.number <= other.number && self.sign_outs <= other.sign_outs;
+        is_behind && numbers(self) != numbers(other)
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::rand;
+use bowline_store::Presence;
 use bowline_store::sealed::NoRandomness;
-use bowline_store::{Presence, PresentGateways};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -35,17 +35,24 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 // === impl OtherGateways ===
 
 impl OtherGateways {
-    pub(crate) fn see(&self, me: &Presence, found: PresentGateways) {
-        let others = found.gateways.into_iter().filter(|other| other.id != me.id);
+    /// These are present, and so many that cannot be read.
+    pub(crate) fn see<'a>(
+        &self,
+        me: &Presence,
+        present: impl Iterator<Item = &'a Presence>,
+        unreadable: usize,
+    ) {
+        let others = present.filter(|other| other.id != me.id);
         let seen: BTreeMap<_, _> = others
             .map(|other| {
-                let opens = me.opens_what_is_sealed_by(&other) && other.opens_what_is_sealed_by(me);
+                let opens = me.opens_what_is_sealed_by(other) && other.opens_what_is_sealed_by(me);
                 let differ = [
                     ("seal keys", !opens),
                     ("servers", other.servers != me.servers),
                 ];
                 let differ = differ.into_iter().filter(|(_, differs)| *differs);
-                (other.id, differ.map(|(what, _)| what).collect::<Vec<_>>())
+                let differ = differ.map(|(what, _)| what).collect::<Vec<_>>();
+                (other.id.clone(), differ)
             })
             .collect();
         let mut known = self.0.lock();
@@ -58,15 +65,15 @@ impl OtherGateways {
                 );
             }
         }
-        if found.unreadable > known.unreadable {
+        if unreadable > known.unreadable {
             tracing::warn!(
-                count = found.unreadable,
+                count = unreadable,
                 "cannot read the presence of other gateways on this store"
             );
         }
         *known = Known {
             others: seen,
-            unreadable: found.unreadable,
+            unreadable,
         };
     }
 

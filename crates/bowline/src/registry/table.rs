@@ -24,9 +24,9 @@ use crate::session_store::{PersistenceError, SessionStore};
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely contend for one lock.
-pub(super) const SHARDS: usize = 16;
+const SHARDS: usize = 16;
 
-/// The fraction of a full shard that is evicted at once: one in so many.
+/// The fraction of a shard that is evicted at once when the cache is full: one in so many.
 const GIVES_WAY: usize = 8;
 
 /// The sessions of one gateway.
@@ -150,26 +150,43 @@ impl Table {
         self.places.take_back(&session);
         shard.insert(Entry(session));
         self.taken.fetch_add(1, Ordering::AcqRel);
-        let room = self.cache.div_ceil(SHARDS);
-        if shard.len() > room {
-            self.make_room(&mut shard, room);
-        }
+        drop(shard);
+        self.make_room(in_use.session());
         Some(in_use)
     }
 
-    /// Evicts the least recently used sessions. They stay in the store.
+    /// Evicts the least recently used sessions of one shard, and of the next ones if it takes that, so that a session
+    /// more has room in the cache. They stay in the store.
+    pub(super) fn make_room(&self, newest: &Session) {
+        if self.session_store.is_none() {
+            return;
+        }
+        let first = shard_number(&newest.id) + 1;
+        for number in first..first + SHARDS {
+            let opening = self.opening.load(Ordering::Acquire);
+            let cached = self.taken.load(Ordering::Acquire).saturating_sub(opening);
+            if cached <= self.cache {
+                return;
+            }
+            self.evict(
+                &mut self.shards[number % SHARDS].lock(),
+                cached - self.cache,
+            );
+        }
+    }
+
+    /// Evicts so many sessions of a shard, or more.
     #[expect(
         clippy::mutable_key_type,
         reason = "the id of a session does not change"
     )]
-    pub(super) fn make_room(&self, shard: &mut Shard, room: usize) {
+    fn evict(&self, shard: &mut Shard, too_many: usize) {
         let mut idle: Vec<(Duration, SessionId)> = shard
             .iter()
             .filter(|Entry(session)| session.is_at_rest())
             .map(|Entry(session)| (session.idle_for(), session.id))
             .collect();
-        let too_many = shard.len().saturating_sub(room - room / GIVES_WAY);
-        let going = too_many.min(idle.len());
+        let going = too_many.max(shard.len() / GIVES_WAY).min(idle.len());
         if going == 0 {
             return;
         }
@@ -285,9 +302,13 @@ impl Table {
     }
 
     pub(super) fn shard(&self, id: &SessionId) -> &Mutex<Shard> {
-        // Ids are random, so any byte distributes them evenly.
-        &self.shards[usize::from(id.as_bytes()[0]) % SHARDS]
+        &self.shards[shard_number(id)]
     }
+}
+
+/// Ids are random, so any byte distributes them evenly.
+fn shard_number(id: &SessionId) -> usize {
+    usize::from(id.as_bytes()[0]) % SHARDS
 }
 
 // === impl Entry ===

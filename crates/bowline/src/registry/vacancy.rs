@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::table::{Entry, SHARDS, Table};
+use super::table::{Entry, Table};
 use crate::caller::Caller;
 use crate::session::Session;
 use crate::session::persistence::Persistence;
@@ -80,11 +80,11 @@ impl Vacancy {
         shard.insert(Entry(Arc::clone(&session)));
         // The entry in the table now owns the place.
         self.table.taken.fetch_add(1, Ordering::AcqRel);
-        let room = self.table.cache.div_ceil(SHARDS);
-        if self.table.session_store.is_some() && shard.len() > room {
-            self.table.make_room(&mut shard, room);
-        }
         drop(shard);
+        // It is cached now, and no longer being opened.
+        let table = Arc::clone(&self.table);
+        drop(self);
+        table.make_room(&session);
         Ok(session)
     }
 }

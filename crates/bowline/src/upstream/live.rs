@@ -14,6 +14,8 @@ mod unread;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 pub(crate) use self::channels::LiveChannels;
 pub(crate) use self::end::End;
 pub(crate) use self::error::LiveError;
@@ -63,11 +65,10 @@ impl<T> Live<T> {
         }
     }
 
-    /// Looks who is present, if it takes that to know whether its owner is.
+    /// Looks whether its owner is present now: it may have gone since the last look.
     pub(super) async fn look(&self, owners: &Owners, limit: Duration) {
         if let Self::Elsewhere(remote) = self {
-            let owner = &remote.owner;
-            owners.look(&owner.id, owner.read, limit).await;
+            owners.look(&remote.owner.id, Instant::now(), limit).await;
         }
     }
 

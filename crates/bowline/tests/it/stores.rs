@@ -17,3 +17,4 @@ mod rotation;
 mod shared;
 mod shown_elsewhere;
 mod unfit;
+mod unrenewed;

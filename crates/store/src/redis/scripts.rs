@@ -13,8 +13,8 @@ pub(super) struct Scripts {
     pub(super) next_number: Script,
     pub(super) claim: Script,
     pub(super) release: Script,
-    pub(super) appear: Script,
     pub(super) gateways: Script,
+    pub(super) forget: Script,
     pub(super) count_in: Script,
     pub(super) count: Script,
 }
@@ -33,8 +33,8 @@ impl Scripts {
             next_number: Script::new(NEXT_NUMBER),
             claim: Script::new(CLAIM),
             release: Script::new(RELEASE),
-            appear: Script::new(APPEAR),
             gateways: Script::new(GATEWAYS),
+            forget: Script::new(FORGET),
             count_in: Script::new(COUNT_IN),
             count: Script::new(COUNT),
         }
@@ -104,27 +104,16 @@ const RELEASE: &str = "
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])";
 
-/// Id, presence, time to live. A field has no expiry of its own, so it begins with when it expires
-/// by Redis's clock, which is the same for all.
-const APPEAR: &str = "
-local time = redis.call('TIME')
-local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3]
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', until_ms) .. ARGV[2])
-return 1";
-
+/// Redis's clock, which is the same for all, and the list.
 const GATEWAYS: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local all, found = redis.call('HGETALL', KEYS[1]), {}
-for at = 1, #all, 2 do
-  local until_ms, presence = string.match(all[at + 1], '^(%d+) (.*)$')
-  if until_ms and tonumber(until_ms) > now then
-    found[#found + 1] = presence
-  else
-    redis.call('HDEL', KEYS[1], all[at])
-  end
-end
-return found";
+return {string.format('%.0f', now), redis.call('HGETALL', KEYS[1])}";
+
+/// Name, what was read under it.
+const FORGET: &str = "
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])";
 
 /// Session, time to live.
 const COUNT_IN: &str = "

@@ -18,7 +18,7 @@ async fn reachable(store: &Store) {
     until("the store answers", || async { store.ping().await.is_ok() }).await;
 }
 
-async fn raw(server: &Server, command: &[&str]) -> ::redis::Value {
+pub(super) async fn raw(server: &Server, command: &[&str]) -> ::redis::Value {
     let client = ::redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let mut sent = ::redis::cmd(command[0]);
@@ -233,29 +233,6 @@ async fn a_session_is_one_key_with_a_tag() {
     assert_eq!(hash.len(), 64);
     let expected = format!("bowline:{{files:{hash}}}").into_bytes();
     assert_eq!(keys, [::redis::Value::BulkString(expected)]);
-}
-
-#[tokio::test]
-async fn a_gateway_that_cannot_be_read_hides_no_other() {
-    let server = server().await;
-    let store = connect(&server, None, TIMEOUT);
-    let me = crate::Presence {
-        id: "me".to_owned(),
-        version: "0.1.0".to_owned(),
-        seal_keys: vec!["00ff".to_owned()],
-        servers: "s".to_owned(),
-        peer: None,
-    };
-    store.appear(&me, LONG).await.unwrap();
-    for (id, said) in [
-        ("a", "99999999999999 {}"),
-        ("b", "99999999999999 not json"),
-        ("c", "never"),
-    ] {
-        raw(&server, &["HSET", "bowline:gateways", id, said]).await;
-    }
-    let present = store.gateways().await.unwrap();
-    assert_eq!((present.gateways, present.unreadable), (vec![me], 2));
 }
 
 #[tokio::test]

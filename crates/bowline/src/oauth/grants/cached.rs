@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::CachedBearer;
 use crate::oauth::bearer::{Bearer, InvalidBearer};
 use crate::oauth::grant::{Grant, GrantKey};
+use crate::oauth::vault::SignIn;
 use bowline_store::Version;
 use bowline_system::clock;
 use bowline_system::jitter::jittered;
@@ -43,6 +44,8 @@ pub(super) struct CachedGrant {
     renewed: Mutex<Option<ForcedRefresh>>,
     /// Notified when the caller has signed out.
     sign_outs: Arc<Notify>,
+    /// The newest record of the caller's sign-ins that this gateway saw or wrote.
+    newest: Mutex<Option<SignIn>>,
 }
 
 /// A refresh that was made because the server refused a token.
@@ -104,6 +107,16 @@ impl CachedGrant {
             backoff_until: AtomicU64::new(0),
             told: AtomicU64::new(0),
             renewed: Mutex::default(),
+            newest: Mutex::default(),
+        }
+    }
+
+    /// The newest record: this one, unless it is older than one that was seen before.
+    pub(super) fn newest(&self, record: SignIn) -> SignIn {
+        let mut newest = self.newest.lock();
+        match &*newest {
+            Some(newest) if record.is_before(newest) => newest.clone(),
+            _ => newest.insert(record).clone(),
         }
     }
 

@@ -134,7 +134,7 @@ impl Grants {
     async fn look(&self, cached: &CachedGrant) -> Result<Option<Arc<HeldGrant>>, GrantError> {
         let seen = cached.held();
         let (caller, server_url) = (&*cached.caller, &*cached.server_url);
-        let sign_in = self.vault.signed_in(caller, server_url).await?;
+        let sign_in = self.signed_in(cached).await?;
         let sign_in_is_there = sign_in.value.is_some();
         let key = match (&seen, sign_in.value) {
             // A sign-out would have left a record.
@@ -195,7 +195,7 @@ impl Grants {
             ..SignIn::none(&cached.caller, &cached.server_url)
         };
         // If another writer was faster, the next read finds its record.
-        if self.vault.put_signed_in(&sign_in, NEVER_WRITTEN).await? {
+        if self.put_signed_in(cached, sign_in, NEVER_WRITTEN).await? {
             let issuer = &held.grant.discovery.issuer;
             tracing::warn!(issuer, "sign-in missing in the vault; restored");
         }

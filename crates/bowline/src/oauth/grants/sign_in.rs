@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::cached::HeldGrant;
+use super::cached::{CachedGrant, HeldGrant};
 use super::{GrantError, Grants};
 use crate::oauth::bearer::Bearer;
 use crate::oauth::grant::{Credentials, Grant};
-use crate::oauth::vault::{SignIn, VaultError};
-use bowline_store::MAX_CONFLICTS;
+use crate::oauth::vault::{SignIn, StoredValue, VaultError};
+use bowline_store::{MAX_CONFLICTS, Version};
 use bowline_system::clock;
 
 impl Grants {
@@ -17,7 +17,8 @@ impl Grants {
         caller: &str,
         server_url: &str,
     ) -> Result<u64, VaultError> {
-        let sign_in = self.vault.signed_in(caller, server_url).await?.value;
+        let cached = self.cached(caller, server_url);
+        let sign_in = self.signed_in(&cached).await?.value;
         Ok(sign_in.map_or(0, |sign_in| sign_in.sign_outs))
     }
 
@@ -35,7 +36,7 @@ impl Grants {
         let mut grant = Grant::new(caller, credentials, 0, clock::unix_seconds());
         let key = grant.key();
         for _ in 0..MAX_CONFLICTS {
-            let before = self.vault.signed_in(caller, server_url).await?;
+            let before = self.signed_in(&cached).await?;
             let sign_outs_now = before.value.as_ref().map_or(0, |before| before.sign_outs);
             if sign_outs_now > sign_outs {
                 return Err(GrantError::SignedOut);
@@ -58,7 +59,7 @@ impl Grants {
                 sign_outs: sign_outs_now,
                 ..SignIn::none(caller, server_url)
             };
-            if written.is_none() || !self.vault.put_signed_in(&sign_in, before.version).await? {
+            if written.is_none() || !self.put_signed_in(&cached, sign_in, before.version).await? {
                 continue;
             }
             if let Some(replaced) = before.value.and_then(|before| before.grant)
@@ -85,7 +86,7 @@ impl Grants {
         let _flight = cached.flight.clone().lock_owned().await;
         let mut taken_out = None;
         for _ in 0..MAX_CONFLICTS {
-            let before = self.vault.signed_in(caller, server_url).await?;
+            let before = self.signed_in(&cached).await?;
             let sign_in = before
                 .value
                 .unwrap_or_else(|| SignIn::none(caller, server_url));
@@ -109,11 +110,49 @@ impl Grants {
                 sign_outs: sign_in.sign_outs.saturating_add(1),
                 ..sign_in
             };
-            if self.vault.put_signed_in(&after, before.version).await? {
+            if self.put_signed_in(&cached, after, before.version).await? {
                 cached.mark_signed_out(cached.held().as_ref());
                 return Ok(taken_out);
             }
         }
         Err(VaultError::Contended.into())
+    }
+
+    /// The vault's record of which grant the caller has. An older one than this gateway has seen was put back: it is
+    /// written over, and does not count.
+    pub(super) async fn signed_in(
+        &self,
+        cached: &CachedGrant,
+    ) -> Result<StoredValue<SignIn>, VaultError> {
+        let mut stored = self
+            .vault
+            .signed_in(&cached.caller, &cached.server_url)
+            .await?;
+        if let Some(record) = stored.value {
+            let newest = cached.newest(record.clone());
+            if newest != record {
+                tracing::warn!("the vault has an older state of a sign-in; replaced");
+                // If this fails, the next read tries it again.
+                if let Err(error) = self.vault.put_signed_in(&newest, stored.version).await {
+                    tracing::debug!(%error, "sign-in not replaced");
+                }
+            }
+            stored.value = Some(newest);
+        }
+        Ok(stored)
+    }
+
+    /// Writes which grant the caller has in place of this version. `false`: there was a conflict.
+    pub(super) async fn put_signed_in(
+        &self,
+        cached: &CachedGrant,
+        record: SignIn,
+        replaces: Version,
+    ) -> Result<bool, VaultError> {
+        let is_written = self.vault.put_signed_in(&record, replaces).await?;
+        if is_written {
+            cached.newest(record);
+        }
+        Ok(is_written)
     }
 }

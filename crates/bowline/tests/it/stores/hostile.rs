@@ -284,6 +284,15 @@ async fn nothing_secret_is_in_redis_or_announced() {
             dump.extend(counted);
             continue;
         }
+        let kind: String = command(&["TYPE", key])
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        if kind == "string" {
+            let get = command(&["GET", key]);
+            dump.push(get.query_async(&mut connection).await.unwrap());
+            continue;
+        }
         for (name, value) in fields(&mut connection, key).await {
             dump.extend([name, value]);
         }

@@ -196,6 +196,42 @@ async fn a_store_that_went_back_does_not_take_grants_back() {
     assert_eq!(issuer.replays.load(Ordering::SeqCst), 0);
 }
 
+/// Whoever put back what was there before a sign-out: the gateway that knows of it does not sign in again, and neither
+/// do the others from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_went_back_does_not_undo_a_sign_out() {
+    let (server, issuer, [a, b]) = two_gateways().await;
+    sign_in(&a).await;
+    let mut connection = connection(&server).await;
+    let names: Vec<String> = connection.keys("bowline:{*").await.unwrap();
+    let mut before: Vec<(String, Vec<u8>)> = Vec::new();
+    for name in names {
+        let mut dump = redis::cmd("DUMP");
+        let dumped = dump.arg(&name).query_async(&mut connection).await.unwrap();
+        before.push((name, dumped));
+    }
+    a.sign_out("alice", URL).await.unwrap().unwrap();
+    for (name, dumped) in before {
+        let mut back = redis::cmd("RESTORE");
+        back.arg(name).arg(0).arg(dumped).arg("REPLACE");
+        back.exec_async(&mut connection).await.unwrap();
+    }
+    for grants in [&a, &a, &b] {
+        let asked = grants.refused("alice", URL, None).await;
+        assert!(asked.unwrap().is_none());
+    }
+    // She can sign in again, of course.
+    let again = sign_in(&a).await;
+    assert!(
+        b.refused("alice", URL, None)
+            .await
+            .unwrap()
+            .unwrap()
+            .is(&again)
+    );
+    assert_eq!(issuer.calls(), 0);
+}
+
 /// Nor does a sign-in elsewhere after that get lost: it is later than what is at hand.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_to_a_store_that_forgot_the_last_one_is_a_new_one() {
