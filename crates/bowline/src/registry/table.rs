@@ -107,6 +107,10 @@ impl Table {
         self.shard(id).lock().get(id).map(Entry::begin_use)
     }
 
+    pub(crate) fn has_cached(&self, id: &SessionId) -> bool {
+        self.shard(id).lock().contains(id)
+    }
+
     async fn look_up(
         &self,
         session_store: &Arc<SessionStore>,

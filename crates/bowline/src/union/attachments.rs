@@ -167,6 +167,10 @@ impl Unions {
         Ok(is_there.then_some(in_use))
     }
 
+    pub(crate) fn has_cached(&self, id: &SessionId) -> bool {
+        self.attachments.0.lock().contains_key(id)
+    }
+
     async fn load(
         &self,
         session_store: &Arc<SessionStore>,
