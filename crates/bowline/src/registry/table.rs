@@ -367,3 +367,20 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::MAX_OPENING;
+
+    #[test]
+    fn large_openings_have_a_memory_that_is_bounded_and_comes_back() {
+        let table = Table::new(1_000_000);
+        let keep = |bytes| table.keep_opening(&Caller::Local, bytes);
+        let mut kept: Vec<_> = std::iter::from_fn(|| keep(MAX_OPENING)).collect();
+        assert_eq!(kept.len() * MAX_OPENING, 64 << 20);
+        assert!(keep(OPENING).is_some());
+        kept.pop();
+        assert!(keep(MAX_OPENING).is_some());
+    }
+}
