@@ -103,8 +103,6 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// What finds bugs that are known and not mended yet. It is tried only by name.
-    pub(crate) const KNOWN_TO_BREAK: [Self; 1] = [Self::RedisFull];
     /// What happens to processes.
     pub(crate) const OF_PROCESSES: [Self; 3] =
         [Self::KillProcess, Self::StopProcess, Self::FailStart];

@@ -110,6 +110,12 @@ fn refused(input: &[u8], malformed: &Malformed, full: Option<&Value>) {
             let has_method = names.any(|name| reads_as(name, "method"));
             assert!(full.is_none() || has_method, "this has no method");
         }
+        Malformed::OddName(known) => {
+            let names = full.and_then(Value::as_object).into_iter().flatten();
+            let mut names = names.map(|(name, _)| name);
+            let is_odd = names.any(|name| name != known && reads_as(name, known));
+            assert!(full.is_none() || is_odd, "every name is plain");
+        }
         Malformed::NotJsonRpc(_) => {
             if let Some(full) = full {
                 assert_eq!(kind_of(full, input), None, "this is a JSON-RPC message");

@@ -351,7 +351,9 @@ impl Fault {
             Self::BodyTimeout => Reason::BodyTimeout,
             Self::BodyBroken => Reason::BodyBroken,
             Self::Malformed(Malformed::NotJson(_)) => Reason::NotJson,
-            Self::Malformed(Malformed::NotJsonRpc(_) | Malformed::Ambiguous) => Reason::NotJsonRpc,
+            Self::Malformed(
+                Malformed::NotJsonRpc(_) | Malformed::Ambiguous | Malformed::OddName(_),
+            ) => Reason::NotJsonRpc,
             Self::Malformed(Malformed::Batch) => Reason::Batch,
             Self::ToolNotAllowed => Reason::ToolNotAllowed,
             Self::ToolsNotFiltered => Reason::ToolsNotFiltered,

@@ -40,8 +40,10 @@ pub(crate) struct Hub {
     pub(crate) streams: Arc<Share>,
     /// The limits of clients' connections.
     pub(crate) connections: Arc<ConnectionLimits>,
-    /// The memory of unfinished bodies.
+    /// The memory of long bodies.
     pub(crate) bodies: BodyMemory,
+    /// The same of those that other gateways forward.
+    pub(crate) forwarded: BodyMemory,
     /// By which this gateway recognizes requests that it passed on.
     pub(crate) pseudonym: Pseudonym,
     /// The streams of HTTP+SSE clients.

@@ -196,6 +196,17 @@ impl SessionStore {
         answer
     }
 
+    /// Whether this id may be one of something in one of these scopes, with one question to the store.
+    pub(crate) async fn may_know(
+        &self,
+        id: &SessionId,
+        scopes: impl Iterator<Item = &str>,
+    ) -> Result<bool, PersistenceError> {
+        let keys: Vec<Key> = scopes.map(|scope| Key::of(scope, id)).collect();
+        let asking = self.store.may_have_any(&keys);
+        Ok(!self.has_ended(id) && self.ask(Operation::Load, asking).await?)
+    }
+
     /// What is sealed under this key; operations on it are counted.
     pub(crate) fn entry<'a>(&'a self, key: &'a Key) -> SealedEntry<'a> {
         SealedEntry::new(&self.store, &self.keys, key).observed_by(self)

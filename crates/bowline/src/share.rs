@@ -13,9 +13,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::caller::Caller;
+
+pub(crate) mod memory;
 
 /// A part of the permits, and the shares above it that may be used as well.
 #[derive(Debug)]
@@ -177,6 +180,23 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::AcqRel);
         self.0.places.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Bytes that hold something for as long as there is a copy of them.
+struct Holding<T> {
+    bytes: Bytes,
+    _held: T,
+}
+
+/// These bytes, which hold this until their last copy is gone.
+pub(crate) fn held_until_gone<T: Send + 'static>(bytes: Bytes, held: T) -> Bytes {
+    Bytes::from_owner(Holding { bytes, _held: held })
+}
+
+impl<T> AsRef<[u8]> for Holding<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -54,8 +54,12 @@
 //!
 //! If somebody kills the supervisor itself, the gateway kills every process that has a tag of this
 //! supervisor, and its descendants; the children's exits are [`Exit::Unknown`], and the next child starts a
-//! new supervisor. This does not reach a process that cleared its environment and lost its parents. If the
-//! gateway and the supervisor are killed in the same moment, the children only see the end of their stdin.
+//! new supervisor. This does not reach a process that cleared its environment and lost its parents.
+//!
+//! If the gateway and the supervisor are killed in the same moment, the system kills the children (`PR_SET_PDEATHSIG`),
+//! but not their descendants, which are left, and not a child that runs as another user by a set-user-id program. A
+//! process can ask for that only for itself, so the supervisor starts its own program once more, which asks and then
+//! becomes the child.
 //!
 //! Descriptors of the gateway are not inherited. Those that the gateway itself inherited without close-on-exec
 //! from its own parent are.

@@ -43,6 +43,10 @@ const CHUNK: usize = 16 << 10;
 ///
 /// If stdin is no such socket, or the system refuses what a supervisor needs.
 pub fn supervise() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if let Some(of) = launch::step::is_of() {
+        return launch::step::become_child(&of);
+    }
     // Without a terminal, and out of reach of Ctrl-C, which is the gateway's.
     if let Err(error) = rustix::process::setsid()
         && error != Errno::PERM

@@ -130,6 +130,15 @@ impl Redis {
         }
     }
 
+    pub(super) async fn has_any(&self, keys: &[Key]) -> Result<bool, StoreError> {
+        let mut exist = cmd("EXISTS");
+        keys.iter().for_each(|key| {
+            exist.arg(self.key(key));
+        });
+        let found: usize = self.ask(exist.query_async(&mut self.connection())).await?;
+        Ok(found > 0)
+    }
+
     pub(super) async fn update(
         &self,
         key: &Key,

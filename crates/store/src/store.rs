@@ -86,6 +86,15 @@ impl Store {
         }
     }
 
+    /// Whether anything may be under one of these keys, with one question. Where reading a key costs no question
+    /// over a network, it may be.
+    pub async fn may_have_any(&self, keys: &[Key]) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(_) | Self::File(_) => Ok(true),
+            Self::Redis(redis) => redis.has_any(keys).await,
+        }
+    }
+
     /// Replaces the record, and the jar if there is a new one, if `version` is still the present one.
     pub async fn update(
         &self,

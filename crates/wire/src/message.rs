@@ -37,6 +37,15 @@ struct Peeked {
     error: Option<Span>,
 }
 
+/// Copies of larger messages keep their originals.
+const LARGE: usize = 64 * 1024;
+
+/// A copy that keeps its original.
+struct Spliced {
+    bytes: BytesMut,
+    _of: Bytes,
+}
+
 /// The kind of a message, as JSON-RPC defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -72,6 +81,9 @@ pub enum Malformed {
         "the body is not a JSON-RPC 2.0 message: `method` cannot stand beside `result` or `error`"
     )]
     Ambiguous,
+    /// A member of a client's message whose name some reader takes for this one.
+    #[error("the body is not a JSON-RPC 2.0 message: another name can be read as `{0}`")]
+    OddName(&'static str),
 }
 
 /// A method's name: nearly always a common one, otherwise a span of the bytes, decoded only if it contains
@@ -96,22 +108,31 @@ pub struct Initialized<'a> {
 // === impl Message ===
 
 impl Message {
-    /// Parses the envelope of one message. A repeated envelope key is an error, because two parsers
-    /// could read it differently.
+    /// Parses the envelope of one message. A repeated envelope key is an error, and so is a name that is
+    /// nearly one, because two parsers could read it differently.
     pub fn parse(raw: Bytes) -> Result<Self, Malformed> {
-        Self::read(raw, |fields| fields.forget_null())
+        Self::read(raw, |fields| {
+            fields.forget_null();
+            fields.refuse_odd()
+        })
     }
 
     /// Parses a message from a server as leniently as any client would: members that are `null` count as
     /// absent, and `jsonrpc` may be missing. Otherwise a client could accept a response or a request
     /// that the gateway did not recognize as one.
     pub fn from_server(raw: Bytes) -> Result<Self, Malformed> {
-        Self::read(raw, |fields| fields.forget_all_null())
+        Self::read(raw, |fields| {
+            fields.forget_all_null();
+            Ok(())
+        })
     }
 
     /// The same from a channel that the server's logs share, where only what says `"jsonrpc": "2.0"` is a message.
     pub fn among_logs(raw: Bytes) -> Result<Self, Malformed> {
-        Self::read(raw, |fields| fields.forget_nulls())
+        Self::read(raw, |fields| {
+            fields.forget_nulls();
+            Ok(())
+        })
     }
 
     /// The same message, whose bytes are held by this from now on.
@@ -122,7 +143,10 @@ impl Message {
         Self(Arc::new(Peeked { raw, ..peeked }))
     }
 
-    fn read(raw: Bytes, forgive: fn(&mut Fields<'_>)) -> Result<Self, Malformed> {
+    fn read(
+        raw: Bytes,
+        judge: fn(&mut Fields<'_>) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
         if is_batch(&raw) {
             return Err(Malformed::Batch);
         }
@@ -133,7 +157,7 @@ impl Message {
             Err(_) => serde_json::from_slice(&raw),
         };
         let mut fields: Fields<'_> = fields.map_err(|error| malformed(&error))?;
-        forgive(&mut fields);
+        judge(&mut fields)?;
         let kind = fields.kind()?;
         let method = fields.method.map(|value| Method::read(&raw, value));
         let span = |value: Option<&RawValue>| value.map(|value| Span::of(&raw, value));
@@ -252,14 +276,21 @@ impl Message {
         std::str::from_utf8(&self.0.raw[span.start..span.end]).unwrap_or_default()
     }
 
-    /// The same bytes with one value replaced.
+    /// The same bytes with one value replaced. If they are many they keep the original, because whoever counts what a
+    /// message takes counts it by that.
     pub fn splice(&self, span: Span, value: &str) -> Bytes {
         let mut bytes =
             BytesMut::with_capacity(self.0.raw.len() - (span.end - span.start) + value.len());
         bytes.extend_from_slice(&self.0.raw[..span.start]);
         bytes.extend_from_slice(value.as_bytes());
         bytes.extend_from_slice(&self.0.raw[span.end..]);
-        bytes.freeze()
+        match self.0.raw.len() > LARGE {
+            true => Bytes::from_owner(Spliced {
+                bytes,
+                _of: self.0.raw.clone(),
+            }),
+            false => bytes.freeze(),
+        }
     }
 
     /// The same message with one value replaced by another one, which must be JSON. It is not read again: the spans
@@ -279,6 +310,14 @@ impl Message {
             result: self.0.result.as_ref().map(moved),
             error: self.0.error.as_ref().map(moved),
         }))
+    }
+}
+
+// === impl Spliced ===
+
+impl AsRef<[u8]> for Spliced {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

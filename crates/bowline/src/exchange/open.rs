@@ -20,6 +20,7 @@ use crate::leg::Generation;
 use crate::leg::marks::Seal;
 use crate::registry::{Ending, Registry, Vacancy};
 use crate::session::{ClientState, MAX_OPENING, Session};
+use crate::share::memory::Room;
 use crate::upstream::{Carried, Upstream, UpstreamError};
 
 /// A client's `initialize`, and everything else that is needed to open a session.
@@ -64,10 +65,13 @@ pub(crate) struct Newborn {
 impl Opening {
     /// Opens a session. Returns the server's answer and, unless the server declined, the session.
     pub(crate) async fn open(self) -> Result<(Reply, Option<Newborn>), Fault> {
-        if self.message.raw().len() + self.carried.len() > MAX_OPENING {
+        let kept = self.message.raw().len() + self.carried.len();
+        if kept > MAX_OPENING {
             return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
         }
         let registry = Arc::clone(&self.registry);
+        let room = registry.table.keep_opening(&self.caller, kept);
+        let room = room.ok_or(Fault::TooManyBodies)?;
         let message = self.message.clone();
         let vacancy = registry.table.reserve(&self.caller);
         let vacancy = vacancy.map_err(Fault::TooManySessions)?;
@@ -77,7 +81,7 @@ impl Opening {
             place.ok_or_else(|| Fault::TooManyStreams(self.upstream.streams.exhausted()))?;
         let abandoned = Abandoned::new(&self.upstream, &share, registry.idle);
         let sent = Sent::default();
-        let opening = self.open_leg(vacancy, sent.clone());
+        let opening = self.open_leg(vacancy, room, sent.clone());
         // The opening holds the permit, also when it continues after the client's disconnect.
         let opening = async move { opening.await.map(|opened| (opened, place)) };
         let (opened, place) = detachable(opening, sent, abandoned).await?;
@@ -101,7 +105,7 @@ impl Opening {
         }
     }
 
-    async fn open_leg(self, vacancy: Vacancy, sent: Sent) -> Result<Opened, Fault> {
+    async fn open_leg(self, vacancy: Vacancy, room: Room, sent: Sent) -> Result<Opened, Fault> {
         let (seal, id) = Seal::with_id().map_err(|_| Fault::Random)?;
         let Self {
             registry,
@@ -145,6 +149,7 @@ impl Opening {
             return Ok(Opened::Declined(reply));
         };
         let client_state = ClientState::new(message.raw(), carried.to_keep(), capabilities);
+        let client_state = client_state.holding(room);
         let session = Session::new(&id, caller, seal, leg, client_state);
         let session = match vacancy.fill(session).await {
             Ok(session) => session,

@@ -194,7 +194,7 @@ table! {
     TooManyConnectionsOfCaller = "too_many_connections_of_caller", Client, Later(5), OVERLOADED, INFO, false:
         "the caller's share of `[limits] connections` is used up; the connection is closed";
     TooManyBodies = "too_many_bodies", Gateway, Later(5), OVERLOADED, WARN, false:
-        "unfinished bodies use up the memory limit for bodies, or the caller's share of it";
+        "messages of more than 64 KiB, or `initialize`s of more than 4 KiB, use up their memory, or the caller's share of it";
     // Sent as the response to the client's request.
     TooManyProcesses = "too_many_processes", Gateway, Later(5), OVERLOADED, WARN, false:
         "`[limits] children` is reached";

@@ -174,6 +174,9 @@ impl Arrival {
         let Destination::Union(union) = &self.to else {
             return Err(Fault::UnknownSession);
         };
+        if self.is_common && !self.may_be_known(id, union).await? {
+            return Err(Fault::UnknownSession);
+        }
         if let Some(in_use) = self.attachment(id, union).await? {
             return self.current(Found::Attachment(in_use));
         }
@@ -189,6 +192,24 @@ impl Arrival {
             }
         }
         Err(Fault::UnknownSession)
+    }
+
+    /// Whether it is worth to ask for each of what can be named at the common path.
+    async fn may_be_known(&self, id: &SessionId, union: &Union) -> Result<bool, Fault> {
+        let Hub {
+            registry, unions, ..
+        } = &*self.hub;
+        let Some(store) = registry.table.session_store() else {
+            return Ok(true);
+        };
+        if unions.has_cached(id) || registry.table.has_cached(id) {
+            return Ok(true);
+        }
+        let now = union.now();
+        let servers = now.servers.iter().map(|server| server.name.as_ref());
+        let scopes = std::iter::once(union.name.as_ref()).chain(servers);
+        let may_know = store.may_know(id, scopes).await;
+        may_know.map_err(|error| Fault::store_failed(&error))
     }
 
     /// An attachment from before there was only one server.

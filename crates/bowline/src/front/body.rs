@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::hub::Hub;
-use crate::listener::bodies::BodyReadError;
+use crate::listener::bodies::{BodyReadError, Held};
 
 /// How long a request's body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ pub(super) async fn whole_body(mut body: Incoming, limit: usize) -> Result<Bytes
     })
 }
 
-/// A body of at most `limit` bytes, held in the caller's share of the memory for long bodies.
+/// A body of at most `limit` bytes, held in the caller's share of the memory for long bodies until it is gone.
 pub(super) async fn long_body(
     hub: &Hub,
     caller: &Caller,
@@ -70,7 +70,7 @@ pub(super) async fn long_body(
     let reading = hub.bodies.read(caller, &mut body, limit);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     let fault = match read.map_err(|_| Fault::BodyTimeout)? {
-        Ok(body) => return Ok(body),
+        Ok(Held { bytes, room }) => return Ok(room.until_gone(bytes)),
         Err(BodyReadError::Broken) => return Err(Fault::BodyBroken),
         Err(BodyReadError::TooLarge) => Fault::BodyTooLarge { limit },
         Err(BodyReadError::NoRoom) => Fault::TooManyBodies,

@@ -72,7 +72,7 @@ pub(super) struct Incoming {
     pub(super) message: Message,
     pub(super) carried: Carried,
     /// Held until it is answered or delivered.
-    pub(super) place: Option<RoomPermit>,
+    pub(super) place: RoomPermit,
 }
 
 // === impl Client ===

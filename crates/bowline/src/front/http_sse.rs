@@ -177,7 +177,7 @@ async fn take(client: &Arc<Client>, letter: Letter, notices: &mut Notices) {
             let incoming = Incoming {
                 message,
                 carried,
-                place: Some(place),
+                place,
             };
             client.take(incoming, notices).await;
         }

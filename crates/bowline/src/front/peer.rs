@@ -21,11 +21,14 @@ use super::embedder;
 use crate::caller::Caller;
 use crate::hub::Hub;
 use crate::listener::Connection;
+use crate::listener::bodies::{BodyReadError, Held};
 use crate::net::Peer;
 use crate::peers::{Ending, Forward, ForwardKind, Intruder, PATH, Received, Record};
 
 /// How long the body of a forward may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest body on a connection before a forward was taken on it. A peer greets first, and is brief.
+const GREETING: usize = 4 * 1024;
 /// What a forward has besides a client's message.
 const OVERHEAD: usize = 256 * 1024;
 /// How many records wait for a peer that reads slowly.
@@ -44,14 +47,22 @@ pub(crate) async fn serve(
     let Some(peers) = hub.peers.clone() else {
         return refused(StatusCode::NOT_FOUND);
     };
-    let limit = hub.limits.body_bytes + OVERHEAD;
-    let reading = hub.bodies.read(&Caller::Local, &mut body, limit);
-    let Ok(Ok(body)) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
-        return refused(StatusCode::BAD_REQUEST);
+    let limit = match connection.is_anonymous() {
+        true => GREETING,
+        false => hub.limits.body_bytes + OVERHEAD,
     };
-    match peers.receive(body) {
-        Ok(received) => {
+    let reading = hub.forwarded.read(&Caller::Local, &mut body, limit);
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+    let Held { bytes, room } = match read {
+        Ok(Ok(held)) => held,
+        Ok(Err(BodyReadError::TooLarge)) => return refused(StatusCode::PAYLOAD_TOO_LARGE),
+        Ok(Err(BodyReadError::NoRoom)) => return refused(StatusCode::SERVICE_UNAVAILABLE),
+        Ok(Err(BodyReadError::Broken)) | Err(_) => return refused(StatusCode::BAD_REQUEST),
+    };
+    match peers.receive(bytes) {
+        Ok(mut received) => {
             connection.identify();
+            received.forward.body = room.until_gone(received.forward.body);
             let (records, answer) = mpsc::channel(QUEUE);
             let Received {
                 forward,

@@ -67,7 +67,9 @@ pub(crate) async fn serve(
 
 /// Reads lines until the client closes its output.
 async fn read(client: &Arc<Client>, lines: &mut Lines<impl AsyncRead + Unpin>) {
-    let room = Room::new(&client.hub.limits);
+    let limits = &client.hub.limits;
+    // A place of their own for notices: a request may end only after the client has answered something.
+    let (room, of_notices) = (Room::new(limits), Room::new(limits));
     let mut notices = Notices::start(client);
     loop {
         match lines.next().await {
@@ -76,7 +78,13 @@ async fn read(client: &Arc<Client>, lines: &mut Lines<impl AsyncRead + Unpin>) {
                 Err(fault) => client.refuse(&fault, None).await,
             },
             Ok(Some(Line::Text(text))) => match Message::parse(text) {
-                Ok(message) => take(client, message, &room, &mut notices).await,
+                Ok(message) => {
+                    let room = match message.kind() {
+                        Kind::Request => &room,
+                        Kind::Notification | Kind::Response => &of_notices,
+                    };
+                    take(client, message, room, &mut notices).await;
+                }
                 Err(malformed) => client.refuse(&malformed.into(), None).await,
             },
             Ok(Some(Line::TooLong { limit, id })) => {
@@ -100,16 +108,16 @@ async fn tell_unread(client: &Client) {
     std::future::pending::<()>().await;
 }
 
-/// Takes one message. Only a request needs a place: other messages are delivered before the next line is read,
-/// or soon after.
+/// Takes one message, if there is room for it.
 async fn take(client: &Arc<Client>, message: Message, room: &Room, notices: &mut Notices) {
     client.conversation.notice_sleep(&client.to);
-    let place = match message.kind() {
-        Kind::Request => match room.take(message.raw().len()) {
-            Ok(place) => Some(place),
-            Err(fault) => return client.refuse(&fault, message.id()).await,
-        },
-        Kind::Notification | Kind::Response => None,
+    let place = match room.take(message.raw().len()) {
+        Ok(place) => place,
+        Err(fault) => {
+            // The id of a response is the server's.
+            let id = message.id().filter(|_| message.kind() == Kind::Request);
+            return client.refuse(&fault, id).await;
+        }
     };
     let incoming = Incoming {
         message,

@@ -172,6 +172,7 @@ impl Basis {
             registry,
             other_gateways: OtherGateways::default(),
             bodies: BodyMemory::new(limits.body_bytes, callers),
+            forwarded: BodyMemory::new(limits.body_bytes, 1),
             limits,
             streams,
             connections,

@@ -1,10 +1,9 @@
-//! The memory of long bodies that are not complete yet.
+//! The memory of long bodies, until they are gone.
 //!
-//! A client with a session may send long bodies slowly. The memory of all incomplete bodies is bounded,
-//! and each caller has a share of it. A body takes memory for what has arrived, not for what it
-//! announces. The first 64 KiB of each body are not counted, because most bodies have no more.
-
-use std::sync::Arc;
+//! A client with a session may send long bodies slowly, and calls may wait long for their servers. The memory of all
+//! long bodies is bounded, from their first byte until nobody has the message any more, and each caller has a share
+//! of it. A body takes memory for what has arrived, not for what it announces. Bodies of up to 64 KiB are not
+//! counted, because most are that short: their number is bounded by connections and calls.
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
@@ -12,19 +11,23 @@ use http_body_util::BodyExt as _;
 
 use crate::caller::Caller;
 use crate::session::client_state::MAX_OPENING;
-use crate::share::{ServerShares, Share};
+use crate::share::memory::{Memory, Room};
 
 /// The maximum memory, in bodies of the largest size.
 const BODIES: usize = 64;
 
-/// The part of each body that is not counted, and the unit in which the rest is counted.
+/// The unit in which memory is counted.
 const UNIT: usize = MAX_OPENING;
 
-/// The memory that incomplete bodies may use.
+/// The memory that long bodies may use.
 #[derive(Debug)]
-pub(crate) struct BodyMemory {
-    units: Arc<Share>,
-    callers: ServerShares,
+pub(crate) struct BodyMemory(Memory);
+
+/// A body, and the room that it takes until [`Room::until_gone`].
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    pub(crate) room: Room,
 }
 
 /// Why a body was not read to its end.
@@ -38,18 +41,12 @@ pub(crate) enum BodyReadError {
 impl BodyMemory {
     /// The limit for bodies of at most `largest` bytes and this number of callers.
     pub(crate) fn new(largest: usize, callers: usize) -> Self {
-        let units = Share::common(BODIES * largest.div_ceil(UNIT));
-        let bodies = Self {
-            callers: ServerShares::of(&units),
-            units,
-        };
-        bodies.share_out(callers);
-        bodies
+        Self(Memory::new(BODIES * largest.div_ceil(UNIT), UNIT, callers))
     }
 
     /// Divides the memory among this number of callers.
     pub(crate) fn share_out(&self, callers: usize) {
-        self.units.share_out(1, callers);
+        self.0.share_out(callers);
     }
 
     /// Reads a caller's body of at most `limit` bytes.
@@ -58,29 +55,28 @@ impl BodyMemory {
         caller: &Caller,
         body: &mut B,
         limit: usize,
-    ) -> Result<Bytes, BodyReadError>
+    ) -> Result<Held, BodyReadError>
     where
         B: Body<Data = Bytes> + Unpin,
     {
         if body.size_hint().lower() > limit as u64 {
             return Err(BodyReadError::TooLarge);
         }
-        let share = self.callers.of_caller(caller);
-        let (mut held, mut units) = (BytesMut::new(), Vec::new());
+        let (mut bytes, mut room) = (BytesMut::new(), Room::default());
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| BodyReadError::Broken)?.into_data() else {
                 continue;
             };
-            let length = held.len() + data.len();
+            let length = bytes.len() + data.len();
             if length > limit {
                 return Err(BodyReadError::TooLarge);
             }
-            while length > (units.len() + 1) * UNIT {
-                units.push(share.take().ok_or(BodyReadError::NoRoom)?);
-            }
-            held.extend_from_slice(&data);
+            let has_room = self.0.grow(&mut room, caller, length);
+            has_room.ok_or(BodyReadError::NoRoom)?;
+            bytes.extend_from_slice(&data);
         }
-        Ok(held.freeze())
+        let bytes = bytes.freeze();
+        Ok(Held { bytes, room })
     }
 }
 
@@ -88,6 +84,7 @@ impl BodyMemory {
 mod tests {
     use std::convert::Infallible;
     use std::pin::Pin;
+    use std::sync::Arc;
     use std::task::{Context, Poll};
     use std::time::Duration;
 
@@ -121,7 +118,7 @@ mod tests {
     fn begin(
         bodies: &Arc<BodyMemory>,
         caller: &Caller,
-    ) -> (Pen, JoinHandle<Result<Bytes, BodyReadError>>) {
+    ) -> (Pen, JoinHandle<Result<Held, BodyReadError>>) {
         let (pen, frames) = mpsc::channel(1);
         let (bodies, caller) = (Arc::clone(bodies), caller.clone());
         let read = TaskTracker::new()
@@ -145,9 +142,9 @@ mod tests {
         let refused = loop {
             let (pen, read) = begin(&bodies, &greedy);
             write(&pen, LIMIT - 1).await;
-            let taken = bodies.units.taken_by_all();
+            let taken = bodies.0.taken();
             // The body is either held or refused.
-            while bodies.units.taken_by_all() < taken + 3 && !read.is_finished() {
+            while bodies.0.taken() < taken + LIMIT && !read.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             match read.is_finished() {
@@ -160,20 +157,27 @@ mod tests {
         let (pen, read) = begin(&bodies, &modest);
         write(&pen, LIMIT).await;
         drop(pen);
-        assert_eq!(read.await.unwrap().unwrap().len(), LIMIT);
+        assert_eq!(read.await.unwrap().unwrap().bytes.len(), LIMIT);
         // Short bodies are still read.
         let (pen, read) = begin(&bodies, &greedy);
         write(&pen, UNIT).await;
         drop(pen);
-        assert_eq!(read.await.unwrap().unwrap().len(), UNIT);
-        // A complete body returns its memory.
+        assert_eq!(read.await.unwrap().unwrap().bytes.len(), UNIT);
+        // A complete body holds its memory until it is gone.
         let (pen, read) = unfinished.pop().unwrap();
         drop(pen);
-        assert_eq!(read.await.unwrap().unwrap().len(), LIMIT - 1);
+        let Held { bytes, room } = read.await.unwrap().unwrap();
+        let whole = room.until_gone(bytes);
+        assert_eq!(whole.len(), LIMIT - 1);
         let (pen, read) = begin(&bodies, &greedy);
         write(&pen, LIMIT).await;
         drop(pen);
-        assert_eq!(read.await.unwrap().unwrap().len(), LIMIT);
+        assert_eq!(read.await.unwrap().unwrap_err(), BodyReadError::NoRoom);
+        drop(whole);
+        let (pen, read) = begin(&bodies, &greedy);
+        write(&pen, LIMIT).await;
+        drop(pen);
+        assert_eq!(read.await.unwrap().unwrap().bytes.len(), LIMIT);
     }
 
     #[tokio::test]
@@ -183,6 +187,6 @@ mod tests {
         write(&pen, LIMIT).await;
         write(&pen, 1).await;
         assert_eq!(read.await.unwrap().unwrap_err(), BodyReadError::TooLarge);
-        assert_eq!(bodies.units.taken_by_all(), 0);
+        assert_eq!(bodies.0.taken(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The timeout of a request's head.
+//! The bounds of a request's head: its time, and its size while nobody knows whose it is.
 //!
 //! hyper asks its timer for a new alarm before every request. This timer only stores the deadline, and
 //! one alarm per connection checks it. Most heads arrive at once, and for them no alarm is set or
@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,6 +28,13 @@ const ANONYMOUS_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a head may take from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How large the head of a stranger's request may be.
+const STRANGERS_HEAD: usize = 16 * 1024;
+
+/// What a stranger gets whose head is larger.
+const TOO_LARGE: &[u8] =
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
 /// The deadline for a connection's next head.
 #[derive(Debug, Clone)]
 pub(super) struct HeadTimeout(Arc<HeadDeadline>);
@@ -38,8 +45,8 @@ struct HeadDeadline {
     connection: Arc<Connection>,
     /// Milliseconds after `opened`; [`NO_WAIT`] while no head is expected.
     until: AtomicU64,
-    /// Whether any byte arrived since the wait began.
-    heard: AtomicBool,
+    /// How many bytes arrived since the wait began.
+    heard: AtomicUsize,
 }
 
 const NO_WAIT: u64 = u64::MAX;
@@ -62,7 +69,7 @@ impl HeadTimeout {
             opened: Instant::now(),
             connection,
             until: AtomicU64::new(NO_WAIT),
-            heard: AtomicBool::new(false),
+            heard: AtomicUsize::new(0),
         }))
     }
 
@@ -136,14 +143,23 @@ impl HeadDeadline {
 
     /// Begins to wait for a head, until this long after the connection was opened.
     fn wait_until(self: &Arc<Self>, after_opening: Duration) -> Pin<Box<dyn Sleep>> {
-        self.heard.store(false, Ordering::Relaxed);
+        self.heard.store(0, Ordering::Relaxed);
         self.until.store(millis(after_opening), Ordering::Relaxed);
         Box::pin(HeadWait(Arc::clone(self)))
     }
 
+    /// Whether a stranger has sent so much without completing a head. What follows a head is not counted: its wait has
+    /// ended by then.
+    fn is_too_large(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) >= STRANGERS_HEAD
+            && self.until.load(Ordering::Relaxed) != NO_WAIT
+            && self.connection.is_anonymous()
+    }
+
     /// Records that no more data is available for now. If a head has begun, its time starts.
     fn note_silence(&self) {
-        if self.until.load(Ordering::Relaxed) == NO_WAIT || !self.heard.load(Ordering::Relaxed) {
+        if self.until.load(Ordering::Relaxed) == NO_WAIT || self.heard.load(Ordering::Relaxed) == 0
+        {
             return;
         }
         let until = millis(self.opened.elapsed() + HEAD_TIMEOUT);
@@ -176,17 +192,26 @@ impl Drop for HeadWait {
 
 // === impl WatchedStream ===
 
-impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.timeout.0.is_too_large() {
+            // Nothing else is being written while a head is read. Who does not take it has had an answer.
+            drop(Pin::new(&mut self.stream).poll_write(cx, TOO_LARGE));
+            return Poll::Ready(Err(io::Error::other("a stranger's head is too large")));
+        }
+        let before = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, into);
         let waiting = &self.timeout.0;
         match read {
             Poll::Pending => waiting.note_silence(),
-            Poll::Ready(_) => waiting.heard.store(true, Ordering::Relaxed),
+            Poll::Ready(_) => {
+                let arrived = into.filled().len() - before;
+                waiting.heard.fetch_add(arrived, Ordering::Relaxed);
+            }
         }
         read
     }

@@ -16,15 +16,22 @@ use bowline_store::StoreError;
 use bowline_wire::id::SessionId;
 use parking_lot::Mutex;
 
+use crate::caller::Caller;
 use crate::registry::id_hasher::BuildIdHasher;
 use crate::registry::places::Places;
 use crate::session::persistence::Persistence;
 use crate::session::{InUse, Session};
 use crate::session_store::{PersistenceError, SessionStore};
+use crate::share::memory::{Memory, Room};
 use crate::upstream::Upstream;
 
 /// Enough that two cores rarely contend for one lock.
 const SHARDS: usize = 16;
+
+/// Openings of up to this many bytes are bounded by the number of sessions; the memory of all larger ones is so many
+/// times this.
+const OPENING: usize = 4 * 1024;
+const OPENINGS: usize = 16 * 1024;
 
 /// The fraction of a shard that is evicted at once when the cache is full: one in so many.
 const GIVES_WAY: usize = 8;
@@ -40,6 +47,8 @@ pub(crate) struct Table {
     pub(super) limit: usize,
     /// The places of each caller.
     pub(super) places: Places,
+    /// The memory of openings that are kept.
+    openings: Memory,
     pub(super) session_store: Option<Arc<SessionStore>>,
     /// How many sessions of the store are cached.
     pub(super) cache: usize,
@@ -63,6 +72,7 @@ impl Table {
             opening: AtomicUsize::new(0),
             limit,
             places: Places::new(limit),
+            openings: Memory::new(OPENINGS, OPENING, 1),
             session_store: None,
             cache: limit,
         }
@@ -84,6 +94,12 @@ impl Table {
     /// Divides the places among this number of callers.
     pub(crate) fn share_out(&self, callers: usize) {
         self.places.share_out(callers);
+        self.openings.share_out(callers);
+    }
+
+    /// Room for a caller's `initialize` of so many bytes, with what it carries, for as long as it is kept.
+    pub(crate) fn keep_opening(&self, caller: &Caller, bytes: usize) -> Option<Room> {
+        self.openings.take(caller, bytes)
     }
 
     /// Finds a session of this server by its id and marks it as in use, so that it cannot expire
@@ -105,6 +121,10 @@ impl Table {
 
     pub(crate) fn cached(&self, id: &SessionId) -> Option<InUse> {
         self.shard(id).lock().get(id).map(Entry::begin_use)
+    }
+
+    pub(crate) fn has_cached(&self, id: &SessionId) -> bool {
+        self.shard(id).lock().contains(id)
     }
 
     async fn look_up(
@@ -366,5 +386,22 @@ impl Session {
             None => Ok(()),
             Some(persistence) => persistence.create(self).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::MAX_OPENING;
+
+    #[test]
+    fn large_openings_have_a_memory_that_is_bounded_and_comes_back() {
+        let table = Table::new(1_000_000);
+        let keep = |bytes| table.keep_opening(&Caller::Local, bytes);
+        let mut kept: Vec<_> = std::iter::from_fn(|| keep(MAX_OPENING)).collect();
+        assert_eq!(kept.len() * MAX_OPENING, 64 << 20);
+        assert!(keep(OPENING).is_some());
+        kept.pop();
+        assert!(keep(MAX_OPENING).is_some());
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::leg::capabilities::{Capabilities, LISTS};
+use crate::share::memory::Room;
 use crate::upstream::Carried;
 
 /// The maximum size of an `initialize` with everything carried along, because it is kept as long as the
@@ -34,6 +35,8 @@ pub(crate) struct ClientState {
     pub(crate) initialize: Box<[u8]>,
     /// The headers and query carried with it, if any.
     pub(crate) carried: Option<Box<Carried>>,
+    /// The memory of these, if this gateway opened the session.
+    _room: Room,
     /// The capabilities in the server's response.
     pub(crate) capabilities: Capabilities,
     /// Whether the client has sent `notifications/initialized`.
@@ -64,10 +67,19 @@ impl ClientState {
         Self {
             initialize: initialize.into(),
             carried,
+            _room: Room::default(),
             capabilities,
             initialized: AtomicBool::new(false),
             said: Mutex::default(),
             changed: AtomicU8::new(0),
+        }
+    }
+
+    /// The same, which holds this memory.
+    pub(crate) fn holding(self, room: Room) -> Self {
+        Self {
+            _room: room,
+            ..self
         }
     }
 

@@ -80,11 +80,15 @@ impl Attachments {
 impl Attaching {
     /// Opens an attachment. No server is asked anything.
     pub(crate) async fn open(self) -> Result<(Reply, Attached), Fault> {
-        if self.message.raw().len() + self.carried.len() > MAX_OPENING {
+        let kept = self.message.raw().len() + self.carried.len();
+        if kept > MAX_OPENING {
             return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
         }
         let (unions, union) = (self.unions, self.union);
         let table = &unions.registry.table;
+        let room = table.keep_opening(&self.caller, kept);
+        let room = room.ok_or(Fault::TooManyBodies)?;
+        let initialize = room.until_gone(self.message.raw().clone());
         let place = table
             .take_place(&self.caller)
             .map_err(Fault::TooManySessions)?;
@@ -102,7 +106,7 @@ impl Attaching {
             opened_at: clock::unix_seconds(),
             before: Duration::ZERO,
             state: State::default(),
-            initialize: self.message.clone(),
+            initialize: self.message.clone().held_by(initialize),
             stored,
         });
         *attachment.place.lock() = Some(place);
@@ -165,6 +169,10 @@ impl Unions {
             self.attachments.remove(id);
         }
         Ok(is_there.then_some(in_use))
+    }
+
+    pub(crate) fn has_cached(&self, id: &SessionId) -> bool {
+        self.attachments.0.lock().contains_key(id)
     }
 
     async fn load(

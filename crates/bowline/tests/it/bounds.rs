@@ -6,4 +6,5 @@ mod crowds;
 mod deadlines;
 mod hanging;
 mod limits;
+mod memory;
 mod sessions;

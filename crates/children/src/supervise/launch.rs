@@ -1,5 +1,8 @@
 //! Starting a child: which file is meant, and what went wrong.
 
+#[cfg(target_os = "linux")]
+pub(super) mod step;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io;
@@ -12,21 +15,36 @@ use std::process::Command;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::socket::PIPES;
 use crate::spawn::{Failure, FailureKind, Spawn, TAG};
 
 /// Where programs are searched if the environment of the child has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Starts a child in a process group of its own.
+/// Starts a child in a process group of its own. On Linux the system kills it if this process dies.
 pub(super) fn launch(
     spawn: &Spawn,
     tag: &OsStr,
     descriptors: Vec<OwnedFd>,
 ) -> Result<Pid, Failure> {
-    // The system gave fewer than were sent.
-    let Ok([stdin, stdout, stderr]) = <[OwnedFd; 3]>::try_from(descriptors) else {
-        return Err(failure(FailureKind::OutOfResources, Errno::MFILE));
-    };
+    #[cfg(target_os = "linux")]
+    return step::start(spawn, tag, &pipes(descriptors)?);
+    #[cfg(not(target_os = "linux"))]
+    match command(spawn, tag, descriptors)?.process_group(0).spawn() {
+        Ok(child) => Ok(Pid::from_child(&child)),
+        Err(error) => Err(spawn_failure(&error)),
+    }
+}
+
+fn pipes(descriptors: Vec<OwnedFd>) -> Result<[OwnedFd; PIPES], Failure> {
+    // Otherwise the system gave fewer than were sent.
+    let pipes = <[OwnedFd; PIPES]>::try_from(descriptors);
+    pipes.map_err(|_| failure(FailureKind::OutOfResources, Errno::MFILE))
+}
+
+/// What is to be executed.
+fn command(spawn: &Spawn, tag: &OsStr, descriptors: Vec<OwnedFd>) -> Result<Command, Failure> {
+    let [stdin, stdout, stderr] = pipes(descriptors)?;
     let (name, arguments) = spawn
         .argv
         .split_first()
@@ -42,15 +60,8 @@ pub(super) fn launch(
     if spawn.cwd.is_some() {
         command.current_dir(&directory);
     }
-    command
-        .stdin(stdin)
-        .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0);
-    match command.spawn() {
-        Ok(child) => Ok(Pid::from_child(&child)),
-        Err(error) => Err(spawn_failure(&error)),
-    }
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    Ok(command)
 }
 
 /// The working directory, as an absolute path.

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use bowline_children::{Exit, GRACE, Spawn};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::kit::{Output, SOON, gone, python, runs, sh, supervisor};
 
@@ -42,8 +42,8 @@ fn gateway_arguments() -> [&'static str; 5] {
     ]
 }
 
-#[tokio::test]
-async fn none_survives_a_gateway_that_is_killed() {
+/// A gateway in a process of its own; the processes that have to end, and its supervisor.
+fn started_gateway() -> (Child, Vec<i32>) {
     let mut gateway = Command::new(std::env::current_exe().unwrap())
         .args(gateway_arguments())
         .stdout(Stdio::piped())
@@ -54,10 +54,36 @@ async fn none_survives_a_gateway_that_is_killed() {
     let pids = lines.filter_map(|line| line.split_once("pid ")?.1.parse().ok());
     let pids: Vec<i32> = pids.take(STUBBORN.len() + 1).collect();
     assert!(pids.iter().all(|pid| runs(*pid)), "{pids:?}");
+    (gateway, pids)
+}
+
+#[tokio::test]
+async fn none_survives_a_gateway_that_is_killed() {
+    let (mut gateway, pids) = started_gateway();
     gateway.kill().unwrap();
     assert_eq!(gateway.wait().unwrap().signal(), Some(9));
     for pid in pids {
         gone(pid).await;
+    }
+}
+
+/// A gateway that was stopped ends nothing that its supervisor left.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_child_survives_gateway_and_supervisor_that_are_killed_at_once() {
+    let (mut gateway, pids) = started_gateway();
+    let (supervisor, children) = pids.split_last().unwrap();
+    let of_gateway = Pid::from_child(&gateway);
+    kill_process(of_gateway, Signal::STOP).unwrap();
+    kill_process(Pid::from_raw(*supervisor).unwrap(), Signal::KILL).unwrap();
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    for child in &children[..2] {
+        gone(*child).await;
+    }
+    // Their descendants may be left.
+    for child in children {
+        kill_process_group(Pid::from_raw(*child).unwrap(), Signal::KILL).ok();
     }
 }
 

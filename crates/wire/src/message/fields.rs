@@ -1,8 +1,8 @@
 //! The members of a message that a gateway reads.
 //!
 //! Readers differ in what they take for a name: some ignore case, some stop at a NUL. A name that only such a
-//! reader takes for `method` makes a response ambiguous. Names are compared exactly first, so only unknown
-//! ones cost more.
+//! reader takes for one of these makes a client's message ambiguous, and one that it takes for `method` makes a
+//! response so. Names are compared exactly first, so only unknown ones cost more.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,6 +23,8 @@ pub(super) struct Fields<'a> {
     pub(super) params: Option<&'a RawValue>,
     pub(super) result: Option<&'a RawValue>,
     pub(super) error: Option<&'a RawValue>,
+    /// The first that another name is taken for by some reader.
+    odd: Option<&'static str>,
     /// Another name that some reader takes for `method`, with a value that is not `null`.
     has_odd_method: bool,
 }
@@ -37,7 +39,8 @@ enum Name {
     Params,
     Result,
     Error,
-    OddMethod,
+    /// Some reader takes it for this one.
+    Odd(&'static str),
     Other,
 }
 
@@ -89,6 +92,10 @@ impl Visitor<'_> for IsNamed<'_> {
 
 // === impl Name ===
 
+impl Name {
+    const ALL: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+}
+
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         struct Text;
@@ -108,8 +115,11 @@ impl<'de> Deserialize<'de> for Name {
                     "params" => Name::Params,
                     "result" => Name::Result,
                     "error" => Name::Error,
-                    name if reads_as(name, "method") => Name::OddMethod,
-                    _ => Name::Other,
+                    _ => {
+                        let mut all = Name::ALL.into_iter();
+                        let odd = all.find(|known| reads_as(name, known));
+                        odd.map_or(Name::Other, Name::Odd)
+                    }
                 })
             }
 
@@ -147,9 +157,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                             fields.jsonrpc = Some(members.next_value::<Text<'de>>()?.0);
                             continue;
                         }
-                        Name::OddMethod => {
+                        Name::Odd(known) => {
                             let value: &RawValue = members.next_value()?;
-                            fields.has_odd_method |= value.get() != "null";
+                            fields.has_odd_method |= known == "method" && value.get() != "null";
+                            fields.odd.get_or_insert(known);
                             continue;
                         }
                         Name::Other => {
@@ -179,6 +190,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Fields<'_> {
+    /// Refuses names that readers take differently: one of them would find another message than Bowline did.
+    pub(super) fn refuse_odd(&self) -> Result<(), Malformed> {
+        self.odd
+            .map_or(Ok(()), |known| Err(Malformed::OddName(known)))
+    }
+
     /// Some servers write both `result` and `error`, one of them `null`: then the other one counts.
     pub(super) fn forget_null(&mut self) {
         let is_null = |value: Option<&RawValue>| value.is_some_and(|value| value.get() == "null");

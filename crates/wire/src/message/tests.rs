@@ -361,3 +361,58 @@ fn members_of_a_servers_message_that_are_null_are_absent() {
         assert!(strict.is_err(), "{text}");
     }
 }
+
+#[test]
+fn a_name_that_some_reader_takes_for_another_is_refused_of_a_client() {
+    for name in ["method", "id", "params", "jsonrpc", "result", "error"] {
+        let upper = name.to_uppercase();
+        let escaped = format!(r"\u00{:02x}{}\u0000", name.as_bytes()[0], &name[1..]);
+        for odd in [
+            format!(r"{name}\u0000"),
+            format!(r"{name}\u0000x"),
+            upper,
+            escaped,
+        ] {
+            for value in [r#""tools/call""#, "null", "{}"] {
+                let beside =
+                    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","{odd}":{value}}}"#);
+                let before = format!(r#"{{"{odd}":{value},"jsonrpc":"2.0","method":"n"}}"#);
+                for text in [beside, before] {
+                    let parsed = Message::parse(Bytes::from(text.clone()));
+                    assert!(parsed.is_err(), "{text}");
+                }
+            }
+        }
+    }
+    for name in ["methods", "x", "name", "Meta", r"x\u0000method"] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","{name}":1}}"#);
+        assert!(Message::parse(Bytes::from(text.clone())).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_copy_of_a_large_message_keeps_what_the_original_holds() {
+    struct Counted {
+        text: Vec<u8>,
+        _count: Arc<()>,
+    }
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.text
+        }
+    }
+    let count = Arc::new(());
+    let filler = "x".repeat(70_000);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"a":"{filler}"}}}}"#);
+    let owner = Counted {
+        text: text.into_bytes(),
+        _count: Arc::clone(&count),
+    };
+    let message = Message::parse(Bytes::from_owner(owner)).unwrap();
+    let copy = message.replaced(message.id_span().unwrap(), "22");
+    drop(message);
+    assert_eq!(Arc::strong_count(&count), 2);
+    assert_eq!(copy.id().unwrap().as_str(), "22");
+    drop(copy);
+    assert_eq!(Arc::strong_count(&count), 1);
+}

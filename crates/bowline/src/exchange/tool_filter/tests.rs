@@ -16,10 +16,9 @@ fn filter(allow: &[&str], deny: &[&str]) -> ActiveFilter {
 }
 
 fn may_call(text: &str) -> bool {
-    let message = Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-    filter(&["good*"], &["good_not"])
-        .check_call(&message)
-        .is_ok()
+    let message = Message::parse(Bytes::copy_from_slice(text.as_bytes()));
+    let filter = filter(&["good*"], &["good_not"]);
+    message.is_ok_and(|message| filter.check_call(&message).is_ok())
 }
 
 /// A call with these params.

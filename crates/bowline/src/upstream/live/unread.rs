@@ -1,9 +1,9 @@
 //! How much of what a server said may wait for its readers.
 //!
 //! One task reads a live channel for all calls of a session, so a client that does not read would have the gateway
-//! hold the answers of all of them. Every large message is counted from here until its last copy is gone, wherever it
+//! hold the answers of all of them. Every message is counted from here until its last copy is gone, wherever it
 //! waits. When too much waits, the channel is not read any further, as over a connection that is full; so only the
-//! session itself is held up. A session can always have one message, whatever the others hold.
+//! session itself is held up. A session can always have a little, or one message, whatever the others hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Smaller messages are not counted: their number is bounded, and counting costs an allocation.
-const SMALL: usize = 16 << 10;
+use crate::share::held_until_gone;
+
+/// What a message takes at least, however short it is.
+const LEAST: usize = 256;
 /// The most bytes of one session that wait.
 const MOST: usize = 16 << 20;
-/// The most bytes of all sessions that wait, apart from one message for each.
+/// The most bytes of all sessions that wait, apart from what each can always have.
 const MOST_OVERALL: usize = 256 << 20;
+/// What a session can always have.
+const ALWAYS: usize = 64 << 10;
 /// How long the channel is not read before this counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -56,12 +60,6 @@ pub(in crate::upstream) struct Reserved {
     count: Arc<Count>,
 }
 
-/// A message that is counted.
-struct Counted {
-    message: Bytes,
-    _reserved: Reserved,
-}
-
 // === impl Unread ===
 
 impl Unread {
@@ -78,23 +76,17 @@ impl Unread {
         message: Bytes,
         may_go: impl Fn(&Bytes) -> bool,
     ) -> Option<Bytes> {
-        if message.len() <= SMALL {
-            return Some(message);
-        }
         let reserved = self.room(message.len(), || may_go(&message)).await?;
         Some(reserved.until_gone(message))
     }
 
     /// Waits for room for a message of so many bytes, which are not here yet.
     pub(in crate::upstream) async fn reserve(&self, bytes: usize) -> Option<Reserved> {
-        match bytes <= SMALL {
-            true => None,
-            false => self.room(bytes, || false).await,
-        }
+        self.room(bytes, || false).await
     }
 
     async fn room(&self, bytes: usize, may_go: impl Fn() -> bool) -> Option<Reserved> {
-        let count = &*self.0;
+        let (count, bytes) = (&*self.0, bytes.max(LEAST));
         let reserved = || Reserved {
             bytes,
             count: Arc::clone(&self.0),
@@ -135,7 +127,7 @@ impl Count {
             state.bytes + bytes <= MOST && all + bytes <= MOST_OVERALL
         };
         // A message that is larger than all room has it when nothing else waits.
-        let has_room = state.bytes == 0 || fits();
+        let has_room = state.bytes == 0 || state.bytes + bytes <= ALWAYS || fits();
         if has_room {
             state.bytes += bytes;
             overall.fetch_add(bytes, Ordering::Relaxed);
@@ -158,24 +150,13 @@ impl Count {
 impl Reserved {
     /// The message, which is counted until its last copy is gone.
     pub(in crate::upstream) fn until_gone(self, message: Bytes) -> Bytes {
-        Bytes::from_owner(Counted {
-            message,
-            _reserved: self,
-        })
+        held_until_gone(message, self)
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.count.give_back(self.bytes);
-    }
-}
-
-// === impl Counted ===
-
-impl AsRef<[u8]> for Counted {
-    fn as_ref(&self) -> &[u8] {
-        &self.message
     }
 }
 
@@ -219,8 +200,32 @@ mod tests {
         assert!(waited.is_err(), "a part keeps all of it");
         drop(part);
         assert!(next.await.is_some() && !unread.is_held_up());
-        // What is small always passes.
-        assert!(unread.count(large(SMALL), NEVER).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_messages_count_and_each_for_more_than_nothing() {
+        for size in [0, 16 << 10] {
+            let unread = Unread::default();
+            let mut waiting = Vec::new();
+            loop {
+                let counting = unread.count(large(size), NEVER);
+                match tokio::time::timeout(Duration::from_secs(60), counting).await {
+                    Ok(counted) => waiting.push(counted.unwrap()),
+                    Err(_) => break,
+                }
+            }
+            assert_eq!(waiting.len(), MOST / size.max(LEAST));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_has_a_little_whatever_the_others_hold() {
+        let overall = UnreadOverall::default();
+        overall.0.store(MOST_OVERALL, Ordering::Relaxed);
+        let unread = Unread::among(&overall);
+        let first = unread.count(large(ALWAYS / 2), NEVER).await;
+        assert!(unread.count(large(ALWAYS / 2), NEVER).await.is_some());
+        drop(first);
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,12 +49,20 @@ struct Pipe {
 
 #[derive(Debug)]
 struct Line {
-    /// What was not written yet.
-    rest: Bytes,
+    text: Text,
     sent: Sent,
     progress: Arc<Progress>,
     done: oneshot::Sender<Result<(), NotWritten>>,
     _waiting: Waiting,
+}
+
+/// What was not written yet.
+#[derive(Debug)]
+enum Text {
+    /// All of a message. It becomes a line when its turn comes, so that there are not two copies of all that wait.
+    Message(Bytes),
+    /// The rest of a line.
+    Rest(Bytes),
 }
 
 /// One line among those that wait, until it is written or given up.
@@ -116,11 +124,11 @@ impl Outgoing {
         sent: Sent,
         patience: Duration,
     ) -> Result<(), NotWritten> {
-        match self.write_at_once(framed(message), &sent)? {
+        match self.write_at_once(message, &sent)? {
             Written::Whole => Ok(()),
             Written::Begun(written) => Box::pin(written).await.unwrap_or(Err(CUT)),
-            Written::Nothing(line, waiting) => {
-                Box::pin(self.queue(line, sent, waiting, patience)).await
+            Written::Nothing(waiting) => {
+                Box::pin(self.queue(message.clone(), sent, waiting, patience)).await
             }
         }
     }
@@ -132,10 +140,16 @@ impl Outgoing {
 
     /// Writes as much as fits, if nothing waits. The rest of a line that was begun is the writer's at once, so
     /// that it does not depend on who sent it.
-    fn write_at_once(&self, line: Bytes, sent: &Sent) -> Result<Written, NotWritten> {
+    fn write_at_once(&self, message: &Bytes, sent: &Sent) -> Result<Written, NotWritten> {
+        let is_free = self.pipe.lock().waiting == 0;
+        // It is not made under the lock, and not at all if it has to wait.
+        let line = match is_free {
+            true => framed(message),
+            false => Bytes::new(),
+        };
         let mut pipe = self.pipe.lock();
         let count = match pipe.waiting {
-            0 if !sent.client_left() => {
+            0 if is_free && !sent.client_left() => {
                 match pipe.poll_begin(&line, &mut Context::from_waker(Waker::noop()))? {
                     Poll::Ready(count) => count,
                     Poll::Pending => 0,
@@ -145,16 +159,17 @@ impl Outgoing {
         };
         if count > 0 {
             sent.begin();
-        }
-        if count == line.len() {
-            return Ok(Written::Whole);
+            if count == line.len() {
+                return Ok(Written::Whole);
+            }
         }
         pipe.waiting += 1;
         let waiting = Waiting(Arc::clone(&self.pipe));
         if count == 0 {
-            return Ok(Written::Nothing(line, waiting));
+            return Ok(Written::Nothing(waiting));
         }
-        let (line, written) = Line::new(line.slice(count..), sent.clone(), Step::Begun, waiting);
+        let rest = Text::Rest(line.slice(count..));
+        let (line, written) = Line::new(rest, sent.clone(), Step::Begun, waiting);
         // Nothing waits, so there is room. A line that finds none is dropped, which needs the lock.
         let queued = self.queue.try_send(line);
         drop(pipe);
@@ -165,12 +180,12 @@ impl Outgoing {
     /// Leaves a line to the writer, of which nothing was written.
     async fn queue(
         &self,
-        line: Bytes,
+        message: Bytes,
         sent: Sent,
         waiting: Waiting,
         patience: Duration,
     ) -> Result<(), NotWritten> {
-        let (line, written) = Line::new(line, sent, Step::Waits, waiting);
+        let (line, written) = Line::new(Text::Message(message), sent, Step::Waits, waiting);
         let progress = Arc::clone(&line.progress);
         let broken = || NotWritten::Broken {
             was_written: progress.has_begun(),
@@ -198,21 +213,21 @@ enum Written {
     Whole,
     /// A part of it. The writer says when the rest is.
     Begun(oneshot::Receiver<Result<(), NotWritten>>),
-    Nothing(Bytes, Waiting),
+    Nothing(Waiting),
 }
 
 // === impl Line ===
 
 impl Line {
     fn new(
-        rest: Bytes,
+        text: Text,
         sent: Sent,
         step: Step,
         waiting: Waiting,
     ) -> (Self, oneshot::Receiver<Result<(), NotWritten>>) {
         let (done, written) = oneshot::channel();
         let line = Self {
-            rest,
+            text,
             sent,
             progress: Arc::new(Progress(Mutex::new(step))),
             done,
@@ -233,19 +248,23 @@ impl Writer {
     /// Writes until the process reads no more, or `closing`; then its stdin is closed.
     pub(super) async fn run(mut self, closing: CancellationToken) {
         let writing = async {
-            while let Some(mut line) = self.queue.recv().await {
+            while let Some(line) = self.queue.recv().await {
                 if line.is_given_up() {
                     continue;
                 }
+                let mut rest = match &line.text {
+                    Text::Message(message) => framed(message),
+                    Text::Rest(rest) => rest.clone(),
+                };
                 let written = loop {
-                    if line.rest.is_empty() {
+                    if rest.is_empty() {
                         break Ok(());
                     }
                     let pipe = &self.pipe;
-                    match poll_fn(|cx| line.progress.poll_write(pipe, &line.rest, cx)).await {
+                    match poll_fn(|cx| line.progress.poll_write(pipe, &rest, cx)).await {
                         Some(Ok(count)) => {
                             line.sent.begin();
-                            line.rest = line.rest.split_off(count);
+                            rest = rest.split_off(count);
                         }
                         Some(Err(NotWritten::Unsure)) => break Err(NotWritten::Unsure),
                         // Who waits for it learns from the end of the channel how far it came.

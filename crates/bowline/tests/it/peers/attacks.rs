@@ -294,3 +294,20 @@ async fn recorded_bytes_run_nothing_again() {
     }
     assert_eq!(fleet.tally.count("bump recorded"), 1);
 }
+
+/// Whoever has not greeted is refused before much of a body is held.
+#[tokio::test]
+async fn a_stranger_has_a_short_body() {
+    let Some(fleet) = Fleet::start(1).await else {
+        return;
+    };
+    let peers = fleet.gateways[0].peers().unwrap().tcp().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a stranger's own")]
+    let mut stranger = TcpStream::connect(peers).await.unwrap();
+    let head = "POST /forward HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n";
+    stranger.write_all(head.as_bytes()).await.unwrap();
+    stranger.write_all(&[b'x'; 64 << 10]).await.unwrap();
+    let mut answer = [0; 12];
+    stranger.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}

@@ -14,7 +14,7 @@ use crate::kit::across::assert_cannot_know;
 use crate::kit::client::Client;
 use crate::kit::fake::{Fake, begun, client_of, config_of, hear_of, names, text};
 use crate::kit::messages::{cancel, list};
-use crate::kit::stores::{call_back, in_redis, send_away};
+use crate::kit::stores::{call_back, command, in_redis, raw, send_away};
 use crate::kit::wait::{until, until_so};
 
 /// Two gateways on one Redis before two servers.
@@ -263,4 +263,35 @@ async fn while_the_store_is_away_it_is_not_known_and_after_that_all_is_there() {
     .await;
     assert_eq!(uses(&there, "a__t").await["result"], text("a"));
     assert_eq!(stage.a.count("initialize"), 1);
+}
+
+/// How often Redis was asked what a key has, or whether there are any.
+async fn questions(redis: &Redis) -> u64 {
+    let mut connection = raw(redis).await;
+    let info = command(&["INFO", "commandstats"]);
+    let info: String = info.query_async(&mut connection).await.unwrap();
+    let counted = |name: &str| {
+        let after = info.split_once(&format!("cmdstat_{name}:calls="));
+        after.map_or(0, |(_, rest)| {
+            rest.split(',').next().unwrap().parse().unwrap()
+        })
+    };
+    counted("hmget") + counted("exists")
+}
+
+#[tokio::test]
+async fn an_unknown_id_costs_one_question() {
+    let stage = Stage::set().await;
+    let mut unknown = client_of(&stage.gateways[0]);
+    for id in [
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB",
+    ] {
+        unknown.session = Some(http::HeaderValue::from_static(id));
+        let before = questions(&stage.redis).await;
+        assert_eq!(unknown.send(&list(1)).await.status, 404);
+        assert_eq!(questions(&stage.redis).await - before, 1);
+    }
+    // One that is known costs one more, and is served.
+    assert_eq!(names(&stage.there().send(&list(1)).await), ["a__t", "b__t"]);
 }
