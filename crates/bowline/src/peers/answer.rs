@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bowline_egress::UpstreamBody;
+use bowline_wire::skip::MAX_MESSAGE;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body::Body as _;
 
@@ -17,8 +18,6 @@ use crate::owners::UntilGone;
 
 /// The largest sealed record: a part, and what sealing adds.
 const LARGEST: usize = PART + 1024;
-/// The largest message that is joined from its parts. A process cannot write a longer one.
-const LARGEST_MESSAGE: usize = 32 << 20;
 
 /// How long the end of a response may take after its last record.
 const FINISHES_WITHIN: Duration = Duration::from_millis(50);
@@ -126,7 +125,7 @@ impl Answer {
         let mut message = BytesMut::new();
         loop {
             match self.next().await? {
-                Record::Part(part) if message.len() + part.len() <= LARGEST_MESSAGE => {
+                Record::Part(part) if message.len() + part.len() <= MAX_MESSAGE => {
                     message.extend_from_slice(&part);
                 }
                 Record::End(Ending::Done) => {

@@ -54,9 +54,9 @@ async fn large_messages_pass_both_ways() {
     let fleet = fleet.open().await;
     let answer = fleet
         .at(1)
-        .call(1, "large", &json!({"bytes": 5 << 20}))
+        .call(1, "large", &json!({"bytes": 40 << 20}))
         .await;
-    assert_eq!(text_of(&answer).len(), 5 << 20);
+    assert_eq!(text_of(&answer).len(), 40 << 20);
     let large = json!({"bytes": 65 << 20});
     let answer = fleet.at(1).call(3, "large", &large).await;
     assert_too_large(&answer.messages()[0]);
