@@ -1,7 +1,8 @@
 // Calls the official TypeScript client in a loop until it is told to stop (SIGTERM), then prints
 // what became of the calls, as one line of JSON: {"CALL": {"OUTCOME": COUNT}}.
 //
-// Usage: client.mjs URL
+// Usage: client.mjs URL [once]
+// With `once` it lists the tools when it begins, and not again.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 const CALL_SECONDS = 40;
@@ -44,6 +45,8 @@ const calls = {
   toggle: (client) =>
     client.callTool({ name: "toggle-simulated-logging", arguments: {} }, options),
 };
+
+if (process.argv[3] === "once") delete calls["tools/list"];
 
 /** Only `echo` answers what it was asked. */
 function check(name, number, result) {

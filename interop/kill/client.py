@@ -1,7 +1,8 @@
 """Calls the official Python client in a loop until it is told to stop (SIGTERM), then prints what
 became of the calls, as one line of JSON: {"CALL": {"OUTCOME": COUNT}}.
 
-Usage: client.py URL
+Usage: client.py URL [once]
+With `once` it lists the tools when it begins, and not again.
 """
 
 import asyncio
@@ -38,8 +39,9 @@ CALLS = {
 
 
 class Loop:
-    def __init__(self, url):
+    def __init__(self, url, calls):
         self.url = url
+        self.calls = calls
         self.stopping = False
         self.number = 0
         self.outcomes = defaultdict(Counter)
@@ -65,7 +67,7 @@ class Loop:
                     print("ready", flush=True)
                 while not self.stopping:
                     self.number += 1
-                    for name, call in CALLS.items():
+                    for name, call in self.calls.items():
                         if not await self.call(name, call, session):
                             return
                         await anyio.sleep(0.01)
@@ -84,8 +86,9 @@ class Loop:
         return outcome in ("ok", "-31001")
 
 
-async def main(url):
-    loop = Loop(url)
+async def main(url, once=None):
+    calls = {name: call for name, call in CALLS.items() if not once or name != "tools/list"}
+    loop = Loop(url, calls)
 
     def stop():
         loop.stopping = True
@@ -96,4 +99,4 @@ async def main(url):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,8 +1,9 @@
 """Kills replicas of server-everything in turn, while official clients call through the gateway.
 
-Two replicas; the Python and the TypeScript client call in loops, each in one session; ten times a
-replica is killed with SIGKILL and started again on its port. What may run twice (ping, tools/list,
-echo) must never fail; what may not (toggle) may only end in -31001, outcome unknown.
+Two replicas; the Python and the TypeScript client call in loops, each in two sessions: one lists the tools
+again and again, the other once. Ten times a replica is killed with SIGKILL and started again on its port.
+What may run twice (ping, tools/list, echo) must never fail, at the tenth kill as at the first; what may not
+(toggle) may only end in -31001, outcome unknown.
 
 Usage: run.py [KILLS]
 """
@@ -48,6 +49,7 @@ def clients(stack, url):
         "Python": [sys.executable, HERE / "client.py", url],
         "TypeScript": [harness.NODE, HERE / "client.mjs", url],
     }
+    commands |= {f"{name}, one list": [*command, "once"] for name, command in commands.items()}
     started = {}
     for name, command in commands.items():
         started[name] = stack.enter_context(harness.Process(name, command))
@@ -70,7 +72,7 @@ def judge(name, counted):
     for call, ends in sorted(counted.items()):
         kind = "safe" if call in SAFE else "unsafe"
         ok, unknown = ends.pop("ok", 0), ends.pop("-31001", 0)
-        print(f"  {name:<11} {call:<11} {kind:<7} ok {ok:>5}  -31001 {unknown:>3}  other {sum(ends.values()):>3}")
+        print(f"  {name:<20} {call:<11} {kind:<7} ok {ok:>5}  -31001 {unknown:>3}  other {sum(ends.values()):>3}")
         for text, count in ends.items():
             print(f"      {count} x {text}")
         if call in SAFE and ok == 0:

@@ -21,7 +21,7 @@ use bowline_wire::version::Agreed;
 use crate::leg::capabilities::MissingLists;
 use crate::oauth::Account;
 use crate::upstream::budget::errand;
-use crate::upstream::{Carried, Conversation, Link, Pin, Repeat, Upstream};
+use crate::upstream::{Carried, Conversation, LegHints, Link, Pin, Repeat, Upstream};
 
 /// One session's conversation with one upstream. The fields are few and ordered by use, as in
 /// [`Session`].
@@ -48,6 +48,8 @@ pub(crate) struct Leg {
     lost: AtomicBool,
     /// Set when a newer generation replaces this one, to report its end.
     pub(crate) farewell: OnceLock<Farewell>,
+    /// Which of the server's tools are safe to repeat.
+    pub(crate) tool_hints: LegHints,
 }
 
 /// Reports that a generation's last exchange has ended, by being dropped together with the leg.
@@ -96,6 +98,7 @@ impl Leg {
             missing_lists: life.missing_lists,
             lost: is_lost.into(),
             farewell: OnceLock::new(),
+            tool_hints: LegHints::default(),
         }
     }
 
@@ -224,6 +227,12 @@ impl Leg {
     /// Sends nothing more on a stream that is a session, because a newer generation has been published.
     pub(crate) fn replace(&self) {
         self.conversation.replace();
+    }
+
+    /// Where it meets the same server as other legs do; `None` for a process, which is its own.
+    pub(crate) fn shared_endpoint(&self) -> Option<&str> {
+        let url = self.endpoint.address.url();
+        url.map(|_| &*self.endpoint.id)
     }
 
     /// Whether there is an upstream session to end: one that has an id, or a process.

@@ -48,7 +48,9 @@ pub(crate) use streamable::{
     Answer, Declination, InitializeAnswer, Initialized, Listening, Passing, is_lie, may_lie,
     poll_data,
 };
-pub(crate) use tool_hints::{Audience, Epoch, Forgetting, Sharing, Stored, count_safe};
+pub(crate) use tool_hints::{
+    Audience, Epoch, LastList, LegHints, OWN_LIST, Stored, WantedList, count_safe,
+};
 pub(crate) use transport_choice::is_wrong_transport;
 pub(crate) use upkeep::UPKEEP_INTERVAL;
 
@@ -203,7 +205,7 @@ impl Upstream {
             self.filters_tools.store(filters_tools, Ordering::Release);
         }
         if is_another {
-            self.tool_hints.lose_all();
+            self.tool_hints.revoke_all();
         }
         self.retired.store(false, Ordering::Relaxed);
         self.endpoints

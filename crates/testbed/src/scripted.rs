@@ -1,7 +1,8 @@
 //! A server that the test answers for: every request waits until the test handles it.
 //!
 //! Nothing is answered by default, so an unexpected request cannot pass unnoticed: it keeps waiting, and
-//! [`Scripted::finish`] fails because of it.
+//! [`Scripted::finish`] fails because of it. The one exception are the lists of tools that the gateway asks for
+//! by itself, in the background: they are answered, at first with no tools, and counted.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// How long a test waits for something that must happen.
@@ -30,7 +31,15 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 pub struct Scripted {
     url: String,
     asked: mpsc::UnboundedReceiver<Asked>,
+    own_lists: watch::Sender<OwnLists>,
     _serving: AbortOnDropHandle<()>,
+}
+
+/// The lists of tools that the gateway asks for by itself: what answers them, and how many there were.
+#[derive(Debug, Clone)]
+struct OwnLists {
+    result: Value,
+    count: usize,
 }
 
 /// A request that waits for the test's response. Dropping it breaks the connection.
@@ -76,10 +85,16 @@ impl Scripted {
         let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
         let (sender, asked) = mpsc::unbounded_channel();
         let tracker = TaskTracker::new();
-        let serving = tracker.clone().spawn(accept(listener, sender, tracker));
+        let own_lists = watch::Sender::new(OwnLists {
+            result: serde_json::json!({"tools": []}),
+            count: 0,
+        });
+        let accepting = accept(listener, sender, own_lists.clone(), tracker.clone());
+        let serving = tracker.spawn(accepting);
         Self {
             url,
             asked,
+            own_lists,
             _serving: AbortOnDropHandle::new(serving),
         }
     }
@@ -87,6 +102,30 @@ impl Scripted {
     /// Where it listens.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Answers the gateway's own lists of tools with this result from now on.
+    pub fn lists(&self, result: &Value) {
+        let result = result.clone();
+        self.own_lists.send_modify(|lists| lists.result = result);
+    }
+
+    /// How many lists of tools the gateway has asked for by itself.
+    pub fn own_lists(&self) -> usize {
+        self.own_lists.borrow().count
+    }
+
+    /// Waits until the gateway has asked for so many lists of tools by itself.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[expect(clippy::expect_used, reason = "a test that waits in vain has failed")]
+    pub async fn has_listed(&self, times: usize) {
+        let mut lists = self.own_lists.subscribe();
+        let listed = lists.wait_for(|lists| lists.count >= times);
+        let listed = tokio::time::timeout(PATIENCE, listed).await;
+        drop(listed.expect("a list of the gateway's own in time"));
     }
 
     /// The next request.
@@ -112,12 +151,17 @@ impl Scripted {
     }
 }
 
-async fn accept(listener: TcpListener, asked: mpsc::UnboundedSender<Asked>, tracker: TaskTracker) {
+async fn accept(
+    listener: TcpListener,
+    asked: mpsc::UnboundedSender<Asked>,
+    own_lists: watch::Sender<OwnLists>,
+    tracker: TaskTracker,
+) {
     while let Ok((stream, _)) = listener.accept().await {
         _ = stream.set_nodelay(true);
-        let asked = asked.clone();
+        let (asked, own_lists) = (asked.clone(), own_lists.clone());
         tracker.spawn(async move {
-            let service = service_fn(|request| ask(request, asked.clone()));
+            let service = service_fn(|request| ask(request, asked.clone(), &own_lists));
             // Tests break connections on purpose.
             _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
@@ -129,18 +173,27 @@ async fn accept(listener: TcpListener, asked: mpsc::UnboundedSender<Asked>, trac
 async fn ask(
     request: Request<Incoming>,
     asked: mpsc::UnboundedSender<Asked>,
+    own_lists: &watch::Sender<OwnLists>,
 ) -> Result<Response<Scroll>, Box<dyn std::error::Error + Send + Sync>> {
     let (head, body) = request.into_parts();
     #[expect(clippy::disallowed_methods, reason = "bounded")]
     let body = Limited::new(body, MAX_BODY).collect().await?.to_bytes();
     let (answer, answered) = oneshot::channel();
-    asked.send(Asked {
+    let request = Asked {
         method: head.method,
         target: head.uri.to_string(),
         headers: head.headers,
         body,
         answer,
-    })?;
+    };
+    match request.is_own_list() {
+        true => {
+            let result = own_lists.borrow().result.clone();
+            request.result(&result);
+            own_lists.send_modify(|lists| lists.count += 1);
+        }
+        false => asked.send(request)?,
+    }
     Ok(answered.await?)
 }
 
@@ -169,6 +222,13 @@ impl Asked {
             .as_str()
             .unwrap_or_default()
             .to_owned()
+    }
+
+    /// Whether the gateway lists the tools by itself.
+    fn is_own_list(&self) -> bool {
+        let id = &self.json()["id"];
+        id.as_str()
+            .is_some_and(|id| id.starts_with("bowline-tools-"))
     }
 
     /// A header as text; empty if it is not there.
@@ -247,6 +307,13 @@ pub fn initialize_result() -> Value {
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "scripted", "version": "1"},
     })
+}
+
+/// The same of a server without tools, which the gateway never lists by itself.
+pub fn initialize_result_without_tools() -> Value {
+    let mut result = initialize_result();
+    result["capabilities"] = serde_json::json!({});
+    result
 }
 
 // === impl Pen ===

@@ -117,7 +117,7 @@ impl Server {
                 self.note("ping");
                 json!({})
             }
-            "tools/list" => tools::list(params),
+            "tools/list" => self.list_tools(params),
             "tools/call" => match self.call(id, params) {
                 Some(result) => result,
                 // It is not answered.

@@ -1,5 +1,6 @@
 //! The table that says which requests are safe to repeat.
 
+pub(crate) mod own_list;
 pub(crate) mod retry;
 pub(crate) mod tool_hints;
 

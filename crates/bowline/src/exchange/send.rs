@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::recovery::memory::{Memory, is_result};
 use crate::exchange::recovery::{Cause, recover_in_background};
+use crate::exchange::replay::own_list;
 use crate::exchange::replay::retry::{self, is_safe, recovered};
 use crate::exchange::replay::tool_hints::ToolLesson;
 use crate::exchange::reply::{Arriving, Reply};
@@ -80,6 +81,14 @@ pub(crate) async fn request_again(
     send_until_answered(request, leg, sent_request, timeout).await
 }
 
+/// Sends a request of Bowline's own, once: nothing is recovered or sent again for it.
+pub(crate) async fn request_once(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+) -> Result<Reply<Arriving>, UpstreamError> {
+    answer(request, leg, &mut SentRequest::first(request)).await
+}
+
 async fn send_until_answered(
     request: Request<'_>,
     mut leg: Arc<Leg>,
@@ -111,6 +120,9 @@ async fn send_until_answered(
         // For each attempt, because the operator may change the filter in between.
         if let Err(refused) = tool_filter::check_call(&leg, message) {
             return Ok(Reply::refusal(session, message, &refused));
+        }
+        if let Some(listing) = own_list::before_call(&request, &leg) {
+            Box::pin(listing.wait(&request)).await?;
         }
         request.call.mark_sent(session.upstream.tool_hints.now());
         let response = answer(&request, &leg, &mut sent_request);
@@ -288,7 +300,7 @@ async fn answer(
     let sent = match send(leg.link(carried)).await {
         // The request is safe to repeat, so the redirect is followed this time.
         Err(UpstreamError::RedirectedAfter(_))
-            if Box::pin(is_safe(session, message, now)).await =>
+            if Box::pin(is_safe(session, message, leg, now)).await =>
         {
             Box::pin(send(leg.link(carried).safe())).await
         }
@@ -368,7 +380,7 @@ fn whole_reply(
             }
         }
     };
-    sent_request.lesson.take_whole(session, rewrite, &body);
+    sent_request.lesson.take_whole(session, leg, rewrite, &body);
     Ok(Reply::Message {
         body,
         sent_as: whole.sent_as,

@@ -189,9 +189,10 @@ async fn keep_owned(hub: &Hub, until: Instant) {
 /// come back by another gateway, or after a restart.
 async fn share_hints(hub: &Hub, session_store: &Arc<SessionStore>) {
     for upstream in hub.routes.all().values() {
-        for audience in upstream.tool_hints.unshared() {
-            let hints = SharedToolHints::new(session_store, upstream, audience);
-            if let Err(error) = hints.share().await {
+        for audience in upstream.tool_hints.unstored() {
+            if let Some(hints) = SharedToolHints::new(session_store, upstream, audience)
+                && let Err(error) = hints.share().await
+            {
                 tracing::debug!(%error, "tool hints not written");
             }
         }

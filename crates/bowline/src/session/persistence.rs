@@ -156,9 +156,7 @@ impl Persistence {
             client_state.lists_changed();
         }
         let session = Session::new(id, caller, written.seal(), leg, client_state);
-        let session = session.persisted_by(persistence);
-        session.look_at_hints_once();
-        Ok(Some(session))
+        Ok(Some(session.persisted_by(persistence)))
     }
 
     /// Whether the cached copy may be used without a check.

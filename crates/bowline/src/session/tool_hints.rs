@@ -1,11 +1,10 @@
-//! A caller's tool hints for a server, shared by all gateways on a store: a gateway that has not seen a
-//! tool listing learns from them which calls are safe to repeat.
+//! What a session learns about its server's tools, and what gateways on one store tell each other about it.
 //!
-//! The store has one sealed entry for each caller and server. It is read before a listing is requested,
-//! and written when the listing contained something new. It is emptied before a new generation of a
-//! session is published, so that no gateway relies on hints of the previous generation. Each decision
-//! whether a call may run twice reads the store, which is rare; while the store is unavailable, what
-//! this gateway itself has seen counts.
+//! Each gateway learns by itself which tools are safe to repeat, leg by leg. What another gateway has to know is
+//! that it may rely on that no longer: the tools changed, or a client was shown something else. So the store has one
+//! sealed entry for each caller and server: a count of the revocations, and the tools that any gateway relies on. It
+//! is read before a list is requested and before a call is repeated, which is rare, and written when either
+//! changes. While the store is unavailable, what this gateway itself has seen counts.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,12 +17,12 @@ use crate::leg::Leg;
 use crate::session::Session;
 use crate::session_store::record_error::BadRecord;
 use crate::session_store::{PersistenceError, SessionStore};
-use crate::upstream::{Audience, Epoch, Forgetting, Sharing, Stored, Upstream};
+use crate::upstream::{Audience, Epoch, Stored, Upstream, WantedList};
 
 /// How long an entry is kept after it was last written.
 const KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// One caller's hints for one server, and where they are stored.
+/// What the store has about one caller's tools at one server.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedToolHints {
     session_store: Arc<SessionStore>,
@@ -34,33 +33,26 @@ pub(crate) struct SharedToolHints {
 // === impl Session ===
 
 impl Session {
-    /// Prepares for a listing on this leg; `None` if its result may only remove hints.
+    /// Prepares for a listing on this leg; `None` if its result may only revoke hints.
     pub(crate) async fn before_listing(&self, leg: &Leg) -> Option<Epoch> {
-        let tools = &self.upstream.tool_hints;
-        if let Some(shown) = self.shown()
-            && shown.session_store.is_reachable()
-            && (shown.session_store.is_shared() || !tools.has_seen(&self.audience()))
-        {
-            shown.look().await;
+        if let Some(shared) = self.shared_hints() {
+            shared.look().await;
         }
         let is_configured = self.upstream.is_configured(&leg.endpoint);
-        is_configured.then(|| tools.epoch(&self.audience()))
+        is_configured.then(|| self.upstream.tool_hints.since(&self.audience()))
     }
 
-    /// Learns from the result of a `tools/list` (JSON text).
-    pub(crate) fn learn_tools(&self, asked: Option<Epoch>, result: &str) {
+    /// Learns from the result of a `tools/list` on this leg (JSON text).
+    pub(crate) fn learn_tools(&self, leg: &Leg, asked: Option<Epoch>, result: &str) {
         let (tools, audience) = (&self.upstream.tool_hints, &self.audience());
-        if tools.learn(audience, result, asked, self.sharing()) {
-            self.share_tools();
-        }
+        tools.learn(audience, &leg.tool_hints, result, asked);
+        self.share_tools();
     }
 
-    /// Removes the hints: the server's tools may have changed.
-    pub(crate) fn forget_tools(&self) {
-        let (tools, audience) = (&self.upstream.tool_hints, &self.audience());
-        if tools.forget(audience, Forgetting::Changed, self.sharing()) {
-            self.share_tools();
-        }
+    /// Revokes the hints: the server's tools may have changed.
+    pub(crate) fn revoke_tools(&self) {
+        self.upstream.tool_hints.revoke(&self.audience());
+        self.share_tools();
     }
 
     /// What lives here tells at once that the server's tools have changed, whether or not a client reads that.
@@ -69,89 +61,76 @@ impl Session {
             return;
         }
         let (upstream, audience) = (Arc::clone(&self.upstream), self.audience());
-        let (sharing, shown) = (self.sharing(), self.shown());
+        let shared = self.shared_hints();
         leg.conversation.watch_tools(move || {
-            let tools = &upstream.tool_hints;
-            if tools.forget(&audience, Forgetting::Changed, sharing)
-                && let Some(shown) = &shown
-            {
-                shown.clone().share_later();
+            upstream.tool_hints.revoke(&audience);
+            if let Some(shared) = &shared {
+                shared.clone().share_later();
             }
         });
     }
 
-    /// Removes the hints because there is a new generation. When this returns, no other gateway relies
-    /// on them either.
-    pub(crate) async fn forget_tools_everywhere(&self) -> Result<(), PersistenceError> {
-        let (tools, audience) = (&self.upstream.tool_hints, &self.audience());
-        tools.forget(audience, Forgetting::Generation, self.sharing());
-        match self.shown() {
-            Some(shown) => shown.share().await,
-            None => Ok(()),
-        }
-    }
-
-    /// Whether a tool may run twice, by the hints that this session's caller had when it was called.
-    pub(crate) async fn is_safe_tool(&self, tool: &str, called: Epoch) -> bool {
-        if let Some(shown) = self.shown()
-            && shown.session_store.is_reachable()
-        {
-            shown.look().await;
-        }
+    /// Whether a tool that was called on this leg in this epoch may run twice.
+    pub(crate) async fn is_safe_tool(&self, leg: &Leg, tool: &str, sent: Epoch) -> bool {
+        let is_stored = match self.shared_hints() {
+            Some(shared) => shared.look().await,
+            None => false,
+        };
+        let tools = &self.upstream.tool_hints;
         // The hints describe the server that is configured now.
-        self.upstream.is_configured(&self.leg().endpoint)
-            && self
-                .upstream
-                .tool_hints
-                .is_safe(&self.audience(), tool, called)
+        self.upstream.is_configured(&leg.endpoint)
+            && tools.is_safe(&self.audience(), &leg.tool_hints, (tool, sent), is_stored)
     }
 
-    fn sharing(&self) -> Sharing {
-        match self.shown().map(|shown| shown.session_store.is_shared()) {
-            None => Sharing::Alone,
-            Some(false) => Sharing::OnlyNew,
-            Some(true) => Sharing::All,
-        }
+    /// Whether Bowline should list the tools on this leg by itself.
+    pub(crate) fn wants_tools(&self, leg: &Leg) -> Option<WantedList> {
+        let tools = &self.upstream.tool_hints;
+        tools.wants_list(|| self.audience(), &leg.tool_hints, leg.shared_endpoint())
+    }
+
+    /// Whether a leg that wanted a list has one by now.
+    pub(crate) fn got_tools(&self, leg: &Leg) -> bool {
+        let tools = &self.upstream.tool_hints;
+        tools.got_list(&self.audience(), &leg.tool_hints, leg.shared_endpoint())
+    }
+
+    /// A list of Bowline's own on this leg is over, which was requested in the epoch `since`, at this moment.
+    pub(crate) fn listed_tools(&self, leg: &Leg, (since, asked): (Epoch, Epoch)) {
+        let (tools, endpoint) = (&self.upstream.tool_hints, leg.shared_endpoint());
+        let audience = self.audience();
+        tools.listed(&audience, &leg.tool_hints, (since, asked), endpoint);
     }
 
     fn share_tools(&self) {
-        if let Some(shown) = self.shown() {
-            shown.share_later();
+        if let Some(shared) = self.shared_hints()
+            && !self.upstream.tool_hints.is_stored(&shared.audience)
+        {
+            shared.share_later();
         }
     }
 
     /// Resolves when all tool hints are written or the write has failed. `None`: they are written.
     pub(crate) fn tools_written(&self) -> Option<oneshot::Receiver<Infallible>> {
-        let shown = self.shown()?;
-        if !shown.session_store.is_reachable()
-            || self.upstream.tool_hints.is_shared(&self.audience())
+        let shared = self.shared_hints()?;
+        if !shared.session_store.is_reachable()
+            || self.upstream.tool_hints.is_stored(&shared.audience)
         {
             return None;
         }
         let (done, written) = oneshot::channel();
-        let tracker = shown.session_store.tracker.clone();
+        let tracker = shared.session_store.tracker.clone();
         tracker.spawn(async move {
-            // `learn_tools` logs the error.
-            drop(shown.share().await);
+            if let Err(error) = shared.share().await {
+                tracing::debug!(%error, "could not write tool hints");
+            }
             drop(done);
         });
         Some(written)
     }
 
-    /// The shared hints. Hints of a tenant are not shared: the number of tenants is unlimited, and an
-    /// entry of each would stay for a long time.
-    fn shown(&self) -> Option<SharedToolHints> {
+    fn shared_hints(&self) -> Option<SharedToolHints> {
         let session_store = &self.persistence.as_ref()?.session_store;
-        let audience = self.audience();
-        let is_tenant = !audience.tenant.is_empty();
-        (!is_tenant).then(|| SharedToolHints::new(session_store, &self.upstream, audience))
-    }
-
-    /// Reads the caller's hints from the store, unless that was done before.
-    pub(crate) fn look_at_hints_once(&self) {
-        if let Some(shown) = self.shown() {
-            shown.look_once();
-        }
+        SharedToolHints::new(session_store, &self.upstream, self.audience())
     }
 
     /// The caller whose hints this session uses.
@@ -169,40 +148,40 @@ impl Session {
 // === impl SharedToolHints ===
 
 impl SharedToolHints {
+    /// `None` if no other gateway uses the store. Nor is anything shared about a tenant: the number of tenants is
+    /// unlimited, and an entry of each would stay for a long time.
     pub(crate) fn new(
         session_store: &Arc<SessionStore>,
         upstream: &Arc<Upstream>,
         audience: Audience,
-    ) -> Self {
-        Self {
+    ) -> Option<Self> {
+        let is_shared = session_store.is_shared() && audience.tenant.is_empty();
+        is_shared.then(|| Self {
             session_store: Arc::clone(session_store),
             upstream: Arc::clone(upstream),
             audience,
-        }
+        })
     }
 
-    /// Reads the store in the background, unless that was done for this caller: it may be unavailable
-    /// when the hints are needed.
-    pub(crate) fn look_once(self) {
-        if !self.upstream.tool_hints.has_seen(&self.audience) {
-            let tracker = self.session_store.tracker.clone();
-            tracker.spawn(async move { self.look().await });
+    /// Learns what other gateways have revoked. `false`: the store could not be read.
+    async fn look(&self) -> bool {
+        if !self.session_store.is_reachable() {
+            return false;
         }
-    }
-
-    /// Brings the cached hints up to date with the store, if it is available.
-    async fn look(&self) {
         let (tools, server) = (&self.upstream.tool_hints, self.upstream.identity());
-        let read = tools.epoch(&self.audience);
         match self.load().await {
-            Ok((version, stored)) => {
-                tools.see(&self.audience, &stored.about(&server), version, read);
+            Ok((_, stored)) => {
+                tools.see(&self.audience, &stored.about(&server));
+                true
             }
-            Err(error) => tracing::debug!(%error, "could not read tool hints"),
+            Err(error) => {
+                tracing::debug!(%error, "could not read tool hints");
+                false
+            }
         }
     }
 
-    /// Writes new hints in the background.
+    /// Writes in the background.
     fn share_later(self) {
         let tracker = self.session_store.tracker.clone();
         tracker.spawn(async move {
@@ -212,46 +191,38 @@ impl SharedToolHints {
         });
     }
 
-    /// Writes new hints until all are written.
+    /// Writes until the store knows everything.
     pub(crate) async fn share(&self) -> Result<(), PersistenceError> {
         let tools = &self.upstream.tool_hints;
-        let written = async {
-            let _writing = tools.writing.lock().await;
-            // The previous holder of the lock may have written these hints.
-            while !tools.is_shared(&self.audience) && self.write().await? {}
-            Ok(())
-        };
-        let written = written.await;
-        if written.is_err() {
-            self.upstream.tool_hints.not_shared(&self.audience);
-        }
-        written
-    }
-
-    /// Writes the pending changes. `true`: there are new ones by now.
-    async fn write(&self) -> Result<bool, PersistenceError> {
-        let tools = &self.upstream.tool_hints;
+        let _writing = tools.writing.lock().await;
         for _ in 0..MAX_CONFLICTS {
-            // In this order: if another server is configured meanwhile, this writes hints of the old
-            // server, or nothing.
-            let server = self.upstream.identity();
-            let read = tools.epoch(&self.audience);
-            let (version, stored) = self.load().await?;
-            let Some(merged) = tools.merge(&self.audience, &stored.about(&server), version, read)
-            else {
-                continue;
-            };
-            if merged.stored == stored {
-                return Ok(tools.shared(&self.audience, &merged, version));
-            }
-            let bytes = serde_json::to_vec(&merged.stored).map_err(BadRecord::from)?;
-            let (key, lifetime) = (self.key(), Lifetime::FromLastWrite(KEPT_FOR));
-            let entry = self.session_store.entry(&key);
-            if let Some(version) = entry.write(version, &bytes, lifetime).await? {
-                return Ok(tools.shared(&self.audience, &merged, Some(version)));
+            // The previous holder of the lock may have written it.
+            if tools.is_stored(&self.audience) || self.write().await? {
+                return Ok(());
             }
         }
         Err(PersistenceError::Contended)
+    }
+
+    /// Writes once. `true`: there was nothing to write.
+    async fn write(&self) -> Result<bool, PersistenceError> {
+        let tools = &self.upstream.tool_hints;
+        // In this order: if another server is configured meanwhile, this writes hints of the old
+        // server, or nothing.
+        let server = self.upstream.identity();
+        let (version, stored) = self.load().await?;
+        let merged = tools.merge(&self.audience, &stored.about(&server));
+        let is_news = merged.stored != stored;
+        if is_news {
+            let bytes = serde_json::to_vec(&merged.stored).map_err(BadRecord::from)?;
+            let (key, lifetime) = (self.key(), Lifetime::FromLastWrite(KEPT_FOR));
+            let entry = self.session_store.entry(&key);
+            if entry.write(version, &bytes, lifetime).await?.is_none() {
+                return Ok(false);
+            }
+        }
+        tools.stored(&self.audience, merged);
+        Ok(!is_news)
     }
 
     async fn load(&self) -> Result<(Option<Version>, Stored), PersistenceError> {

@@ -139,8 +139,7 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Outcome, UpstreamError> {
         let pair = link.pair.get(self.owners())?;
-        let incoming = Incoming::of_call(pair.routing(), message, true)?;
-        incoming.show_questions().await;
+        let incoming = Incoming::of_request(pair.routing(), message).await?;
         match self
             .call(link.to(pair), pair, message, sent, &incoming)
             .await?

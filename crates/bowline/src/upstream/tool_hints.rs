@@ -1,32 +1,32 @@
-//! Caches which of an upstream's tools are safe to repeat.
+//! Which of an upstream's tools are safe to repeat.
 //!
-//! The hints come from tool listings that pass through, separately for each caller: what another
-//! caller was shown says nothing about this one's tools. The cache is bounded. It is cleared when
-//! the server says that its tools changed, when one of the caller's sessions gets a new generation,
-//! and when another server is configured. Until the caller is shown a new listing, no tool is safe
-//! to repeat. A listing that was requested before that is not new: it can only withdraw hints. A
-//! call that was sent before a generation was lost ran on that generation, if it ran, so the hints
-//! of that time apply to it.
+//! A call is judged by the hints of the leg on which it was sent: those of lists that were requested on that leg
+//! ([`LegHints`]). A new generation begins without hints, and Bowline lists again by itself
+//! (`exchange/replay/own_list.rs`). Legs of one caller at one URL share such a list: it counts for all that were
+//! open before it was requested.
 //!
-//! If sessions are stored, so are the hints (`session/tool_hints.rs`). This cache then holds what
-//! the store last had and what was learnt here since. The store counts how often the hints were
-//! cleared, so that hints from before another gateway cleared them do not return.
+//! Hints are revoked, on all legs of a caller, when the server says that its tools changed, when a list takes back
+//! what an earlier one said, and when another server is configured. What was sent before that is not repeated. Other
+//! callers have their own hints: what one was shown says nothing about another's tools.
+//!
+//! Gateways on one store tell each other there what was revoked (`session/tool_hints.rs`).
 
-mod changes;
+mod leg_hints;
 mod listing;
 mod stored;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bowline_store::Version;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use self::changes::Changes;
-pub(crate) use self::changes::Forgetting;
+pub(crate) use self::leg_hints::LegHints;
+use self::leg_hints::{Hints, LegState};
 use self::listing::Listing;
+use self::stored::SafeTools;
 pub(crate) use self::stored::Stored;
-use self::stored::{Counts, SafeTools};
 use crate::caller::Caller;
 
 /// The most callers in the cache, and the most tools of each: their number, and the total length of
@@ -34,17 +34,19 @@ use crate::caller::Caller;
 const MAX_CALLERS: usize = 1000;
 const MAX_TOOLS: usize = 5000;
 const MAX_NAMES: usize = 32 * 1024;
-/// The most changes that wait to be stored.
-const MAX_UNSHARED: usize = 4 * MAX_TOOLS;
 
-/// Tools that are safe to repeat, by caller.
+/// What the ids of Bowline's own lists say. In a live channel nothing but its answer comes to such a request.
+pub(crate) const OWN_LIST: &str = "tools";
+
+/// What is known about the tools of an upstream, by caller.
 #[derive(Debug, Default)]
 pub(crate) struct ToolHints {
     callers: Mutex<HashMap<Audience, Known>>,
-    /// Counts the moments at which hints were cleared.
+    /// Puts revocations, lists and calls into an order.
     now: AtomicU64,
-    /// Held while writing to the store. Otherwise all sessions of a caller that lose their server
-    /// at once would conflict.
+    /// When any hints were last revoked.
+    revoked: AtomicU64,
+    /// Held while writing to the store. Otherwise all sessions of a caller would conflict.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
 
@@ -57,66 +59,69 @@ pub(crate) struct Audience {
     pub(crate) tenant: Box<str>,
 }
 
-/// What is known about one audience's tools.
-#[derive(Debug, Default)]
-struct Known {
-    safe_tools: SafeTools,
-    /// When this began to count.
-    epoch: Epoch,
-    /// The hints for calls that were sent earlier.
-    before: Option<Before>,
-    /// Changes that are not stored yet.
-    unshared: Changes,
-    /// A task is about to store them.
-    sharing: bool,
-    /// What the store last had.
-    seen: Option<Seen>,
-}
-
-/// The hints that counted until a generation was lost.
-#[derive(Debug)]
-struct Before {
-    safe_tools: SafeTools,
-    from: Epoch,
-    to: Epoch,
-}
-
-/// The time between two moments at which hints were cleared. A listing that was requested in
-/// another epoch adds no hints.
+/// A moment in the order of revocations, lists and calls.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch(u64);
 
-/// The version that the store had (`None`: no entry), and its counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    version: Option<Version>,
-    counts: Counts,
+/// What is known about one audience's tools.
+#[derive(Debug, Default)]
+struct Known {
+    /// When the hints were last revoked: only those that were asked for since count.
+    since: Epoch,
+    /// The safe tools of all lists since then.
+    believed: SafeTools,
+    /// The hints that a leg had last. Legs with equal ones share them.
+    last: Arc<SafeTools>,
+    /// The last list of Bowline's own that others may share.
+    shared: Option<OwnList>,
+    /// What the store last had.
+    seen: Option<Stored>,
+    /// The store has to be told of a revocation.
+    owes: bool,
+    turn: ListTurn,
 }
 
-/// The new value for the store, and the changes in it.
+/// A list of Bowline's own.
+#[derive(Debug)]
+struct OwnList {
+    asked: Epoch,
+    /// Where it was requested.
+    endpoint: Box<str>,
+    tools: Arc<SafeTools>,
+}
+
+/// A list of Bowline's own that a leg wants.
+#[derive(Debug)]
+pub(crate) struct WantedList {
+    pub(crate) turn: ListTurn,
+    /// The leg wanted none before.
+    pub(crate) is_first: bool,
+}
+
+/// Whose turn it is to list, and when a list was last requested, and answered or not.
+pub(crate) type ListTurn = Arc<tokio::sync::Mutex<Option<LastList>>>;
+
+/// The last list of Bowline's own for an audience.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastList {
+    pub(crate) asked: Epoch,
+    pub(crate) at: Instant,
+}
+
+/// The new value for the store, and the epoch that it is about.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) stored: Stored,
-    changes: Changes,
-    epoch: Epoch,
-}
-
-/// Whether new hints are stored for other gateways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// There are no other gateways.
-    Alone,
-    /// New hints are stored.
-    OnlyNew,
-    /// All hints are stored, because others may have changed the stored ones.
-    All,
+    since: Epoch,
 }
 
 /// How many tools of an answer to `tools/list` (JSON text) are safe to repeat. `None`: it is no listing.
 pub(crate) fn count_safe(result: &str) -> Option<usize> {
     let tools = Listing::read(result)?.into_tools();
-    Some(tools.filter(|(_, is_harmless)| *is_harmless).count())
+    Some(tools.filter(|(_, is_safe)| *is_safe).count())
 }
+
+// === impl ToolHints ===
 
 impl ToolHints {
     /// The epoch for a call that is sent now.
@@ -124,192 +129,276 @@ impl ToolHints {
         Epoch(self.now.load(Ordering::Relaxed))
     }
 
-    /// The epoch for a listing that is requested now.
-    pub(crate) fn epoch(&self, audience: &Audience) -> Epoch {
-        self.with(audience, |known| known.epoch)
+    /// The epoch for a list that is requested now.
+    pub(crate) fn since(&self, audience: &Audience) -> Epoch {
+        self.with(audience, |known| known.since)
     }
 
-    /// Takes the result of `tools/list` (JSON text), which was asked for in this epoch; `None` for one
-    /// that teaches nothing new, whatever it says. `true`: it is for this caller to share it now.
+    /// Takes the result of `tools/list` (JSON text) that was requested on this leg in this epoch; `None` for one
+    /// that can only revoke.
     pub(crate) fn learn(
         &self,
         audience: &Audience,
+        leg: &LegHints,
         result: &str,
         asked: Option<Epoch>,
-        sharing: Sharing,
-    ) -> bool {
+    ) {
         let Some(listing) = Listing::read(result) else {
-            return self.forget(audience, Forgetting::Changed, sharing);
+            return self.revoke(audience);
         };
         self.with(audience, |known| {
-            let is_new = asked == Some(known.epoch);
-            for (tool, is_safe) in listing.into_tools() {
-                if is_safe && !is_new {
-                    continue;
-                }
-                if !is_safe && let Some(before) = &mut known.before {
-                    before.safe_tools.set(&tool, false);
-                }
-                let is_news = known.safe_tools.set(&tool, is_safe);
-                if sharing == Sharing::All || (sharing == Sharing::OnlyNew && is_news) {
-                    known.unshared.add(tool, is_safe);
-                }
+            let is_new = asked == Some(known.since);
+            if listing.takes_back(|tool| known.is_relied_on(tool)) {
+                self.revoke_known(known);
             }
-            known.begins_to_share()
-        })
+            if is_new {
+                self.learn_new(known, &mut leg.state.lock(), asked, listing);
+            }
+        });
     }
 
-    /// Clears all hints of the caller. `true`: this call must store that now.
-    pub(crate) fn forget(&self, audience: &Audience, why: Forgetting, sharing: Sharing) -> bool {
-        #[cfg(feature = "planted")]
-        if crate::planted::has(crate::planted::Bug::HintsKept) {
-            return false;
+    fn learn_new(
+        &self,
+        known: &mut Known,
+        leg: &mut LegState,
+        asked: Option<Epoch>,
+        listing: Listing,
+    ) {
+        let earlier = leg.hints.take().filter(|hints| Some(hints.since) == asked);
+        let mut tools = earlier
+            .as_ref()
+            .map_or_else(SafeTools::default, |hints| SafeTools::clone(&hints.tools));
+        let is_last = listing.is_last;
+        for (tool, is_safe) in listing.into_tools() {
+            tools.set(&tool, is_safe);
         }
-        let now = self.next_epoch();
-        self.with(audience, |known| {
-            known.lose(why, now);
-            if sharing != Sharing::Alone {
-                known.unshared.forget_all(why);
-            }
-            known.begins_to_share()
-        })
+        for tool in &tools.names {
+            known.believed.set(tool, true);
+        }
+        if *known.last != tools {
+            known.last = Arc::new(tools);
+        }
+        leg.hints = Some(Hints {
+            since: known.since,
+            from: known.since,
+            is_complete: is_last || earlier.is_some_and(|hints| hints.is_complete),
+            tools: Arc::clone(&known.last),
+        });
     }
 
-    /// The same for a new generation, where another task stores it.
-    pub(crate) fn lose(&self, audience: &Audience) {
+    /// Revokes all hints of the caller: its tools may have changed.
+    pub(crate) fn revoke(&self, audience: &Audience) {
+        self.with(audience, |known| self.revoke_known(known));
+    }
+
+    fn revoke_known(&self, known: &mut Known) {
         #[cfg(feature = "planted")]
         if crate::planted::has(crate::planted::Bug::HintsKept) {
             return;
         }
-        let now = self.next_epoch();
-        self.with(audience, |known| known.lose(Forgetting::Generation, now));
+        known.revoke(self.next());
+        known.owes = true;
+        self.revoked.store(known.since.0, Ordering::Release);
     }
 
-    /// Clears the hints of all callers, because another server is configured.
-    pub(crate) fn lose_all(&self) {
+    /// Revokes the hints of all callers, because another server is configured.
+    pub(crate) fn revoke_all(&self) {
         let mut callers = self.callers.lock();
-        self.next_epoch();
         callers.clear();
+        self.revoked.store(self.next().0, Ordering::Release);
     }
 
-    /// Whether a tool is safe to repeat, by the hints that the caller had when it was called.
-    pub(crate) fn is_safe(&self, audience: &Audience, tool: &str, called: Epoch) -> bool {
-        let callers = self.callers.lock();
-        let known = callers.get(audience);
-        let counting = known.map(|known| match &known.before {
-            Some(before) if before.from <= called && called < before.to => &before.safe_tools,
-            _ => &known.safe_tools,
-        });
-        counting.is_some_and(|safe_tools| safe_tools.names.contains(tool))
-    }
-
-    /// Whether the store was ever read for this caller.
-    pub(crate) fn has_seen(&self, audience: &Audience) -> bool {
-        let callers = self.callers.lock();
-        let known = callers.get(audience);
-        known.is_some_and(|known| known.seen.is_some())
-    }
-
-    /// The new value for the store, which had this value and version when it was read in this
-    /// epoch. `None`: it must be read again.
-    pub(crate) fn merge(
+    /// Whether a call of this tool that was sent on this leg in this epoch is safe to repeat. A store has to know
+    /// of the tool: otherwise no other gateway could have revoked what is known of it.
+    pub(crate) fn is_safe(
         &self,
         audience: &Audience,
-        stored: &Stored,
-        version: Option<Version>,
-        read: Epoch,
-    ) -> Option<Merged> {
-        let now = self.next_epoch();
-        self.with(audience, |known| {
-            if known.epoch != read {
+        leg: &LegHints,
+        (tool, sent): (&str, Epoch),
+        is_stored: bool,
+    ) -> bool {
+        let callers = self.callers.lock();
+        let Some(known) = callers.get(audience) else {
+            return false;
+        };
+        let state = leg.state.lock();
+        let hints = state.hints.as_ref();
+        let is_safe = hints.is_some_and(|hints| {
+            hints.since == known.since && hints.from <= sent && hints.tools.names.contains(tool)
+        });
+        let seen = known.seen.as_ref();
+        is_safe && (!is_stored || seen.is_some_and(|it| it.safe_tools.names.contains(tool)))
+    }
+
+    /// Whether the tools should be listed for this leg, at this endpoint if legs may share a list there. If so, it
+    /// wants a list from now on.
+    pub(crate) fn wants_list(
+        &self,
+        audience: impl FnOnce() -> Audience,
+        leg: &LegHints,
+        endpoint: Option<&str>,
+    ) -> Option<WantedList> {
+        if leg.is_current(self.revoked.load(Ordering::Acquire)) {
+            return None;
+        }
+        self.with(&audience(), |known| {
+            let mut state = leg.state.lock();
+            if self.has_list(known, leg, &mut state, endpoint) || state.is_asking {
                 return None;
             }
-            known.sees(stored, version, now);
-            let mut stored = stored.clone();
-            known.unshared.apply(&mut stored);
-            Some(Merged {
-                stored,
-                changes: known.unshared.clone(),
-                epoch: known.epoch,
+            state.is_asking = true;
+            let before = std::mem::replace(&mut state.wanted, self.next());
+            Some(WantedList {
+                turn: Arc::clone(&known.turn),
+                is_first: before == Epoch::default(),
             })
         })
     }
 
-    /// The store now has this value. `true`: there are more changes to store.
-    pub(crate) fn shared(
+    /// Whether a leg that wanted a list has one by now: its own, or one that another leg has asked for.
+    pub(crate) fn got_list(
         &self,
         audience: &Audience,
-        merged: &Merged,
-        version: Option<Version>,
+        leg: &LegHints,
+        endpoint: Option<&str>,
     ) -> bool {
-        let now = self.next_epoch();
         self.with(audience, |known| {
-            known.unshared.are_done(&merged.changes);
-            let is_older = known.seen.is_some_and(|seen| seen.version > version);
-            if known.epoch == merged.epoch && !is_older {
-                // If the counts changed, this gateway changed them.
-                known.seen = None;
-                known.sees(&merged.stored, version, now);
-            }
-            known.sharing = !known.unshared.are_none();
-            known.sharing
+            self.has_list(known, leg, &mut leg.state.lock(), endpoint)
         })
     }
 
-    /// Audiences with changes that are not stored yet.
-    pub(crate) fn unshared(&self) -> Vec<Audience> {
-        let callers = self.callers.lock();
-        let unshared = callers
-            .iter()
-            .filter(|(_, known)| !known.unshared.are_none());
-        unshared.map(|(audience, _)| audience.clone()).collect()
+    fn has_list(
+        &self,
+        known: &Known,
+        leg: &LegHints,
+        state: &mut LegState,
+        endpoint: Option<&str>,
+    ) -> bool {
+        let hints = state.hints.as_ref();
+        if !hints.is_some_and(|hints| hints.since == known.since && hints.is_complete) {
+            let shared = known.shared.as_ref();
+            let Some(shared) = shared.filter(|list| {
+                state.is_asking && list.asked > state.wanted && endpoint == Some(&*list.endpoint)
+            }) else {
+                return false;
+            };
+            state.hints = Some(Hints {
+                since: known.since,
+                // What was sent before may have met another server than the one that was asked.
+                from: self.next(),
+                is_complete: true,
+                tools: Arc::clone(&shared.tools),
+            });
+        }
+        leg.note_current(self.revoked.load(Ordering::Acquire));
+        true
     }
 
-    /// Whether all changes are stored.
-    pub(crate) fn is_shared(&self, audience: &Audience) -> bool {
-        self.with(audience, |known| known.unshared.are_none())
+    /// When a list is requested now.
+    pub(crate) fn next(&self) -> Epoch {
+        Epoch(self.now.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// The write failed: the next change tries again.
-    pub(crate) fn not_shared(&self, audience: &Audience) {
-        self.with(audience, |known| known.sharing = false);
-    }
-
-    /// The store had this value when it was read in this epoch. Changes that were made here since
-    /// take precedence.
-    pub(crate) fn see(
+    /// A list of Bowline's own is over, which was requested in the epoch `since`, at this moment. Without hints, no
+    /// tool is safe.
+    pub(crate) fn listed(
         &self,
         audience: &Audience,
-        stored: &Stored,
-        version: Option<Version>,
-        read: Epoch,
+        leg: &LegHints,
+        (since, asked): (Epoch, Epoch),
+        endpoint: Option<&str>,
     ) {
-        let now = self.next_epoch();
         self.with(audience, |known| {
-            if known.epoch == read {
-                known.sees(stored, version, now);
+            let mut state = leg.state.lock();
+            if state.hints.as_ref().map(|hints| hints.since) != Some(known.since) {
+                if since != known.since {
+                    return;
+                }
+                state.hints = Some(Hints::none(since));
             }
+            let Some(hints) = &mut state.hints else {
+                return;
+            };
+            hints.is_complete = true;
+            known.shared = endpoint.map(|endpoint| OwnList {
+                asked,
+                endpoint: endpoint.into(),
+                tools: Arc::clone(&hints.tools),
+            });
         });
+    }
+
+    /// The new value for the store, which has this one.
+    pub(crate) fn merge(&self, audience: &Audience, stored: &Stored) -> Merged {
+        self.with(audience, |known| {
+            self.sees(known, stored);
+            let mut stored = stored.clone();
+            if known.owes {
+                stored.revoke();
+            }
+            for tool in &known.believed.names {
+                stored.safe_tools.set(tool, true);
+            }
+            Merged {
+                stored,
+                since: known.since,
+            }
+        })
+    }
+
+    /// The store now has this value.
+    pub(crate) fn stored(&self, audience: &Audience, merged: Merged) {
+        self.with(audience, |known| {
+            known.owes &= known.since != merged.since;
+            known.seen = Some(merged.stored);
+        });
+    }
+
+    /// The store has this value.
+    pub(crate) fn see(&self, audience: &Audience, stored: &Stored) {
+        self.with(audience, |known| self.sees(known, stored));
+    }
+
+    /// If another gateway has revoked anything, or that is not known, nothing counts that was known here.
+    fn sees(&self, known: &mut Known, stored: &Stored) {
+        let is_news = match &known.seen {
+            Some(seen) => seen.counts != stored.counts,
+            None => !known.believed.names.is_empty(),
+        };
+        if is_news {
+            known.revoke(self.next());
+            self.revoked.store(known.since.0, Ordering::Release);
+        }
+        known.seen = Some(stored.clone());
+    }
+
+    /// Audiences of which the store has to be told something.
+    pub(crate) fn unstored(&self) -> Vec<Audience> {
+        let callers = self.callers.lock();
+        let unstored = callers.iter().filter(|(_, known)| !known.is_stored());
+        unstored.map(|(audience, _)| audience.clone()).collect()
+    }
+
+    /// Whether the store knows everything.
+    pub(crate) fn is_stored(&self, audience: &Audience) -> bool {
+        let callers = self.callers.lock();
+        callers.get(audience).is_none_or(Known::is_stored)
     }
 
     fn with<T>(&self, audience: &Audience, what: impl FnOnce(&mut Known) -> T) -> T {
         let mut callers = self.callers.lock();
         if callers.len() >= MAX_CALLERS && !callers.contains_key(audience) {
             // This is rare, and a lost hint only prevents a retry: no order is kept for it.
-            callers.retain(|_, known| !known.unshared.are_none());
+            callers.retain(|_, known| known.owes);
             if callers.len() >= MAX_CALLERS {
                 callers.clear();
             }
+            self.revoked.store(self.next().0, Ordering::Release);
         }
         what(callers.entry(audience.clone()).or_insert_with(|| Known {
-            epoch: self.next_epoch(),
+            since: self.next(),
             ..Known::default()
         }))
-    }
-
-    /// A new epoch, which begins now.
-    fn next_epoch(&self) -> Epoch {
-        Epoch(self.now.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
@@ -328,46 +417,21 @@ impl Epoch {
 // === impl Known ===
 
 impl Known {
-    fn begins_to_share(&mut self) -> bool {
-        !self.unshared.are_none() && !std::mem::replace(&mut self.sharing, true)
+    fn revoke(&mut self, now: Epoch) {
+        self.since = now;
+        self.believed = SafeTools::default();
+        self.shared = None;
     }
 
-    /// Clears all hints, stored or not. Withdrawn hints stay withdrawn.
-    fn lose(&mut self, why: Forgetting, now: Epoch) {
-        let safe_tools = std::mem::take(&mut self.safe_tools);
-        match why {
-            Forgetting::Changed => self.before = None,
-            Forgetting::Generation if safe_tools.names.is_empty() => {}
-            Forgetting::Generation => {
-                self.before = Some(Before {
-                    safe_tools,
-                    from: self.epoch,
-                    to: now,
-                });
-            }
-        }
-        self.epoch = now;
-        self.unshared.only_take_back();
+    /// Whether any gateway relies on this tool.
+    fn is_relied_on(&self, tool: &str) -> bool {
+        let has = |seen: &Stored| seen.safe_tools.names.contains(tool);
+        self.believed.names.contains(tool) || self.seen.as_ref().is_some_and(has)
     }
 
-    fn sees(&mut self, stored: &Stored, version: Option<Version>, now: Epoch) {
-        let newest = self.seen.and_then(|seen| seen.version);
-        if version.is_some() && version < newest {
-            return;
-        }
-        let counts = self.seen.map_or(stored.counts, |seen| seen.counts);
-        if counts.changed != stored.counts.changed {
-            self.lose(Forgetting::Changed, now);
-        } else if counts != stored.counts {
-            self.lose(Forgetting::Generation, now);
-        }
-        let mut safe_tools = stored.safe_tools.clone();
-        self.unshared.change(&mut safe_tools);
-        self.safe_tools = safe_tools;
-        self.seen = Some(Seen {
-            version,
-            counts: stored.counts,
-        });
+    fn is_stored(&self) -> bool {
+        let has = |seen: &Stored| self.believed.names.is_subset(&seen.safe_tools.names);
+        !self.owes && (self.believed.names.is_empty() || self.seen.as_ref().is_some_and(has))
     }
 }
 

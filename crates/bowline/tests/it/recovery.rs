@@ -13,6 +13,7 @@ mod leftovers;
 mod listings;
 mod losses;
 mod notices;
+mod own_lists;
 mod repeats;
 mod replays;
 mod restore;

@@ -42,7 +42,7 @@ const TOOLS: [(&str, bool); 15] = [
 ];
 
 /// The listing, in two pages.
-pub(super) fn list(params: &Value) -> Value {
+fn list(params: &Value) -> Value {
     let (first, second) = TOOLS.split_at(6);
     let is_first = params["cursor"].is_null();
     let page = if is_first { first } else { second };
@@ -63,6 +63,15 @@ pub(super) fn list(params: &Value) -> Value {
 }
 
 impl Server {
+    /// A page of the listing; the last one is noted.
+    pub(super) fn list_tools(&self, params: &Value) -> Value {
+        let page = list(params);
+        if page["nextCursor"].is_null() {
+            self.note("listed");
+        }
+        page
+    }
+
     /// Calls a tool. `None`: it does not answer.
     pub(super) fn call(&self, id: &Value, params: &Value) -> Option<Value> {
         let arguments = &params["arguments"];

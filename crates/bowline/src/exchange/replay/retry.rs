@@ -38,7 +38,7 @@ pub(crate) async fn after(
     if matches!(error, UpstreamError::Declined(_)) {
         if known == SessionState::Unproven && is_forgotten(session, leg, carried).await {
             known = SessionState::Lost;
-        } else if call.may_have_run() && !is_safe(session, message, call.sent_in()).await {
+        } else if call.may_have_run() && !is_safe(session, message, leg, call.sent_in()).await {
             // This attempt did not run, but an earlier one may have.
             return Err(not_repeated(session, &error));
         } else {
@@ -55,9 +55,9 @@ pub(crate) async fn after(
     // A request is retried once after a loss. A server that reports a loss again may mean something else.
     if known == SessionState::Lost && call.count_loss() && !has_left() {
         // The next request checks the session. A new session for each 404 would overload the server.
-        return Err(lost_again(session, message, call).await);
+        return Err(lost_again(session, message, leg, call).await);
     }
-    let may_retry = may_retry(request, ran, known).await;
+    let may_retry = may_retry(request, leg, ran, known).await;
     let has_left = has_left();
     if !may_retry || has_left {
         recover_in_background(session, leg, cause, carried);
@@ -78,14 +78,14 @@ pub(crate) async fn after(
 }
 
 /// Whether a request may be sent again. This waits for the retry delay.
-async fn may_retry(request: &Request<'_>, ran: Ran, known: SessionState) -> bool {
+async fn may_retry(request: &Request<'_>, leg: &Leg, ran: Ran, known: SessionState) -> bool {
     let call = &request.call;
     match ran {
         Ran::No if known == SessionState::Unproven => wait(request).await,
         Ran::No => true,
         Ran::Unknown => {
             let safety_of = call.count_failure() <= MAX_REPEATS
-                && is_safe(request.session, &request.message, call.sent_in()).await;
+                && is_safe(request.session, &request.message, leg, call.sent_in()).await;
             safety_of && wait(request).await
         }
         Ran::Yes => false,
@@ -108,9 +108,9 @@ async fn wait(request: &Request<'_>) -> bool {
 }
 
 /// The error for a request that was lost with its session twice.
-async fn lost_again(session: &Session, request: &Message, call: &Call) -> UpstreamError {
+async fn lost_again(session: &Session, request: &Message, leg: &Leg, call: &Call) -> UpstreamError {
     let why = "the server reported a lost session again after the recovery, as replicas do behind a load balancer that is not sticky";
-    match is_safe(session, request, call.sent_in()).await {
+    match is_safe(session, request, leg, call.sent_in()).await {
         true => UpstreamError::NotRecovered(why.into()),
         false => not_repeated(session, &why),
     }
@@ -153,8 +153,8 @@ pub(crate) async fn recovered(
     }
 }
 
-/// Whether a request that was sent in this epoch is safe to repeat.
-pub(crate) async fn is_safe(session: &Session, request: &Message, sent: Epoch) -> bool {
+/// Whether a request that was sent on this leg in this epoch is safe to repeat.
+pub(crate) async fn is_safe(session: &Session, request: &Message, leg: &Leg, sent: Epoch) -> bool {
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::ReplayEverything) {
         return true;
@@ -163,6 +163,6 @@ pub(crate) async fn is_safe(session: &Session, request: &Message, sent: Epoch) -
     match replay::safety_of(request, &server.recovery.replay) {
         Safety::Safe => true,
         Safety::Unsafe => false,
-        Safety::IfShown(tool) => session.is_safe_tool(&tool, sent).await,
+        Safety::IfShown(tool) => session.is_safe_tool(leg, &tool, sent).await,
     }
 }

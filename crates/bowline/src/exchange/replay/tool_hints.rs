@@ -15,7 +15,7 @@ use crate::upstream::MAX_BATCH;
 pub(crate) enum ToolLesson {
     /// Nothing: the request was not `tools/list`.
     Nothing,
-    /// It is a tools list, requested in this epoch. `None`: it can only invalidate known hints.
+    /// It is a tools list, requested in this epoch. `None`: it can only revoke known hints.
     Listing(Option<Epoch>),
     /// The request is not known here, because the client resumes a stream.
     Unknown,
@@ -40,13 +40,13 @@ impl ToolLesson {
     }
 
     /// Learns from the response.
-    pub(crate) fn take(self, session: &Session, answer: &Message) {
+    pub(crate) fn take(self, session: &Session, leg: &Leg, answer: &Message) {
         match (self, answer.result()) {
             (Self::Nothing, _) | (_, None) => {}
-            (Self::Listing(asked), Some(result)) => session.learn_tools(asked, result),
+            (Self::Listing(asked), Some(result)) => session.learn_tools(leg, asked, result),
             (Self::Unknown, Some(_)) => {
                 if answer.result_member("tools").is_some() {
-                    session.forget_tools();
+                    session.revoke_tools();
                 }
             }
         }
@@ -55,7 +55,7 @@ impl ToolLesson {
     /// The response is too large to parse, so known hints may be outdated and are dropped.
     pub(crate) fn miss(self, session: &Session) {
         if self.is_listing() {
-            session.forget_tools();
+            session.revoke_tools();
         }
     }
 
@@ -63,13 +63,14 @@ impl ToolLesson {
     pub(crate) fn take_whole(
         self,
         session: &Session,
+        leg: &Leg,
         rewrite: impl FnOnce() -> Rewrite,
         body: &Bytes,
     ) {
         if !batch::is_batch(body) {
             if self.is_listing() {
                 match Message::from_server(body.clone()) {
-                    Ok(answer) => self.take(session, &answer),
+                    Ok(answer) => self.take(session, leg, &answer),
                     Err(_) => self.miss(session),
                 }
             }
@@ -78,7 +79,7 @@ impl ToolLesson {
         let rewrite = rewrite();
         for raw in batch::split(body, MAX_BATCH).unwrap_or_default() {
             match Message::from_server(raw) {
-                Ok(message) if rewrite.is_answer(&message) => self.take(session, &message),
+                Ok(message) if rewrite.is_answer(&message) => self.take(session, leg, &message),
                 Ok(message) => note(session, &message),
                 Err(_) => {}
             }
@@ -89,7 +90,7 @@ impl ToolLesson {
 /// Learns from a message that the server sent on its own.
 pub(crate) fn note(session: &Session, message: &Message) {
     if is_change(message) {
-        session.forget_tools();
+        session.revoke_tools();
     }
 }
 

@@ -277,7 +277,9 @@ impl Resumption {
             }
             let is_over =
                 self.call.is_cancelled() || self.session.leg().generation != self.leg.generation;
-            if is_over || is_safe(&self.session, &self.message, self.call.sent_in()).await {
+            if is_over
+                || is_safe(&self.session, &self.message, &self.leg, self.call.sent_in()).await
+            {
                 return None;
             }
             at = self.budget.next_at(None)?;

@@ -118,8 +118,8 @@ impl EventRelay {
             self.answered = true;
             self.memory.take_if(|_| !accepts(message));
             self.timeout = None;
-            if let Some(session) = self.session.upgrade() {
-                self.lesson.take(&session, message);
+            if let (Some(session), Some(leg)) = (self.session.upgrade(), &self.leg) {
+                self.lesson.take(&session, leg, message);
                 if self.lesson.is_listing() {
                     self.teaching = session.tools_written();
                 }
@@ -135,7 +135,7 @@ impl EventRelay {
             return;
         };
         if tools_changed {
-            session.forget_tools();
+            session.revoke_tools();
             self.teaching = session.tools_written();
         }
         match (mark, message.kind()) {

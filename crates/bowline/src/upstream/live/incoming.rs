@@ -11,7 +11,7 @@ use super::error::LiveError;
 use super::inbox::{Beginning, Inbox, Over};
 use super::routing::Routing;
 use crate::upstream::event_source::EventSource;
-use crate::upstream::{Outcome, SentAs, StreamError, UpstreamError, Whole};
+use crate::upstream::{OWN_LIST, Outcome, SentAs, StreamError, UpstreamError, Whole};
 
 /// What comes from a live channel for one reader. Dropping it leaves what the server waits for to another.
 #[derive(Debug)]
@@ -42,6 +42,22 @@ impl Incoming {
         Ok(Self::new(routing, inbox))
     }
 
+    /// A request that passes through. A client's also gets the questions that wait for somebody who can show them;
+    /// after the call is known, so that what waits for a stream has one.
+    pub(in crate::upstream) async fn of_request(
+        routing: &Arc<Routing>,
+        request: &Message,
+    ) -> Result<Self, LiveError> {
+        let is_clients = !is_own_list(request);
+        let incoming = Self::of_call(routing, request, is_clients)?;
+        if is_clients {
+            for question in routing.unasked() {
+                incoming.inbox.put(&question).await;
+            }
+        }
+        Ok(incoming)
+    }
+
     /// What the server says unasked, from what waited for it on.
     pub(in crate::upstream) async fn of_listener(
         routing: &Arc<Routing>,
@@ -58,14 +74,6 @@ impl Incoming {
         Self {
             routing: Arc::clone(routing),
             inbox,
-        }
-    }
-
-    /// Puts in the questions that wait for somebody who can show them. After the call is known, so that what
-    /// waits for a stream has one.
-    pub(in crate::upstream) async fn show_questions(&self) {
-        for question in self.routing.unasked() {
-            self.inbox.put(&question).await;
         }
     }
 
@@ -144,6 +152,13 @@ impl Incoming {
             Err(Over::Ended(end)) => Some(Err(StreamError::Ended(end))),
         })
     }
+}
+
+/// Whether a request is Bowline's own list of tools, of this gateway or another: nobody would see what else comes.
+fn is_own_list(request: &Message) -> bool {
+    let id = request.id().unwrap_or_default();
+    let purpose = id.as_str().strip_prefix("\"bowline-");
+    purpose.is_some_and(|purpose| purpose.starts_with(OWN_LIST))
 }
 
 fn not_sent(end: Arc<End>) -> LiveError {

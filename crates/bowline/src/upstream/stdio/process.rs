@@ -112,8 +112,7 @@ impl Process {
         sent: Sent,
         patience: Duration,
     ) -> Result<Incoming, LiveError> {
-        let incoming = Incoming::of_call(&self.routing, request, true)?;
-        incoming.show_questions().await;
+        let incoming = Incoming::of_request(&self.routing, request).await?;
         self.write(request.raw(), sent, patience).await?;
         Ok(incoming)
     }

@@ -14,9 +14,14 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The tools of a listing by name, and whether each is safe to repeat.
+/// A page of a listing.
 #[derive(Debug)]
-pub(super) struct Listing(HashMap<Box<str>, bool>);
+pub(super) struct Listing {
+    /// By name, whether each is safe to repeat.
+    tools: HashMap<Box<str>, bool>,
+    /// No page follows.
+    pub(super) is_last: bool,
+}
 
 /// The values of two members of an object. Each may appear several times.
 type Two<'a> = [Vec<&'a RawValue>; 2];
@@ -24,10 +29,13 @@ type Two<'a> = [Vec<&'a RawValue>; 2];
 impl Listing {
     /// Reads the result of `tools/list` (JSON text). `None`: it is no listing.
     pub(super) fn read(result: &str) -> Option<Self> {
-        let [tools, _] = members(result, ["tools", ""])?;
+        let [tools, next] = members(result, ["tools", "nextCursor"])?;
         let [tools] = tools[..] else { return None };
         let tools: Vec<&RawValue> = serde_json::from_str(tools.get()).ok()?;
-        let mut listing = Self(HashMap::with_capacity(tools.len()));
+        let mut listing = Self {
+            tools: HashMap::with_capacity(tools.len()),
+            is_last: next.iter().all(|next| next.get() == "null"),
+        };
         tools.iter().for_each(|tool| listing.add(tool.get()));
         Some(listing)
     }
@@ -42,12 +50,18 @@ impl Listing {
             .filter_map(|name| serde_json::from_str::<Box<str>>(name.get()).ok());
         for name in names {
             // If a name is listed twice, both entries must say that it is safe to repeat.
-            *self.0.entry(name).or_insert(true) &= is_safe;
+            *self.tools.entry(name).or_insert(true) &= is_safe;
         }
     }
 
     pub(super) fn into_tools(self) -> impl Iterator<Item = (Box<str>, bool)> {
-        self.0.into_iter()
+        self.tools.into_iter()
+    }
+
+    /// Whether a tool is not safe that was believed to be.
+    pub(super) fn takes_back(&self, is_believed: impl Fn(&str) -> bool) -> bool {
+        let mut tools = self.tools.iter();
+        tools.any(|(tool, is_safe)| !is_safe && is_believed(tool))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The hints of one caller in the format of the store.
+//! What the store has about one caller's tools.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{MAX_NAMES, MAX_TOOLS};
 
-/// The stored hints of one caller.
+/// What the store has about one caller's tools.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stored {
     /// The identity of the server, because another may be configured under its name now.
     pub(super) server: Box<str>,
     pub(super) counts: Counts,
-    // An older name is in stored records.
+    /// The tools that some gateway relies on. An older name is in stored records.
     #[serde(rename = "harmless")]
     pub(super) safe_tools: SafeTools,
 }
 
-/// How often the hints were cleared, and how often because the tools changed.
+/// How often hints were revoked. Earlier releases counted the revocations at new generations in `forgotten` alone.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(super) forgotten: u64,
@@ -47,22 +47,29 @@ impl Stored {
             },
         }
     }
+
+    /// Counts a revocation, if any gateway relies on anything.
+    pub(super) fn revoke(&mut self) {
+        if !self.safe_tools.names.is_empty() {
+            self.counts.forgotten += 1;
+            self.counts.changed += 1;
+            self.safe_tools = SafeTools::default();
+        }
+    }
 }
 
 // === impl SafeTools ===
 
 impl SafeTools {
-    /// Returns whether this changed anything.
-    pub(super) fn set(&mut self, name: &str, is_safe: bool) -> bool {
+    pub(super) fn set(&mut self, name: &str, is_safe: bool) {
         if !is_safe {
             let was_known = self.names.remove(name);
             self.length -= if was_known { name.len() } else { 0 };
-            return was_known;
+            return;
         }
         let has_room = self.names.len() < MAX_TOOLS && self.length + name.len() <= MAX_NAMES;
         let is_new = has_room && self.names.insert(name.into());
         self.length += if is_new { name.len() } else { 0 };
-        is_new
     }
 }
 

@@ -2,7 +2,10 @@ use super::*;
 
 const FOUR: &str = r#"{"tools":[{"name":"r","annotations":{"readOnlyHint":true}},{"name":"i","annotations":{"idempotentHint":true,"title":"x"}},{"name":"w"},{"name":"d","annotations":{"destructiveHint":true}}]}"#;
 const NOT_R: &str = r#"{"tools":[{"name":"r"}]}"#;
+const PAGE: &str =
+    r#"{"tools":[{"name":"p","annotations":{"readOnlyHint":true}}],"nextCursor":"c"}"#;
 const SERVER: &str = "the server";
+const URL: Option<&str> = Some("http://server/mcp");
 
 /// The only caller of most tests.
 fn own() -> Audience {
@@ -14,19 +17,19 @@ fn shown_to(caller: Caller, tenant: &str) -> Audience {
     Audience { caller, tenant }
 }
 
-/// One gateway, and the store that it reads and writes.
+/// One gateway, one leg of it, and the store that it reads and writes.
 #[derive(Default)]
 struct Stage {
     tools: ToolHints,
+    leg: LegHints,
     stored: Stored,
-    version: u64,
 }
 
 impl Stage {
     /// A listing that is requested and answered now.
-    fn learn(&self, listing: &str, sharing: Sharing) -> bool {
-        let asked = Some(self.tools.epoch(&own()));
-        self.tools.learn(&own(), listing, asked, sharing)
+    fn learn(&self, listing: &str) {
+        let asked = Some(self.tools.since(&own()));
+        self.tools.learn(&own(), &self.leg, listing, asked);
     }
 
     fn is_safe(&self, tool: &str) -> bool {
@@ -34,234 +37,227 @@ impl Stage {
     }
 
     /// The same for a call that was sent in this epoch.
-    fn was_safe(&self, tool: &str, called: Epoch) -> bool {
-        self.tools.is_safe(&own(), tool, called)
+    fn was_safe(&self, tool: &str, sent: Epoch) -> bool {
+        let call = (tool, sent);
+        self.tools.is_safe(&own(), &self.leg, call, false)
     }
 
-    fn merge(&self) -> Merged {
-        let read = self.tools.epoch(&own());
-        let stored = self.stored.about(SERVER);
-        let merged = self
-            .tools
-            .merge(&own(), &stored, Some(Version(self.version)), read);
-        merged.unwrap()
+    /// The same while the store can be read.
+    fn is_safe_for_all(&self, tool: &str) -> bool {
+        let call = (tool, self.tools.now());
+        self.tools.is_safe(&own(), &self.leg, call, true)
     }
 
-    /// Stores the merged value. Returns whether there is more to store.
-    fn put(&mut self, merged: &Merged) -> bool {
-        self.version += 1;
+    fn share(&mut self) {
+        let merged = self.tools.merge(&own(), &self.stored.about(SERVER));
         self.stored = merged.stored.clone();
-        let version = Some(Version(self.version));
-        self.tools.shared(&own(), merged, version)
+        self.tools.stored(&own(), merged);
+        assert!(self.tools.is_stored(&own()));
     }
 
-    fn share(&mut self) -> bool {
-        let merged = self.merge();
-        self.put(&merged)
-    }
-
-    fn look(&self, store: &Stored, version: u64) {
-        let read = self.tools.epoch(&own());
-        let version = Some(Version(version));
-        self.tools.see(&own(), &store.about(SERVER), version, read);
+    fn look(&mut self, store: &Stored) {
+        self.stored = store.clone();
+        self.tools.see(&own(), &store.about(SERVER));
     }
 
     fn names(&self) -> Vec<&str> {
         let names = self.stored.safe_tools.names.iter();
         names.map(|name| &**name).collect()
     }
+
+    fn wants_list(&self, leg: &LegHints) -> bool {
+        self.tools.wants_list(own, leg, URL).is_some()
+    }
 }
 
 #[test]
-fn tools_are_known_per_caller_until_they_change() {
-    let tools = ToolHints::default();
-    let ann = Caller::Named("ann".parse().unwrap(), None);
-    let (ann, bob) = (shown_to(ann, ""), own());
-    let learn = |listing: &str| {
-        let asked = Some(tools.epoch(&ann));
-        tools.learn(&ann, listing, asked, Sharing::Alone)
-    };
-    assert!(!learn(FOUR));
-    let safe_tools = |caller: &Audience| {
-        ["r", "i", "w", "d"].map(|tool| tools.is_safe(caller, tool, tools.now()))
-    };
-    assert_eq!(safe_tools(&ann), [true, true, false, false]);
-    assert_eq!(safe_tools(&bob), [false; 4]);
-    learn(NOT_R);
-    assert_eq!(
-        safe_tools(&ann),
-        [false, true, false, false],
-        "a later listing counts"
-    );
-    assert!(!tools.forget(&ann, Forgetting::Changed, Sharing::Alone));
-    assert_eq!(safe_tools(&ann), [false; 4]);
-    learn(FOUR);
-    learn(r#"{"tools":"many"}"#);
-    assert_eq!(safe_tools(&ann), [false; 4], "nobody knows what it says");
-    learn(FOUR);
-    tools.lose_all();
-    assert_eq!(safe_tools(&ann), [false; 4], "another server");
+fn tools_are_known_per_leg_until_they_change() {
+    let stage = Stage::default();
+    stage.learn(FOUR);
+    let safe_tools = || ["r", "i", "w", "d"].map(|tool| stage.is_safe(tool));
+    assert_eq!(safe_tools(), [true, true, false, false]);
+    let other = LegHints::default();
+    let call = ("r", stage.tools.now());
+    assert!(!stage.tools.is_safe(&own(), &other, call, false));
+    stage.learn(NOT_R);
+    assert_eq!(safe_tools(), [false, true, false, false], "a later listing");
+    stage.tools.revoke(&own());
+    assert_eq!(safe_tools(), [false; 4]);
+    stage.learn(FOUR);
+    stage.learn(r#"{"tools":"many"}"#);
+    assert_eq!(safe_tools(), [false; 4], "nobody knows what it says");
+    stage.learn(FOUR);
+    stage.tools.revoke_all();
+    assert_eq!(safe_tools(), [false; 4], "another server");
 }
 
 #[test]
 fn a_listing_from_before_only_takes_back() {
     let stage = Stage::default();
-    let caller = &own();
-    for forgets in [
-        (|tools| {
-            tools.forget(&own(), Forgetting::Changed, Sharing::Alone);
-        }) as fn(&ToolHints),
-        |tools| tools.lose(&own()),
-        ToolHints::lose_all,
+    for revoke in [
+        (|tools| tools.revoke(&own())) as fn(&ToolHints),
+        ToolHints::revoke_all,
     ] {
-        let asked = Some(stage.tools.epoch(caller));
-        forgets(&stage.tools);
-        stage.tools.learn(caller, FOUR, asked, Sharing::Alone);
+        let asked = Some(stage.tools.since(&own()));
+        revoke(&stage.tools);
+        stage.tools.learn(&own(), &stage.leg, FOUR, asked);
         assert!(!stage.is_safe("r"));
-        stage.learn(FOUR, Sharing::Alone);
+        stage.learn(FOUR);
         assert!(stage.is_safe("r"));
-        stage.tools.learn(caller, NOT_R, asked, Sharing::Alone);
-        assert!(!stage.is_safe("r") && stage.is_safe("i"));
+        stage.tools.learn(&own(), &stage.leg, NOT_R, asked);
+        assert!(!stage.is_safe("r"));
     }
-    stage.tools.learn(caller, FOUR, None, Sharing::Alone);
+    stage.tools.learn(&own(), &stage.leg, FOUR, None);
     assert!(!stage.is_safe("r"));
 }
 
 #[test]
-fn a_call_that_was_sent_before_a_loss_is_judged_by_what_was_known_then() {
-    let (stage, caller) = (Stage::default(), &own());
-    let early = stage.tools.now();
-    stage.learn(FOUR, Sharing::Alone);
+fn what_was_sent_before_a_change_is_not_repeated() {
+    let stage = Stage::default();
+    stage.learn(FOUR);
     let sent = stage.tools.now();
-    // The gateway that recovers clears the hints, and continues with the new generation.
-    stage
-        .tools
-        .forget(caller, Forgetting::Generation, Sharing::Alone);
-    stage.tools.lose(caller);
-    let later = stage.tools.now();
     assert!(stage.was_safe("r", sent));
-    assert!(!stage.was_safe("r", later) && !stage.was_safe("r", early));
-    stage.learn(NOT_R, Sharing::Alone);
-    assert!(!stage.was_safe("r", sent) && stage.was_safe("i", sent));
-    stage.learn(FOUR, Sharing::Alone);
-    assert!(stage.was_safe("r", later) && !stage.was_safe("r", sent));
-    // The tools may have changed before the call ran.
-    stage
-        .tools
-        .forget(caller, Forgetting::Changed, Sharing::Alone);
-    assert!(!stage.was_safe("i", sent) && !stage.was_safe("r", later));
-    // The same for a gateway that learns of it from the store.
-    let (mut one, other) = (Stage::default(), Stage::default());
-    for why in [Forgetting::Generation, Forgetting::Changed] {
-        one.learn(FOUR, Sharing::All);
-        one.share();
-        other.look(&one.stored, one.version);
-        let sent = other.tools.now();
-        assert!(other.was_safe("r", sent));
-        one.tools.forget(caller, why, Sharing::All);
-        one.share();
-        other.look(&one.stored, one.version);
-        assert_eq!(other.was_safe("r", sent), why == Forgetting::Generation);
-        assert!(!other.is_safe("r"));
+    stage.tools.revoke(&own());
+    stage.learn(FOUR);
+    assert!(!stage.was_safe("r", sent) && stage.is_safe("r"));
+}
+
+#[test]
+fn what_one_leg_is_told_takes_back_what_another_was() {
+    let (stage, other) = (Stage::default(), LegHints::default());
+    stage.learn(FOUR);
+    let asked = Some(stage.tools.since(&own()));
+    stage.tools.learn(&own(), &other, NOT_R, asked);
+    assert!(!stage.is_safe("r") && !stage.is_safe("i"));
+    assert!(stage.wants_list(&stage.leg), "so it is listed again");
+}
+
+#[test]
+fn a_leg_wants_a_list_until_it_has_a_whole_one() {
+    let stage = Stage::default();
+    assert!(stage.wants_list(&stage.leg));
+    assert!(!stage.wants_list(&stage.leg), "somebody asks");
+    stage.leg.end_asking();
+    stage.learn(PAGE);
+    assert!(stage.is_safe("p") && stage.wants_list(&stage.leg));
+    stage.leg.end_asking();
+    stage.learn(FOUR);
+    assert!(stage.is_safe("p") && !stage.wants_list(&stage.leg));
+    stage.tools.revoke(&own());
+    assert!(stage.wants_list(&stage.leg));
+    // One that was answered with an error is over, too.
+    let over = (stage.tools.since(&own()), stage.tools.next());
+    stage.tools.listed(&own(), &stage.leg, over, URL);
+    stage.leg.end_asking();
+    assert!(!stage.wants_list(&stage.leg) && !stage.is_safe("r"));
+}
+
+#[test]
+fn a_list_counts_for_the_legs_that_waited_for_it() {
+    let stage = Stage::default();
+    let (waits, elsewhere, late) = (
+        LegHints::default(),
+        LegHints::default(),
+        LegHints::default(),
+    );
+    assert!(stage.wants_list(&stage.leg) && stage.wants_list(&waits));
+    let process = stage.tools.wants_list(own, &elsewhere, None);
+    assert!(process.is_some());
+    let sent = stage.tools.now();
+    let over = (stage.tools.since(&own()), stage.tools.next());
+    stage.learn(FOUR);
+    assert!(stage.wants_list(&late));
+    stage.tools.listed(&own(), &stage.leg, over, URL);
+    assert!(stage.tools.got_list(&own(), &waits, URL));
+    assert!(!stage.tools.got_list(&own(), &late, URL));
+    assert!(!stage.tools.got_list(&own(), &elsewhere, None));
+    let is_safe = |sent| stage.tools.is_safe(&own(), &waits, ("r", sent), false);
+    assert!(is_safe(stage.tools.now()));
+    assert!(!is_safe(sent), "it may have met another server");
+    assert!(stage.was_safe("r", sent), "it met the one that was asked");
+}
+
+#[test]
+fn legs_with_equal_hints_share_them() {
+    let (stage, other) = (Stage::default(), LegHints::default());
+    stage.learn(FOUR);
+    let asked = Some(stage.tools.since(&own()));
+    stage.tools.learn(&own(), &other, FOUR, asked);
+    let of = |leg: &LegHints| Arc::clone(&leg.state.lock().hints.as_ref().unwrap().tools);
+    assert!(Arc::ptr_eq(&of(&stage.leg), &of(&other)));
+}
+
+#[test]
+fn what_one_gateway_revokes_counts_nowhere() {
+    let (mut one, mut other) = (Stage::default(), Stage::default());
+    one.look(&Stored::default());
+    one.learn(FOUR);
+    assert!(!one.is_safe_for_all("r"), "the store does not know it yet");
+    one.share();
+    assert!(one.is_safe_for_all("r"));
+    assert_eq!(one.names(), ["i", "r"]);
+    other.look(&one.stored);
+    other.learn(FOUR);
+    assert!(other.is_safe_for_all("r"));
+    // A gateway that never was shown the tool itself takes it back as well.
+    let mut third = Stage::default();
+    for takes_back in [
+        (|stage| stage.tools.revoke(&own())) as fn(&Stage),
+        |stage| stage.learn(NOT_R),
+    ] {
+        third.look(&one.stored);
+        takes_back(&third);
+        third.share();
+        for stage in [&mut one, &mut other] {
+            let asked = Some(stage.tools.since(&own()));
+            stage.look(&third.stored);
+            assert!(!stage.is_safe("r"));
+            // Requested before that.
+            stage.tools.learn(&own(), &stage.leg, FOUR, asked);
+            assert!(!stage.is_safe("r"));
+            stage.learn(FOUR);
+            stage.share();
+            assert!(stage.is_safe_for_all("r"));
+            third.stored = stage.stored.clone();
+        }
     }
 }
 
 #[test]
-fn only_news_are_shared_and_by_one_at_a_time() {
+fn what_is_revoked_while_the_store_is_told_is_told_next() {
     let mut stage = Stage::default();
-    assert!(stage.learn(FOUR, Sharing::OnlyNew));
-    assert!(!stage.learn(NOT_R, Sharing::OnlyNew), "somebody is at it");
-    assert!(!stage.share());
-    assert_eq!(stage.names(), ["i"]);
-    assert!(!stage.learn(NOT_R, Sharing::OnlyNew), "nothing new");
-    assert!(stage.learn(NOT_R, Sharing::All));
-    stage.tools.not_shared(&own());
-    assert!(stage.learn(NOT_R, Sharing::OnlyNew), "once more");
+    stage.look(&Stored::default());
+    stage.learn(FOUR);
+    stage.share();
+    assert_eq!(stage.names(), ["i", "r"]);
+    let merged = stage.tools.merge(&own(), &stage.stored);
+    stage.tools.revoke(&own());
+    stage.tools.stored(&own(), merged);
+    assert!(!stage.tools.is_stored(&own()));
+    assert_eq!(stage.tools.unstored(), [own()]);
+    stage.share();
+    assert_eq!(stage.names(), [""; 0]);
+    let counts = stage.stored.counts;
+    // Nobody relies on anything now.
+    stage.tools.revoke(&own());
+    stage.share();
+    assert_eq!(stage.stored.counts, counts);
 }
 
 #[test]
-fn what_is_learnt_while_the_store_is_told_counts() {
+fn what_was_learnt_without_the_store_does_not_outlive_its_return() {
     let mut stage = Stage::default();
-    stage.learn(FOUR, Sharing::OnlyNew);
-    let merged = stage.merge();
-    stage.learn(NOT_R, Sharing::OnlyNew);
-    assert!(stage.put(&merged));
-    assert!(!stage.is_safe("r"));
-    stage.look(&stage.stored, stage.version);
-    assert!(!stage.is_safe("r"), "the store is behind");
-    assert!(!stage.share());
-    assert_eq!(stage.names(), ["i"]);
-    // The same for cleared hints.
-    assert!(stage.learn(FOUR, Sharing::OnlyNew));
-    let merged = stage.merge();
-    assert!(
-        !stage
-            .tools
-            .forget(&own(), Forgetting::Changed, Sharing::OnlyNew)
-    );
-    assert!(stage.put(&merged));
-    assert!(!stage.is_safe("i"));
-    assert!(!stage.share());
-    assert_eq!(stage.names(), [""; 0]);
-    // Also if older changes are stored after that.
-    assert!(
-        stage
-            .tools
-            .forget(&own(), Forgetting::Changed, Sharing::OnlyNew)
-    );
-    stage.learn(FOUR, Sharing::OnlyNew);
-    let merged = stage.merge();
-    stage
-        .tools
-        .forget(&own(), Forgetting::Changed, Sharing::OnlyNew);
-    assert!(stage.put(&merged));
-    assert!(!stage.is_safe("i"));
-    assert!(!stage.share());
-    assert_eq!(stage.names(), [""; 0]);
-    // A value that was read before another one was written, and arrives after it.
-    let mut old = Stored::default().about(SERVER);
-    old.safe_tools.set("r", true);
-    stage.look(&old, 1);
-    assert!(!stage.is_safe("r"));
-}
-
-#[test]
-fn what_another_gateway_forgot_does_not_come_back() {
-    let (mut one, mut other) = (Stage::default(), Stage::default());
-    one.learn(FOUR, Sharing::All);
-    one.share();
-    other.look(&one.stored, one.version);
-    assert!(other.is_safe("r"));
-    // Hints that are not stored yet, and a listing that was requested before the other gateway
-    // cleared.
-    other.learn(FOUR, Sharing::All);
-    let asked = Some(other.tools.epoch(&own()));
-    one.tools
-        .forget(&own(), Forgetting::Generation, Sharing::All);
-    one.share();
-    (other.stored, other.version) = (one.stored.clone(), one.version);
-    assert!(!other.share());
-    assert!(!other.is_safe("r"));
-    assert_eq!(other.names(), [""; 0]);
-    other.tools.learn(&own(), FOUR, asked, Sharing::All);
-    assert!(!other.is_safe("r"));
-    other.learn(FOUR, Sharing::All);
-    assert!(!other.share());
-    assert_eq!(other.names(), ["i", "r"]);
-    // A value that was read before hints were cleared here, and arrives after that.
-    let read = other.tools.epoch(&own());
-    other.tools.lose(&own());
-    let (stored, version) = (other.stored.about(SERVER), Some(Version(other.version)));
-    other.tools.see(&own(), &stored, version, read);
-    assert!(!other.is_safe("r"));
-    let merged = other.tools.merge(&own(), &stored, version, read);
-    assert!(merged.is_none());
+    stage.learn(FOUR);
+    assert!(stage.is_safe("r"));
+    stage.look(&Stored::default());
+    assert!(!stage.is_safe("r"), "another gateway may have revoked it");
 }
 
 #[test]
 fn what_is_stored_of_another_server_counts_for_nothing() {
     let mut stage = Stage::default();
-    stage.learn(FOUR, Sharing::All);
+    stage.look(&Stored::default());
+    stage.learn(FOUR);
     stage.share();
     assert_eq!(stage.names(), ["i", "r"]);
     let stored = &stage.stored;
@@ -279,9 +275,10 @@ fn a_listing_without_end_costs_no_more() {
         let all: Vec<_> = (0..count).map(one).collect();
         format!(r#"{{"tools":[{}]}}"#, all.join(","))
     };
-    stage.learn(&listing(MAX_UNSHARED + 9, "t"), Sharing::All);
-    stage.learn(&listing(9, &"x".repeat(MAX_NAMES / 4)), Sharing::All);
-    stage.share();
+    stage.learn(&listing(4 * MAX_TOOLS, "t"));
+    stage.learn(&listing(9, &"x".repeat(MAX_NAMES / 4)));
+    let merged = stage.tools.merge(&own(), &stage.stored.about(SERVER));
+    stage.stored = merged.stored;
     assert!(stage.stored.safe_tools.names.len() <= MAX_TOOLS);
     let bytes = serde_json::to_vec(&stage.stored).unwrap();
     assert!(bytes.len() < 4 * MAX_NAMES);
@@ -292,15 +289,16 @@ fn a_listing_without_end_costs_no_more() {
 }
 
 #[test]
-fn what_one_tenant_is_shown_says_nothing_of_another() {
-    let tools = ToolHints::default();
-    let (acme, other) = (
-        shown_to(Caller::Local, "acme"),
-        shown_to(Caller::Local, "other"),
-    );
-    let asked = Some(tools.epoch(&acme));
-    tools.learn(&acme, FOUR, asked, Sharing::Alone);
-    assert!(tools.is_safe(&acme, "r", tools.now()));
-    assert!(!tools.is_safe(&other, "r", tools.now()));
-    assert!(!tools.is_safe(&own(), "r", tools.now()));
+fn what_one_caller_or_tenant_is_shown_says_nothing_of_another() {
+    let (tools, leg) = (ToolHints::default(), LegHints::default());
+    let acme = shown_to(Caller::Local, "acme");
+    let ann = shown_to(Caller::Named("ann".parse().unwrap(), None), "");
+    let asked = Some(tools.since(&acme));
+    tools.learn(&acme, &leg, FOUR, asked);
+    assert!(tools.is_safe(&acme, &leg, ("r", tools.now()), false));
+    for other in [own(), ann] {
+        tools.revoke(&other);
+        assert!(!tools.is_safe(&other, &leg, ("r", tools.now()), false));
+    }
+    assert!(tools.is_safe(&acme, &leg, ("r", tools.now()), false));
 }

@@ -318,7 +318,7 @@ async fn an_answer_that_came_too_early_blocks_nobody() {
             body.len()
         )
     };
-    let result = json!({"jsonrpc": "2.0", "id": "init", "result": bowline_testbed::scripted::initialize_result()}).to_string();
+    let result = json!({"jsonrpc": "2.0", "id": "init", "result": bowline_testbed::scripted::initialize_result_without_tools()}).to_string();
     let mut client = Client::new(&gateway);
     let (_, mut first) = tokio::join!(client.initialize(), async {
         let (mut stream, _) = listener.accept().await.unwrap();

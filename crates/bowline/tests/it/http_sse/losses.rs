@@ -83,6 +83,29 @@ async fn a_break_in_the_middle_of_a_call() {
 }
 
 #[tokio::test]
+async fn a_safe_call_is_answered_at_every_break_without_a_list() {
+    let play = SsePlay::open().await;
+    for round in 1..=3 {
+        for _ in 0..2 {
+            let before = play.call("peek", &json!({"key": "before"})).await;
+            assert_eq!(before.status, 200, "{before:?}");
+            play.tally.until("listed", round).await;
+        }
+        let key = format!("round {round}");
+        let noted = format!("hang_once {key}");
+        let breaking = async {
+            play.tally.until(&noted, 1).await;
+            play.server.end_streams();
+        };
+        let arguments = json!({"key": key});
+        let (answer, ()) = tokio::join!(play.call("hang_once", &arguments), breaking);
+        assert_eq!(text_of(&answer), "answered");
+        assert_eq!(play.tally.count(&noted), 2);
+    }
+    play.assert_no_complaints();
+}
+
+#[tokio::test]
 async fn the_stream_of_a_get_goes_on_with_the_next_session() {
     let play = SsePlay::open().await;
     let mut get = play.client.listen().await;

@@ -167,7 +167,7 @@ async fn the_connection_that_was_used_last_is_used_next() {
         answer(
             &mut stream,
             &id,
-            &bowline_testbed::scripted::initialize_result(),
+            &bowline_testbed::scripted::initialize_result_without_tools(),
         )
         .await;
         stream
@@ -220,7 +220,7 @@ async fn a_connection_that_died_before_anything_was_written_is_replaced() {
         answer(
             &mut stream,
             &id,
-            &bowline_testbed::scripted::initialize_result(),
+            &bowline_testbed::scripted::initialize_result_without_tools(),
         )
         .await;
         stream

@@ -49,11 +49,11 @@ async fn told_that_the_session_is_unknown_it_is_recovered_and_the_call_runs_once
 
 #[tokio::test]
 async fn a_404_that_comes_again_is_not_believed_twice() {
-    // A tool may run twice by a listing of the session that it is called in.
+    // A tool may run twice by a listing of the generation that it is called in, which the gateway asks for itself.
     let tool = |tool: &str| json!({"name": tool, "arguments": {"key": "k"}});
     for (method, params, told) in [
         ("tools/call", tool("bump"), (200, -31001)),
-        ("tools/call", tool("read"), (200, -31001)),
+        ("tools/call", tool("read"), (503, -31002)),
         ("resources/read", json!({"uri": "key:k"}), (503, -31002)),
     ] {
         let message = json!({"jsonrpc": "2.0", "id": "k", "method": method, "params": params});

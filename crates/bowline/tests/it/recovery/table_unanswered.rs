@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::kit::client::Client;
 use crate::kit::gateway::config;
-use crate::kit::messages::list;
 use crate::kit::stage::Stage;
 use crate::kit::wait::until;
 
@@ -346,8 +345,14 @@ async fn a_listing_that_changed_is_not_trusted_any_more() {
     let told = events.next_message().await.1;
     assert_eq!(told["method"], "notifications/tools/list_changed");
     stage.proxy.next(1, When::tool("read"), Fault::ResetAfter);
-    assert_eq!(stage.call("read", "k").await.failure(), Some(-31001));
-    assert_eq!(stage.client.send(&list(1)).await.status, 200);
+    assert_eq!(stage.call("read", "k").await.status, 200);
+    let lists = |method: &&String| *method == "tools/list";
+    let listed = stage.server.sessions()[0]
+        .methods
+        .iter()
+        .filter(lists)
+        .count();
+    assert!(listed >= 1, "it is listed before it is trusted");
     stage.proxy.next(1, When::tool("read"), Fault::ResetAfter);
     assert_eq!(stage.call("read", "l").await.status, 200);
 }

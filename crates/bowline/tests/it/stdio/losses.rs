@@ -36,6 +36,29 @@ async fn what_may_have_run_is_told_and_what_is_safe_runs_again() {
 }
 
 #[tokio::test]
+async fn a_safe_call_is_answered_at_every_death_without_a_list() {
+    let play = Play::open().await;
+    for round in 1..=3 {
+        // Each process is listed once: at the first call, and after a recovery.
+        for _ in 0..2 {
+            let before = play.call("peek", &json!({"key": "before"})).await;
+            assert_eq!(before.status, 200, "{before:?}");
+            play.tally.until("listed", round).await;
+        }
+        let key = format!("round {round}");
+        let dies = json!({"key": key, "then": "exit"});
+        let answer = play.call("peek", &dies).await;
+        assert_eq!(answer.failure(), None, "{answer:?}");
+        assert_eq!(play.tally.count(&format!("peek {key}")), 2);
+    }
+    play.tally.until("listed", 4).await;
+    let dies = json!({"key": "k", "then": "exit"});
+    let unsafe_call = play.call("bump", &dies).await;
+    assert_eq!(unsafe_call.failure(), Some(-31001), "{unsafe_call:?}");
+    assert_eq!(play.tally.count("bump k"), 1);
+}
+
+#[tokio::test]
 async fn a_kill_in_the_middle_of_a_call() {
     let play = Play::open().await;
     let pid = play.pid().await;
@@ -177,7 +200,7 @@ fn start(config: &mut bowline::config::Config, how: &str) {
     command.env.insert(start, how.to_owned());
 }
 
-/// A tool that became unsafe, which the server says while no client listens.
+/// The server says it while no client listens: what was listed before counts no longer.
 #[tokio::test]
 async fn that_the_tools_changed_counts_from_when_it_is_received() {
     let play = Play::open().await;
@@ -188,9 +211,9 @@ async fn that_the_tools_changed_counts_from_when_it_is_received() {
         .call("write", &json!({"lines": [early, changed]}))
         .await;
     assert_eq!(text_of(&answer), "early");
+    play.tally.until("listed", 1).await;
     // Under another id: the server still answers the first one.
-    let peek = json!({"key": "k", "then": "exit"});
-    let answer = play.client.call(8, "peek", &peek).await;
-    assert_eq!(answer.failure(), Some(-31001), "{answer:?}");
-    assert_eq!(play.tally.count("peek k"), 1);
+    let answer = play.client.call(8, "peek", &json!({"key": "k"})).await;
+    assert_eq!(answer.failure(), None, "{answer:?}");
+    play.tally.until("listed", 2).await;
 }

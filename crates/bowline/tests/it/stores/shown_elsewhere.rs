@@ -1,5 +1,5 @@
-//! What a caller was shown of a server's tools holds at every gateway: one that carried no listing
-//! repeats what may run twice, and none repeats what a later listing took back.
+//! What may run twice is repeated by every gateway, also one that carried no listing: it lists the tools by itself.
+//! None repeats what a later listing took back at another.
 
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::kit::wait::until_so;
 /// Lists the tools at a gateway.
 async fn listed(across: &mut Across, client: &Client, gateway: usize, read_only: bool) {
     let at = across.at(client, gateway);
+    across.server.lists(&tools(read_only));
     let message = list("tools");
     let listed = at.send(&message);
     tokio::pin!(listed);
@@ -54,9 +55,10 @@ async fn until_repeats(across: &mut Across, client: &Client, gateway: usize, wan
 }
 
 #[tokio::test]
-async fn a_gateway_without_a_listing_repeats_what_another_has_shown() {
+async fn a_gateway_without_a_listing_repeats_what_may_run_twice() {
     let mut across = Across::start(2).await;
     let client = across.open().await;
+    across.server.lists(&tools(true));
     let (answer, is_repeated) = broken_call(&mut across, &client, 1).await;
     assert_eq!((answer.code(), is_repeated), (-31001, false));
     listed(&mut across, &client, 0, true).await;
@@ -66,8 +68,7 @@ async fn a_gateway_without_a_listing_repeats_what_another_has_shown() {
     until_repeats(&mut across, &other, 0, true).await;
     let config = across.config(in_redis(&across.redis));
     across.gateways.push(Gateway::start(config).await.unwrap());
-    let (answer, is_repeated) = broken_call(&mut across, &client, 2).await;
-    assert_eq!((answer.status.as_u16(), is_repeated), (200, true));
+    until_repeats(&mut across, &client, 2, true).await;
 }
 
 #[tokio::test]
@@ -82,8 +83,11 @@ async fn what_a_later_listing_takes_back_is_repeated_nowhere() {
     until_repeats(&mut across, &client, 0, false).await;
     until_repeats(&mut across, &client, 1, false).await;
     // And so is nothing that the server says has changed.
-    listed(&mut across, &client, 1, true).await;
-    until_repeats(&mut across, &client, 0, true).await;
+    for gateway in [1, 0] {
+        listed(&mut across, &client, gateway, true).await;
+        until_repeats(&mut across, &client, gateway, true).await;
+    }
+    across.server.lists(&tools(false));
     let (mut events, mut pen) = client.open_stream(&mut across.server, client.get()).await;
     pen.write("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n");
     events.next_message().await;
@@ -164,8 +168,11 @@ async fn listings_that_teach_nothing_write_nothing_and_no_caller_learns_from_ano
     }
     listed(&mut across, &clients[0], 0, true).await;
     until_repeats(&mut across, &clients[0], 1, true).await;
-    let (answer, is_repeated) = broken_call(&mut across, &clients[1], 1).await;
-    assert_eq!((answer.code(), is_repeated), (-31001, false));
+    across.server.lists(&tools(false));
+    for _ in 0..2 {
+        let (answer, is_repeated) = broken_call(&mut across, &clients[1], 1).await;
+        assert_eq!((answer.code(), is_repeated), (-31001, false));
+    }
     let mut connection = raw(&across.redis).await;
     assert_eq!(hints_version(&mut connection).await, 1);
     for gateway in [0, 1] {
@@ -183,7 +190,7 @@ fn key_of(caller: &str) -> &'static str {
 }
 
 #[tokio::test]
-async fn what_was_shown_outlives_a_gateway_with_a_file() {
+async fn a_gateway_that_starts_again_with_a_file_lists_again() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = bowline_testbed::scripted::Scripted::start().await;
     let start = |url: String| {
@@ -200,12 +207,13 @@ async fn what_was_shown_outlives_a_gateway_with_a_file() {
     gateway.stop().await;
     let gateway = start(server.url().to_owned()).await.unwrap();
     client = client.moved_to(&gateway);
+    server.lists(&tools(true));
     let message = call(7);
-    let (answer, ()) = tokio::join!(client.send(&message), async {
-        drop(server.next().await);
-        server.next().await.result(&json!({}));
-        server.next().await.result(&json!({}));
-    });
-    assert_eq!(answer.status, 200, "{answer:?}");
-    server.finish();
+    for _ in 0..2 {
+        let answer = client.send_to(&mut server, &message, |asked| asked.result(&json!({})));
+        assert_eq!(answer.await.status, 200);
+        server.has_listed(1).await;
+    }
+    let (answer, runs) = opened::broken_call(&mut server, &client).await;
+    assert_eq!((answer.status.as_u16(), runs), (200, 2), "{answer:?}");
 }

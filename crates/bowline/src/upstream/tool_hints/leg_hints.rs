@@ -1,0 +1,76 @@
+//! What is known about the tools of one leg's server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::Epoch;
+use super::stored::SafeTools;
+
+/// The hints of one leg.
+#[derive(Debug, Default)]
+pub(crate) struct LegHints {
+    /// When all its caller's tools were known: one more than the last revocation at that time. It spares most calls
+    /// a closer look.
+    current: AtomicU64,
+    pub(super) state: Mutex<LegState>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct LegState {
+    pub(super) hints: Option<Hints>,
+    /// A list is being asked for, and since when it is wanted.
+    pub(super) is_asking: bool,
+    pub(super) wanted: Epoch,
+}
+
+/// What lists have said.
+#[derive(Debug)]
+pub(super) struct Hints {
+    /// The revocation before them: after another one they do not count.
+    pub(super) since: Epoch,
+    /// They count for calls that were sent from here on.
+    pub(super) from: Epoch,
+    /// The list has been read to its end.
+    pub(super) is_complete: bool,
+    pub(super) tools: Arc<SafeTools>,
+}
+
+// === impl LegHints ===
+
+impl LegHints {
+    /// Nobody asks any more.
+    pub(crate) fn end_asking(&self) {
+        self.state.lock().is_asking = false;
+    }
+
+    pub(super) fn is_current(&self, revoked: u64) -> bool {
+        self.current.load(Ordering::Acquire) == revoked + 1
+    }
+
+    pub(super) fn note_current(&self, revoked: u64) {
+        self.current.store(revoked + 1, Ordering::Release);
+    }
+
+    /// Takes over the hints of the generation before.
+    #[cfg(feature = "planted")]
+    pub(crate) fn keep(&self, before: &Self) {
+        let hints = before.state.lock().hints.take();
+        self.state.lock().hints = hints;
+    }
+}
+
+// === impl Hints ===
+
+impl Hints {
+    /// No tool is safe.
+    pub(super) fn none(since: Epoch) -> Self {
+        Self {
+            since,
+            from: since,
+            is_complete: false,
+            tools: Arc::default(),
+        }
+    }
+}
