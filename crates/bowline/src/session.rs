@@ -312,6 +312,11 @@ impl Session {
         }
     }
 
+    /// Whether it has ended here.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.leg.read().ended
+    }
+
     /// Marks the session as ended. The current leg stays its last one.
     pub(crate) fn end(&self) {
         self.leg.write().ended = true;

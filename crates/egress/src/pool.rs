@@ -176,8 +176,10 @@ impl Pool {
             let mut idle = {
                 let mut all = self.0.idle.lock();
                 let all = all.as_mut()?;
-                let last = all.iter().rposition(is_at)?;
-                all.remove(last)?
+                match all.back().is_some_and(is_at) {
+                    true => all.pop_back()?,
+                    false => all.remove(all.iter().rposition(is_at)?)?,
+                }
             };
             if idle.until > Instant::now() && idle.wire.check_idle() {
                 return Some(idle.wire);

@@ -70,6 +70,7 @@ pub(crate) async fn request_again(
     leg: Arc<Leg>,
     timeout: Option<CallTimeout>,
 ) -> Result<Reply<Arriving>, UpstreamError> {
+    request.call.mark_sent_as(None);
     let mut sent_request = SentRequest {
         continues_stream: true,
         ..SentRequest::first(&request)
@@ -197,24 +198,20 @@ pub(crate) struct SentRequest {
 impl SentRequest {
     /// Under the client's own id, unless another call has that.
     fn first(request: &Request<'_>) -> Self {
-        let message = &request.message;
-        let first = Self {
-            message: message.clone(),
-            own_id: None,
-            continues_stream: false,
-            is_restorable: ClientState::is_restorable(message),
-            lesson: ToolLesson::Nothing,
-        };
-        let shares_id = request.call.shares_id();
+        let shares_id = request.call.shares_id(request.session);
         #[cfg(feature = "planted")]
         let shares_id = shares_id && !planted::has(Bug::EqualIdsMeet);
-        match shares_id {
-            true => first.again(request),
-            false => {
-                request.call.mark_sent_as(None);
-                first
-            }
+        let own = Self {
+            message: request.message.clone(),
+            own_id: None,
+            continues_stream: false,
+            is_restorable: ClientState::is_restorable(&request.message),
+            lesson: ToolLesson::Nothing,
+        };
+        if shares_id {
+            return own.again(request);
         }
+        own
     }
 
     /// The same request under an id of Bowline's own, which its cancel carries, too, and with a token of its own for

@@ -156,7 +156,7 @@ impl Arrival {
 
     /// What may be used now, unless it is too old, or in another revision than the request says.
     fn current(&self, found: Found) -> Result<Found, Fault> {
-        if self.hub.registry.is_too_old(found.age()) {
+        if self.hub.registry.is_too_old(|| found.age()) {
             found.end(&self.hub);
             return Err(Fault::UnknownSession);
         }

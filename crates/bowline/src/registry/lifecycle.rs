@@ -110,15 +110,16 @@ impl Registry {
     }
 
     /// Whether what a client holds may not last any longer, used or not.
-    pub(crate) fn is_too_old(&self, age: Duration) -> bool {
-        self.max_age.is_some_and(|max_age| age >= max_age)
+    pub(crate) fn is_too_old(&self, age: impl FnOnce() -> Duration) -> bool {
+        self.max_age.is_some_and(|max_age| age() >= max_age)
     }
 
     /// Ends sessions that are too old, with their streams. A member's age is that of its attachment, which ends
     /// it.
     fn end_too_old(&self) {
-        let is_too_old =
-            |session: &Session| self.is_too_old(session.age()) && session.leg().generation.leg == 0;
+        let is_too_old = |session: &Session| {
+            self.is_too_old(|| session.age()) && session.leg().generation.leg == 0
+        };
         for session in self.table.those(is_too_old) {
             self.end_session(&session.id, Ending::TooOld, &Carried::default());
         }

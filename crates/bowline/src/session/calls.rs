@@ -95,10 +95,7 @@ impl Call {
     }
 
     /// Whether another request with the same id is in progress.
-    pub(crate) fn shares_id(&self) -> bool {
-        let Some(session) = self.session.upgrade() else {
-            return false;
-        };
+    pub(crate) fn shares_id(&self, session: &Session) -> bool {
         // Most calls are alone.
         session.calls.under_way.lock().len() > 1 && session.calls.with_id(self.id.as_id()).len() > 1
     }

@@ -14,6 +14,8 @@ const PROOF_OF_USE: u8 = 2;
 
 /// Tenths of a second: small, and enough for years.
 const TICK: Duration = Duration::from_millis(100);
+/// Ticks in a second.
+const TICKS: u32 = 10;
 
 /// When the server was last sent something of a session, in ticks since that was opened.
 #[derive(Debug, Default)]
@@ -26,9 +28,8 @@ pub(super) struct Requests(AtomicU8);
 // === impl Session ===
 
 impl Session {
-    /// Notes a request of the client, which is about to be sent.
+    /// Notes a request of the client. When its server was last in touch is noted at the end of each use.
     pub(crate) fn note_request(&self, message: &Message) {
-        self.note_contact();
         let is_list = message
             .method()
             .is_some_and(|method| method.ends_with("/list"));
@@ -73,8 +74,9 @@ impl Session {
 impl Contact {
     /// Notes a contact this long after the session was opened.
     pub(super) fn note(&self, after: Duration) {
-        let ticks = after.as_millis() / TICK.as_millis();
-        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
+        let seconds = u32::try_from(after.as_secs()).unwrap_or(u32::MAX);
+        let ticks = after.subsec_nanos() / TICK.subsec_nanos();
+        let ticks = seconds.saturating_mul(TICKS).saturating_add(ticks);
         self.0.store(ticks, Ordering::Relaxed);
     }
 }

@@ -82,6 +82,11 @@ impl Session {
             && tools.is_safe(&self.audience(), &leg.tool_hints, (tool, sent), is_stored)
     }
 
+    /// Whether the tools of this leg are known, as a look without locks tells.
+    pub(crate) fn knows_tools(&self, leg: &Leg) -> bool {
+        self.upstream.tool_hints.is_known(&leg.tool_hints)
+    }
+
     /// Whether Bowline should list the tools on this leg by itself.
     pub(crate) fn wants_tools(&self, leg: &Leg) -> Option<WantedList> {
         let tools = &self.upstream.tool_hints;

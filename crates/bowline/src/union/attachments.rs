@@ -255,7 +255,7 @@ impl Unions {
     /// Keeps the members of attachments that are used, and ends attachments that are not, or are too old.
     pub(crate) async fn expire(&self, idle: Duration) {
         for attachment in self.attachments.all() {
-            if self.registry.is_too_old(attachment.age()) {
+            if self.registry.is_too_old(|| attachment.age()) {
                 if let Err(error) = self.end(&attachment, Ending::TooOld).await {
                     tracing::debug!(%error, "could not end an attachment that is too old");
                 }

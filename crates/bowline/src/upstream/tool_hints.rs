@@ -230,6 +230,11 @@ impl ToolHints {
         is_safe && (!is_stored || seen.is_some_and(|it| it.safe_tools.names.contains(tool)))
     }
 
+    /// Whether all tools of this leg's caller are known, as far as can be told without a lock.
+    pub(crate) fn is_known(&self, leg: &LegHints) -> bool {
+        leg.is_current(self.revoked.load(Ordering::Acquire))
+    }
+
     /// Whether the tools should be listed for this leg, at this endpoint if legs may share a list there. If so, it
     /// wants a list from now on.
     pub(crate) fn wants_list(
@@ -238,9 +243,6 @@ impl ToolHints {
         leg: &LegHints,
         endpoint: Option<&str>,
     ) -> Option<WantedList> {
-        if leg.is_current(self.revoked.load(Ordering::Acquire)) {
-            return None;
-        }
         self.with(&audience(), |known| {
             let mut state = leg.state.lock();
             if self.has_list(known, leg, &mut state, endpoint) || state.is_asking {

@@ -40,7 +40,7 @@ struct AskingLeg(Arc<Leg>);
 /// A request is about to be sent on this leg: lists the tools if it calls one and they are not known.
 pub(crate) fn before_call(request: &Request<'_>, leg: &Arc<Leg>) -> Option<Listing> {
     let session = request.session;
-    if request.message.method() != Some("tools/call") {
+    if request.message.method() != Some("tools/call") || session.knows_tools(leg) {
         return None;
     }
     let has_tools = session.client_state.capabilities.may_have("tools")
@@ -86,7 +86,7 @@ fn begin(
             }
             tokio::time::sleep_until(last.at + PAUSE).await;
         }
-        if !leg.is_lost() {
+        if !leg.is_lost() && !session.has_ended() {
             *last = Some(Box::pin(list(&session, leg, &carried)).await);
         }
         drop(over);
@@ -139,6 +139,10 @@ async fn all_pages(
             Some(next) => cursor = Some(next.to_owned()),
             None => break,
         }
+    }
+    // Until the store knows of them, no tool is safe.
+    if let Some(written) = session.tools_written() {
+        _ = written.await;
     }
     Ok(())
 }

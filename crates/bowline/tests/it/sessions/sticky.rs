@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::kit::client::Client;
 use crate::kit::gateway::config;
+use crate::kit::messages::list;
 
 struct Replicas {
     replicas: Vec<Replica>,
@@ -57,6 +58,9 @@ async fn session(mut client: Client, calls: u32) -> Result<(), String> {
     let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     let answer = client.send(&ready).await;
     cookies.extend(answer.headers.get_all("set-cookie").iter().cloned());
+    // Otherwise Bowline lists them, perhaps while the session ends.
+    let listed = client.send(&list("tools")).await;
+    cookies.extend(listed.headers.get_all("set-cookie").iter().cloned());
     for expected in 1..=calls {
         let count = json!({"jsonrpc": "2.0", "id": expected, "method": "tools/call", "params": {"name": "count"}});
         let answer = client.send(&count).await;
