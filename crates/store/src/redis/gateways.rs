@@ -100,8 +100,9 @@ impl Redis {
         if !with_key.is_empty() {
             let left: Vec<i64> = self.ask(asking.query_async(&mut connection)).await?;
             for (gateway, left) in with_key.into_iter().zip(left) {
-                // Negative: there is no such key.
-                gateway.left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+                // Negative: there is no such key. One that has less than a millisecond can still be renewed.
+                let left = u64::try_from(left).map(|left| left.max(1));
+                gateway.left = Duration::from_millis(left.unwrap_or(0));
             }
         }
         gateways.sort_by(|one, other| one.name.cmp(&other.name));
