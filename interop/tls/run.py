@@ -103,7 +103,8 @@ def pinned(url, port, addresses, connections):
     seen = by_session()
     check(len(seen) == SESSIONS, f"the servers saw {len(seen)} sessions, not {SESSIONS}")
     for session, requests in seen.items():
-        got = sorted(method for method, _ in requests if method != "GET")
+        # The gateway lists the tools of some sessions, for all of them.
+        got = sorted(method for method, _ in requests if method not in ("GET", "tools/list"))
         check(got == wanted, f"session {session}: {requests}")
         places = {address for _, address in requests}
         check(len(places) == 1, f"session {session} was at {places}")

@@ -123,7 +123,7 @@ async fn send_until_answered(
             return Ok(Reply::refusal(session, message, &refused));
         }
         if let Some(listing) = own_list::before_call(&request, &leg) {
-            Box::pin(listing.wait(&request)).await?;
+            Box::pin(listing.wait(&request, &leg)).await?;
         }
         request.call.mark_sent(session.upstream.tool_hints.now());
         let response = answer(&request, &leg, &mut sent_request);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(crate) use self::leg_hints::LegHints;
@@ -92,11 +93,19 @@ struct OwnList {
 
 /// A list of Bowline's own that a leg wants.
 #[derive(Debug)]
-pub(crate) struct WantedList {
-    pub(crate) turn: ListTurn,
-    /// The leg wanted none before.
-    pub(crate) is_first: bool,
+pub(crate) enum WantedList {
+    /// Nobody has asked for it yet.
+    New {
+        turn: ListTurn,
+        /// The leg wanted none before.
+        is_first: bool,
+    },
+    /// It is being asked for.
+    UnderWay(ListOver),
 }
+
+/// Ends when nobody needs to wait any more for a list of Bowline's own.
+pub(crate) type ListOver = watch::Receiver<()>;
 
 /// Whose turn it is to list, and when a list was last requested, and answered or not.
 pub(crate) type ListTurn = Arc<tokio::sync::Mutex<Option<LastList>>>;
@@ -245,12 +254,15 @@ impl ToolHints {
     ) -> Option<WantedList> {
         self.with(&audience(), |known| {
             let mut state = leg.state.lock();
-            if self.has_list(known, leg, &mut state, endpoint) || state.is_asking {
+            if self.has_list(known, leg, &mut state, endpoint) {
                 return None;
+            }
+            if state.is_asking {
+                return state.asking.clone().map(WantedList::UnderWay);
             }
             state.is_asking = true;
             let before = std::mem::replace(&mut state.wanted, self.next());
-            Some(WantedList {
+            Some(WantedList::New {
                 turn: Arc::clone(&known.turn),
                 is_first: before == Epoch::default(),
             })

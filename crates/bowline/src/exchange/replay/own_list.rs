@@ -1,19 +1,18 @@
 //! Bowline's own list of a server's tools: in each generation, once, so that a call is protected at every loss of
 //! its server and not only until the client lists again.
 //!
-//! It is asked for when a tool is called on a leg whose tools are not known: a client that lists spares it. The first
-//! such call waits for it, for a moment; other calls do not. It is sent once and recovers nothing, asks nobody to sign
+//! It is asked for when a tool is called on a leg whose tools are not known: a client that lists spares it. That call
+//! and those that come meanwhile wait for it, for a moment; if there is no list by then, no other call does. It is sent once and recovers nothing, asks nobody to sign
 //! in, and is no use of the session by its client. Of one caller, one list is under way at a server at a time, and it
 //! counts for all legs there that waited for it.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_egress::Sent;
 use bowline_wire::compose;
 use bowline_wire::message::Message;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::exchange::replay::{Safety, safety_of};
@@ -23,7 +22,7 @@ use crate::exchange::stream::relay::Relay;
 use crate::leg::{Leg, repeat_id};
 use crate::session::{Call, Session};
 use crate::upstream::budget::{errand, moment};
-use crate::upstream::{Carried, LastList, OWN_LIST, UpstreamError, WantedList};
+use crate::upstream::{Carried, LastList, ListOver, ListTurn, OWN_LIST, UpstreamError, WantedList};
 
 /// The most pages of one list.
 const MAX_PAGES: usize = 32;
@@ -31,8 +30,8 @@ const MAX_PAGES: usize = 32;
 /// The time between two lists. Sessions that recover meanwhile share the second.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A list that is under way; `None` if nobody waits for it.
-pub(crate) struct Listing(Option<oneshot::Receiver<Infallible>>);
+/// A list that is under way.
+pub(crate) struct Listing(ListOver);
 
 /// A leg that asks, until it is dropped.
 struct AskingLeg(Arc<Leg>);
@@ -48,22 +47,28 @@ pub(crate) fn before_call(request: &Request<'_>, leg: &Arc<Leg>) -> Option<Listi
     let wanted = has_tools.then(|| session.wants_tools(leg)).flatten()?;
     let policy = &session.upstream.config().recovery.replay;
     match safety_of(&request.message, policy) {
-        Safety::IfShown(_) => Some(begin(session, leg, request.carried, wanted)),
+        Safety::IfShown(_) => match wanted {
+            WantedList::New { turn, is_first } => {
+                let over = begin(session, leg, request.carried, turn);
+                if is_first {
+                    leg.tool_hints.begin_waiting(&over);
+                }
+                is_first.then_some(Listing(over))
+            }
+            WantedList::UnderWay(over) => Some(Listing(over)),
+        },
         // Whatever the list says.
         Safety::Safe | Safety::Unsafe => {
-            leg.tool_hints.end_asking();
+            if let WantedList::New { .. } = wanted {
+                leg.tool_hints.end_asking();
+            }
             None
         }
     }
 }
 
-fn begin(
-    session: &Arc<Session>,
-    leg: &Arc<Leg>,
-    carried: &Carried,
-    WantedList { turn, is_first }: WantedList,
-) -> Listing {
-    let (over, waiting) = oneshot::channel();
+fn begin(session: &Arc<Session>, leg: &Arc<Leg>, carried: &Carried, turn: ListTurn) -> ListOver {
+    let (over, waiting) = watch::channel(());
     let (session, asking) = (Arc::clone(session), AskingLeg(Arc::clone(leg)));
     let (carried, wanted) = (session.carried(carried), session.upstream.tool_hints.now());
     let tracker = session.upstream.tracker().clone();
@@ -91,19 +96,28 @@ fn begin(
         }
         drop(over);
     });
-    Listing(is_first.then_some(waiting))
+    waiting
 }
 
 impl Listing {
-    /// Waits for a moment, unless the client cancels its call or leaves.
-    pub(crate) async fn wait(self, request: &Request<'_>) -> Result<(), UpstreamError> {
-        let Some(over) = self.0 else { return Ok(()) };
+    /// Waits for a moment, unless the client cancels its call or leaves. Where that was in vain, nobody else waits.
+    pub(crate) async fn wait(
+        mut self,
+        request: &Request<'_>,
+        leg: &Leg,
+    ) -> Result<(), UpstreamError> {
         let limit = moment(&request.session.upstream.config());
         tokio::select! {
             biased;
             () = request.call.cancelled() => Err(UpstreamError::Cancelled),
             () = request.sent.left() => Err(UpstreamError::Cancelled),
-            _ = tokio::time::timeout(limit, over) => Ok(()),
+            // The other end is dropped when the list is over.
+            waited = tokio::time::timeout(limit, self.0.changed()) => {
+                if waited.is_err() {
+                    leg.tool_hints.end_waiting();
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::Epoch;
 use super::stored::SafeTools;
+use super::{Epoch, ListOver};
 
 /// The hints of one leg.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(super) struct LegState {
     pub(super) hints: Option<Hints>,
     /// A list is being asked for, and since when it is wanted.
     pub(super) is_asking: bool,
+    /// Calls that are sent meanwhile wait for this.
+    pub(super) asking: Option<ListOver>,
     pub(super) wanted: Epoch,
 }
 
@@ -40,9 +42,20 @@ pub(super) struct Hints {
 // === impl LegHints ===
 
 impl LegHints {
+    /// Calls wait for the list that is being asked for.
+    pub(crate) fn begin_waiting(&self, over: &ListOver) {
+        self.state.lock().asking = Some(over.clone());
+    }
+
+    /// No call waits any more.
+    pub(crate) fn end_waiting(&self) {
+        self.state.lock().asking = None;
+    }
+
     /// Nobody asks any more.
     pub(crate) fn end_asking(&self) {
-        self.state.lock().is_asking = false;
+        let mut state = self.state.lock();
+        (state.is_asking, state.asking) = (false, None);
     }
 
     pub(super) fn is_current(&self, revoked: u64) -> bool {

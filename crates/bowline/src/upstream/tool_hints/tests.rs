@@ -153,6 +153,18 @@ fn a_leg_wants_a_list_until_it_has_a_whole_one() {
 }
 
 #[test]
+fn who_comes_while_a_list_is_asked_for_waits_for_it_unless_that_was_in_vain() {
+    let stage = Stage::default();
+    let wanted = || stage.tools.wants_list(own, &stage.leg, URL);
+    assert!(matches!(wanted(), Some(WantedList::New { .. })));
+    let (_over, waiting) = watch::channel(());
+    stage.leg.begin_waiting(&waiting);
+    assert!(matches!(wanted(), Some(WantedList::UnderWay(_))));
+    stage.leg.end_waiting();
+    assert!(wanted().is_none());
+}
+
+#[test]
 fn a_list_counts_for_the_legs_that_waited_for_it() {
     let stage = Stage::default();
     let (waits, elsewhere, late) = (
