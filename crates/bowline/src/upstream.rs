@@ -112,9 +112,6 @@ pub(crate) struct Upstream {
     /// How many of its processes may start at the same time.
     starts: Arc<Semaphore>,
     upkeep: Upkeep,
-    /// Its idle sessions are being pinged.
-    pub(crate) being_pinged: AtomicBool,
-    /// Which transport it speaks, where that was found out.
     /// Keys that its requests may not contain.
     pub(crate) reserved: Reserved,
     /// The sign-in flows, for callers of a server that requires sign-in.
@@ -171,7 +168,6 @@ impl Upstream {
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
-            being_pinged: AtomicBool::new(false),
             reserved: Reserved::new(&flows.settings().meta_prefix),
             flows: Arc::clone(flows),
             tls: server_tls,

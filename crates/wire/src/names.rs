@@ -3,7 +3,22 @@
 /// Whether some reader takes this name, without escapes, for the other one, which is ASCII.
 #[must_use]
 pub fn reads_as(name: &str, wanted: &str) -> bool {
-    up_to_nul(name).eq_ignore_ascii_case(wanted)
+    let name = up_to_nul(name);
+    let is_equal = || {
+        let folded = name.chars().map(folded);
+        folded.eq(wanted.chars().map(|char| char.to_ascii_lowercase()))
+    };
+    name.eq_ignore_ascii_case(wanted) || (!name.is_ascii() && is_equal())
+}
+
+/// A character as readers fold it that ignore case.
+fn folded(char: char) -> char {
+    match char {
+        // The only two characters outside ASCII whose lower case is in ASCII.
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        char => char.to_ascii_lowercase(),
+    }
 }
 
 /// What readers see of a name that take it for a C string.
@@ -26,12 +41,7 @@ pub fn plain(text: &str) -> String {
             },
             char => char,
         };
-        plain.push(match char {
-            // The only two characters outside ASCII whose lower case is in ASCII.
-            '\u{212a}' => 'k',
-            '\u{17f}' => 's',
-            char => char.to_ascii_lowercase(),
-        });
+        plain.push(folded(char));
     }
     plain
 }
@@ -57,6 +67,7 @@ mod tests {
         for name in ["method", "Method", "METHOD", "method\0", "mEthod\0x"] {
             assert!(reads_as(name, "method"), "{name:?}");
         }
+        assert!(reads_as("Param\u{17f}\0", "params"), "as Go folds it");
         for name in ["", "methods", "metho", "\0method", "meth\0od"] {
             assert!(!reads_as(name, "method"), "{name:?}");
         }

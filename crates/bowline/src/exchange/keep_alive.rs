@@ -17,7 +17,7 @@ use crate::exchange::ping::ping;
 use crate::registry::Table;
 use crate::session::Session;
 use crate::upstream::budget::errand;
-use crate::upstream::{Carried, Pulse, Upstream};
+use crate::upstream::{Carried, Endpoint, Pulse, Upstream};
 
 /// How many sessions of one server are kept alive: those that were used last.
 const MAX_KEPT: usize = 1000;
@@ -94,38 +94,46 @@ fn quiet(time: Duration) -> Duration {
     time / QUIET.1 * QUIET.0
 }
 
-/// Those that are due, server by server.
+/// Those that are due, endpoint by endpoint: one that hangs delays no other.
 fn due(kept: Vec<Arc<Session>>) -> Vec<Vec<Arc<Session>>> {
     let mut servers: HashMap<*const Upstream, Vec<(Duration, Arc<Session>)>> = HashMap::new();
     for session in kept {
         let server = servers.entry(Arc::as_ptr(&session.upstream)).or_default();
         server.push((session.idle_for(), session));
     }
-    let last_used = |mut sessions: Vec<(Duration, Arc<Session>)>| {
+    let mut endpoints: HashMap<*const Endpoint, Vec<Arc<Session>>> = HashMap::new();
+    for mut sessions in servers.into_values() {
         if sessions.len() > MAX_KEPT {
             sessions.select_nth_unstable_by_key(MAX_KEPT, |(idle, _)| *idle);
             sessions.truncate(MAX_KEPT);
         }
         let sessions = sessions.into_iter().map(|(_, session)| session);
-        sessions.filter(|session| is_due(session)).collect()
-    };
-    servers.into_values().map(last_used).collect()
+        for session in sessions.filter(|session| is_due(session)) {
+            let at: *const Endpoint = &raw const *session.leg().endpoint;
+            endpoints.entry(at).or_default().push(session);
+        }
+    }
+    endpoints.into_values().collect()
 }
 
-/// Pings these sessions of one server, a few at a time, unless it is still being pinged.
+/// Pings these sessions at one endpoint, a few at a time, unless it is still being pinged.
 fn begin_round(sessions: Vec<Arc<Session>>, drain: Drain) {
-    let Some(upstream) = sessions.first().map(|one| Arc::clone(&one.upstream)) else {
+    let Some(first) = sessions.first() else {
         return;
     };
-    if upstream.being_pinged.swap(true, Ordering::AcqRel) {
+    let (tracker, endpoint) = (
+        first.upstream.tracker().clone(),
+        first.leg().endpoint.again(),
+    );
+    if endpoint.being_pinged.swap(true, Ordering::AcqRel) {
         return;
     }
-    upstream.tracker().clone().spawn(async move {
+    tracker.spawn(async move {
         tokio::select! {
             () = drain.begun() => {}
             () = round(sessions) => {}
         }
-        upstream.being_pinged.store(false, Ordering::Release);
+        endpoint.being_pinged.store(false, Ordering::Release);
     });
 }
 

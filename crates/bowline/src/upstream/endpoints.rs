@@ -32,6 +32,8 @@ pub(crate) struct Endpoint {
     pub(crate) health: Arc<Health>,
     pub(super) verdict: Verdict,
     pub(super) being_probed: AtomicBool,
+    /// Idle sessions on it are being pinged.
+    pub(crate) being_pinged: AtomicBool,
     sessions: AtomicUsize,
     draining_since: Mutex<Option<Instant>>,
 }
@@ -73,6 +75,7 @@ impl Endpoint {
             health: Arc::new(health),
             verdict: Verdict::default(),
             being_probed: AtomicBool::new(false),
+            being_pinged: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             draining_since: Mutex::default(),
         }

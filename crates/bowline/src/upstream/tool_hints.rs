@@ -184,6 +184,8 @@ impl ToolHints {
         for tool in &tools.names {
             known.believed.set(tool, true);
         }
+        // What is not remembered could not be taken back by another session's list.
+        tools.keep_only(&known.believed);
         if *known.last != tools {
             known.last = Arc::new(tools);
         }

@@ -61,6 +61,16 @@ impl Stored {
 // === impl SafeTools ===
 
 impl SafeTools {
+    /// Leaves out what the others do not have.
+    pub(super) fn keep_only(&mut self, others: &Self) {
+        let length = &mut self.length;
+        self.names.retain(|name| {
+            let stays = others.names.contains(name);
+            *length -= if stays { 0 } else { name.len() };
+            stays
+        });
+    }
+
     pub(super) fn set(&mut self, name: &str, is_safe: bool) {
         if !is_safe {
             let was_known = self.names.remove(name);
