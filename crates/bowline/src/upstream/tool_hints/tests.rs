@@ -153,6 +153,20 @@ fn a_leg_wants_a_list_until_it_has_a_whole_one() {
 }
 
 #[test]
+fn what_another_list_could_not_take_back_is_not_relied_on() {
+    let stage = Stage::default();
+    let tool = |number| format!(r#"{{"name":"{number}","annotations":{{"readOnlyHint":true}}}}"#);
+    let many: Vec<_> = (0..MAX_TOOLS).map(tool).collect();
+    let many = format!(r#"{{"tools":[{}]}}"#, many.join(","));
+    let asked = Some(stage.tools.since(&own()));
+    stage
+        .tools
+        .learn(&own(), &LegHints::default(), &many, asked);
+    stage.learn(FOUR);
+    assert!(!stage.is_safe("r"), "there was no room for its name");
+}
+
+#[test]
 fn who_comes_while_a_list_is_asked_for_waits_for_it_unless_that_was_in_vain() {
     let stage = Stage::default();
     let wanted = || stage.tools.wants_list(own, &stage.leg, URL);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bowline::Gateway;
 use bowline::config::Config;
 use bowline_testbed::everything::Replica;
+use bowline_testbed::redis::Fitness;
 use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::json;
 use tokio::time::Instant;
@@ -260,4 +261,20 @@ async fn of_several_gateways_one_pings() {
     // If the one that pings goes, the other does.
     across.gateways.remove(0).stop().await;
     pinged(&mut across.server, "u1").await.result(&json!({}));
+}
+
+#[tokio::test]
+async fn a_redis_that_takes_no_claim_keeps_nobody_from_pinging() {
+    let mut across = Across::start_with(1, |config| {
+        only(config).keep_alive = Some(Duration::from_secs(1));
+    })
+    .await;
+    let client = across.open().await;
+    for _ in 0..2 {
+        across.works_at(&client, 0, "u1").await;
+    }
+    across.redis.become_fit(Fitness::Full).await.unwrap();
+    for _ in 0..2 {
+        pinged(&mut across.server, "u1").await.result(&json!({}));
+    }
 }
