@@ -71,6 +71,8 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
             &["400", "400 to all", "404", "html 404", "disk full"]
         }
         400 => &["400", "400 to all"],
+        // A replica that has the other transport by now, if the ping that would tell breaks off.
+        405 => &["switch"],
         503 => &["disk full"],
         // In a batch, nothing has a status of its own.
         200 => &["400", "400 to all", "disk full"],
