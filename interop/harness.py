@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -156,11 +157,22 @@ def fixture_server(name, *options):
     return Process(f"fixture-server {name}", command, env={"RUST_LOG": "info"})
 
 
+def free_port(*addresses):
+    """A port that stays free while nobody listens on it: the system hands out none of these."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with ExitStack() as stack:
+            try:
+                for address in addresses or ["127.0.0.1"]:
+                    stack.enter_context(socket.create_server((address, port)))
+            except OSError:
+                continue
+            return port
+
+
 def redis_server():
     """An empty Redis; its URL is in `url`."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     options = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     redis = Process("redis-server", ["redis-server", *options])
     redis.wait_for_line("Ready to accept connections")

@@ -3,7 +3,6 @@ through the gateway, where the page's origin is let in, and nowhere else.
 """
 
 import json
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -47,12 +46,6 @@ url = "{server}"
     return harness.Process("bowline", [harness.binary("bowline"), "serve", "-c", path])
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def check(condition, what):
     if not condition:
         raise harness.Failure(f"not so: {what}")
@@ -73,7 +66,7 @@ def run():
             header = f"Authorization:Bearer {KEY}"
             check(saw(url, header=header) == expected, "a page with a key")
             check("failed" in page(url), "a page without a key is kept out")
-        port = free_port()
+        port = harness.free_port()
         with bowline(direct, f'origins = ["http://app.test:{port}"]') as gateway:
             url = harness.url_of(gateway, "/mcp/everything")
             there = {"origin": "app.test", "port": port}

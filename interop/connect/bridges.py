@@ -25,7 +25,7 @@ class Server:
         self._stack, self._host, self._prefix = stack, host, prefix
         self.tally = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tally"
         self.process = None
-        self.url = f"http://{host}:0/mcp"
+        self.url = f"http://{host}:{harness.free_port()}/mcp"
         self.start()
 
     def start(self):
@@ -44,7 +44,7 @@ class Everything:
     def __init__(self, stack):
         self._stack = stack
         self.process = None
-        self.url = "http://127.0.0.1:0/mcp"
+        self.url = f"http://127.0.0.1:{harness.free_port()}/mcp"
         self.start()
 
     def start(self):

@@ -142,20 +142,6 @@ def replicas_of(sessions):
     return Counter(session.replica for session in sessions)
 
 
-def free_port():
-    """A port that is free on every address at the moment."""
-    while True:
-        with ExitStack() as stack:
-            listener = stack.enter_context(socket.create_server((FIRST, 0)))
-            port = listener.getsockname()[1]
-            try:
-                for address in (SECOND, THIRD):
-                    stack.enter_context(socket.create_server((address, port)))
-            except OSError:
-                continue
-            return port
-
-
 def replica(stack, address, port):
     """A replica whose name is its address."""
     command = [sys.executable, REPLICA, address, address, port, NAME]
@@ -285,7 +271,7 @@ def by_url(directory, hosts, port, dying):
 def scenario(directory):
     hosts = Hosts(directory)
     hosts.set(FIRST, SECOND)
-    port = free_port()
+    port = harness.free_port(FIRST, SECOND, THIRD)
     with ExitStack() as stack:
         replica(stack, FIRST, port)
         second = replica(stack, SECOND, port)

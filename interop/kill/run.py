@@ -32,7 +32,7 @@ class Replica:
 
     def __init__(self, stack):
         self._stack = stack
-        self._process = stack.enter_context(harness.everything_server())
+        self._process = stack.enter_context(harness.everything_server(harness.free_port()))
         self.url = harness.url_of(self._process, "/mcp")
 
     def kill(self):

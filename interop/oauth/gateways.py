@@ -5,7 +5,6 @@ Each test has a caller of its own. Usage: gateways.py
 
 import hashlib
 import json
-import socket
 import subprocess
 import sys
 import tempfile
@@ -59,17 +58,11 @@ redirect_uri = "{HOST}"
 """
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def start_gateways(stack, redis, server):
     """Three gateways; people see the pages of the second one, whoever sent them."""
     bowline = harness.binary("bowline")
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gateways-")))
-    ports = [free_port() for _ in range(GATEWAYS)]
+    ports = [harness.free_port() for _ in range(GATEWAYS)]
     file = directory / "bowline.toml"
     file.write_text(config(redis, server, f"http://127.0.0.1:{ports[1]}"))
     seal = subprocess.run([bowline, "keygen"], check=True, stdout=subprocess.PIPE, text=True)

@@ -274,9 +274,7 @@ def no_registration(authority, server):
 def shared(authority, server):
     """With a Redis in the file, a gateway on it uses the grant; nothing is written on this machine."""
     home = Home(server)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = harness.free_port()
     home.text += f'[store]\nkind = "redis"\nurl = "redis://127.0.0.1:{port}"\n'
     home.file.write_text(home.text)
     home.env["BOWLINE_SEAL_KEYS"] = home.run("keygen")[1]

@@ -28,12 +28,6 @@ KEPT = "proxy_set_header Host $host;"
 KEPT_WITH_PORT = "proxy_set_header Host $http_host;"
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 @contextmanager
 def nginx(port, server, path, host, pem=None):
     """nginx on a port, with TLS if there is a certificate; what is under `path` goes to `server`."""
@@ -105,7 +99,7 @@ def another_origin(_):
 
 def proxied(server, path, host):
     """The pages by https, behind nginx."""
-    directory, port = Path(tempfile.mkdtemp()), free_port()
+    directory, port = Path(tempfile.mkdtemp()), harness.free_port()
     pem = Authority(directory, "gw").certificate(NAME)
     public = f"https://{NAME}:{port}{path}"
     process, url = run.bowline(run.config(server, extra=f'oauth.public_url = "{public}"'))
@@ -137,7 +131,7 @@ def with_a_path(server):
 
 def with_a_path_by_http(server):
     """The same by http on this machine: the cookie is for the pages under that path."""
-    port = free_port()
+    port = harness.free_port()
     public = f"http://localhost:{port}/bowline"
     process, url = run.bowline(run.config(server, extra=f'oauth.public_url = "{public}"'))
     with process, nginx(port, url.split("/mcp/")[0], "/bowline", ""):

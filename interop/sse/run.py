@@ -54,7 +54,7 @@ class Server:
     def __init__(self, stack, start):
         self._stack, self._start = stack, start
         self._process = None
-        self.url = self._begin(0) + "/sse"
+        self.url = self._begin(harness.free_port()) + "/sse"
 
     def _begin(self, port):
         self._process = self._stack.enter_context(self._start(port))

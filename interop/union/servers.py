@@ -28,7 +28,7 @@ class Restarted:
 
     def __init__(self, stack, start, path):
         self._stack, self._start = stack, start
-        self._begin(0)
+        self._begin(harness.free_port())
         self.url = self._process.wait_for_line(r"http://127\.0\.0\.1:\d+").group() + path
 
     def _begin(self, port):
@@ -47,7 +47,7 @@ class Late:
 
     def __init__(self, stack):
         self._stack, self._process = stack, None
-        self._port = free_port()
+        self._port = harness.free_port()
         self.url = f"http://127.0.0.1:{self._port}/mcp"
 
     def start(self):
@@ -57,11 +57,6 @@ class Late:
 
     def kill(self):
         self._process.kill()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def everything(port, transport):
