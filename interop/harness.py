@@ -23,6 +23,9 @@ CONFORMANCE = PACKAGES / "conformance/dist/index.js"
 EVERYTHING = PACKAGES / "server-everything/dist/index.js"
 FILESYSTEM = PACKAGES / "server-filesystem/dist/index.js"
 
+# A word for the command lines of servers, by which a run tells its own from those of the runs beside it.
+MARK = f"run-{os.getpid()}"
+
 START_SECONDS = 30
 STOP_SECONDS = 5
 # What is shown of a long line.
@@ -186,6 +189,27 @@ def everything_server(port=0):
         [NODE, "--require", INTEROP / "loopback.cjs", EVERYTHING, "streamableHttp"],
         env={"PORT": str(port)},
     )
+
+
+def processes(program, mark=MARK):
+    """The processes that run a program and have the mark among their words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if words[1:2] == [str(program)] and mark in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def kill(program, mark=MARK):
+    """Kills them; how many there were."""
+    pids = processes(program, mark)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return len(pids)
 
 
 def gateway(name, upstream):

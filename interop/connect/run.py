@@ -13,7 +13,6 @@ Usage: run.py [NAME...]; without names, everything.
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -61,34 +60,16 @@ def restarted():
 def wrapped():
     """server-everything on stdio behind `connect --`, killed under both clients."""
     with ExitStack() as stack:
-        # A word that only these processes have in their command lines.
-        word = f"run-{os.getpid()}"
-        command = bowline("--", harness.NODE, harness.EVERYTHING, "stdio", word)
+        command = bowline("--", harness.NODE, harness.EVERYTHING, "stdio", harness.MARK)
         started = clients(stack, command, state(stack))
         killed = 0
         for _ in range(KILLS):
             rounds(started)
-            pids = servers(word)
-            for pid in pids:
-                os.kill(pid, signal.SIGKILL)
-            killed += len(pids)
+            killed += harness.kill(harness.EVERYTHING)
         rounds(started)
         judge(started)
         check(killed >= KILLS, f"only {killed} processes were killed")
-        check(not servers(word), "a process is left")
-
-
-def servers(word):
-    """The processes of server-everything with this word."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if word in words and words[1:2] == [str(harness.EVERYTHING)]:
-            found.append(int(path.parent.name))
-    return found
+        check(not harness.processes(harness.EVERYTHING), "a process is left")
 
 
 class Person:

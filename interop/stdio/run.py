@@ -11,9 +11,6 @@ Usage: run.py [KILLS]
 import asyncio
 import importlib.util
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,9 +32,9 @@ def servers(directory):
     """What an editor would write; `files` may use the directory."""
     node = str(harness.NODE)
     return {
-        "everything": {"command": node, "args": [str(harness.EVERYTHING), "stdio"]},
+        "everything": {"command": node, "args": [str(harness.EVERYTHING), "stdio", harness.MARK]},
         "files": {"command": node, "args": [str(harness.FILESYSTEM), directory]},
-        "python": {"command": sys.executable, "args": [str(HERE / "server.py")]},
+        "python": {"command": sys.executable, "args": [str(HERE / "server.py"), harness.MARK]},
     }
 
 
@@ -62,20 +59,6 @@ def gateway(stack, directory):
     command = [harness.binary("bowline"), "serve", *options]
     env = {"XDG_STATE_HOME": directory}
     return stack.enter_context(harness.Process("bowline", command, env=env))
-
-
-def kill(program):
-    """Kills the processes of a server; how many there were."""
-    pids = processes(program)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    return len(pids)
-
-
-def processes(program):
-    """The processes of a server, by what is in their command line."""
-    found = subprocess.run(["pgrep", "-f", "--", program], stdout=subprocess.PIPE, text=True)
-    return [int(pid) for pid in found.stdout.split()]
 
 
 def scenarios(gateway):
@@ -130,7 +113,7 @@ class Plain:
         return result["content"][0]["text"]
 
 
-def files(gateway, directory, program):
+def files(gateway, directory):
     """Reads and writes a file, in one session over three processes."""
     client = Plain(harness.url_of(gateway, "/mcp/files"))
     info = {"name": "interop", "version": "0"}
@@ -142,8 +125,8 @@ def files(gateway, directory, program):
         client.call("write_file", {"path": path, "content": text})
         if client.call("read_text_file", {"path": path}) != text:
             raise harness.Failure("files: another text was read than written")
-        pids = processes(program)
-        if kill(program) == 0:
+        pids = harness.processes(harness.FILESYSTEM, directory)
+        if harness.kill(harness.FILESYSTEM, directory) == 0:
             raise harness.Failure("files: no process to kill")
         # What is written to a process that dies just now may have run. It has closed its pipes for certain when
         # it is reaped; before that, it only has no command line any more.
@@ -168,7 +151,7 @@ def killed(stack, gateway, name, program, kills):
     for _ in range(kills):
         time.sleep(ALIVE_SECONDS)
         before = recoveries(gateway, name)
-        killed_now = kill(program)
+        killed_now = harness.kill(program)
         count += killed_now
         # A call is retried after one loss; on a busy machine the next may come before that.
         deadline = time.monotonic() + STEP_SECONDS
@@ -186,16 +169,16 @@ def run():
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         through = gateway(stack, directory)
-        programs = {name: one["args"][0] for name, one in servers(directory).items()}
+        programs = {name: one["args"] for name, one in servers(directory).items()}
         scenarios(through)
-        files(through, directory, programs["files"])
+        files(through, directory)
         failures = 0
         for name in ["everything", "python"]:
-            failures += killed(stack, through, name, programs[name], kills)
+            failures += killed(stack, through, name, programs[name][0], kills)
         if failures:
             raise harness.Failure(f"{failures} calls failed that must not")
         code = through.stop(STEP_SECONDS)
-        left = [pid for program in programs.values() for pid in processes(program)]
+        left = [pid for words in programs.values() for pid in harness.processes(words[0], words[-1])]
         if code != 0 or left:
             raise harness.Failure(f"exit code {code}, processes left: {left}")
     print("  ok every safe call was answered, and no process is left")

@@ -172,7 +172,7 @@ def comings_and_goings(ten, moments):
     moments.see("and came again", LATE_CAME)
     ten.http.kill()
     ten.http.start()
-    if ten.kill_commands("ev-stdio") == 0:
+    if harness.kill(harness.EVERYTHING) == 0:
         raise harness.Failure("no process of ev-stdio to kill")
     moments.see("two were killed", LATE_CAME, look=True)
 

@@ -1,10 +1,7 @@
 """The ten servers of the union, most of them not ours, and the gateway in front of them."""
 
 import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -87,7 +84,7 @@ class Servers:
             "refusing": "http://127.0.0.1:{}/mcp".format(refusing.getsockname()[1]),
         }
         self._commands = {
-            "ev-stdio": [harness.NODE, harness.EVERYTHING, "stdio"],
+            "ev-stdio": [harness.NODE, harness.EVERYTHING, "stdio", harness.MARK],
             "files": [harness.NODE, harness.FILESYSTEM, directory],
             "typescript": [harness.NODE, HERE / "server.mjs"],
         }
@@ -107,15 +104,6 @@ class Servers:
         for name, members in UNIONS.items():
             text += f'[unions.{name}]\nservers = {json.dumps(members)}\nnames = "bare"\n'
         return text
-
-    def kill_commands(self, name):
-        """Kills all processes of a server that is a command; how many there were."""
-        words = " ".join(str(word) for word in self._commands[name])
-        found = subprocess.run(["pgrep", "-f", "-x", "--", words], stdout=subprocess.PIPE, text=True)
-        pids = [int(pid) for pid in found.stdout.split()]
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        return len(pids)
 
 
 # A host that shows tools as `UNION: TOOL` prefixes names itself.
