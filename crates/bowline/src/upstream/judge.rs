@@ -42,10 +42,8 @@ pub(super) enum Stream {
     Spoke,
     /// It said nothing within a moment.
     Silent,
-    /// It ended within a moment, and the session with it.
+    /// It has ended since the request was begun, and the session with it. Nothing is sent on one that had ended before.
     Broke,
-    /// It had ended before, and the session with it.
-    Ended,
 }
 
 /// What an answer means.
@@ -99,8 +97,7 @@ pub(super) fn judge(facts: Facts) -> Verdict {
     }
     let may_deny_session = names_session && (is_gone || is_no_endpoint(status));
     match stream {
-        Stream::Ended => Verdict::Lost,
-        // It lived when the server refused, and what it had to say then is lost.
+        // What it had to say is lost.
         Stream::Broke => Verdict::Unknown,
         Stream::Open if may_deny_session => Verdict::Listen,
         // The stream lives, and may be all that a request needs.
@@ -117,9 +114,7 @@ pub(super) fn judge(facts: Facts) -> Verdict {
 fn unproven(stream: Stream) -> Verdict {
     match stream {
         Stream::Open => Verdict::Listen,
-        Stream::None | Stream::Spoke | Stream::Silent | Stream::Broke | Stream::Ended => {
-            Verdict::Unknown
-        }
+        Stream::None | Stream::Spoke | Stream::Silent | Stream::Broke => Verdict::Unknown,
     }
 }
 
@@ -148,13 +143,12 @@ pub(super) fn is_about_credentials(status: StatusCode) -> bool {
 mod tests {
     use super::*;
 
-    const STREAMS: [Stream; 6] = [
+    const STREAMS: [Stream; 5] = [
         Stream::None,
         Stream::Open,
         Stream::Spoke,
         Stream::Silent,
         Stream::Broke,
-        Stream::Ended,
     ];
 
     fn all(mut check: impl FnMut(Facts)) {
@@ -312,10 +306,6 @@ mod tests {
             ),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let ended = match status.is_client_error() {
-                true => Verdict::Lost,
-                false => Verdict::Unknown,
-            };
             let verdicts = STREAMS.map(|stream| {
                 judge(Facts {
                     status,
@@ -326,7 +316,7 @@ mod tests {
                 })
             });
             let broke = Verdict::Unknown;
-            let table = [on_http, open, spoke, silent, broke, ended];
+            let table = [on_http, open, spoke, silent, broke];
             assert_eq!(verdicts, table, "{status}");
         }
     }

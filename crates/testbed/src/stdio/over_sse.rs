@@ -353,6 +353,9 @@ impl Sessions {
         if let Some((refused, is_taken)) = manners.post {
             if is_taken {
                 Server::take(&session.server, message);
+                if let Some(signal) = &manners.refuses_at {
+                    signal.notified().await;
+                }
             }
             return status(refused);
         }

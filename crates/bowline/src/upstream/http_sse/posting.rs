@@ -154,6 +154,7 @@ impl Upstream {
                 closing: pair.closing(),
                 channels: (!opens).then_some(&self.channels),
                 is_replaced: pair.replaced(),
+                routing: pair.routing(),
                 late: pair.late(),
                 sent,
                 begun,
@@ -206,7 +207,7 @@ impl Pair {
     /// The stream, for which nobody has waited.
     fn stream(&self) -> Stream {
         match self.routing().ended() {
-            Some(_) => Stream::Ended,
+            Some(_) => Stream::Broke,
             None => Stream::Open,
         }
     }

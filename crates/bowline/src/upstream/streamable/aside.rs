@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::MAX_READ_OUT;
-use crate::upstream::live::{LiveChannels, Recipient};
+use crate::upstream::live::{LiveChannels, Recipient, Routing};
 
 /// Where a request is sent that has a task of its own.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub(in crate::upstream) struct Aside<'a> {
     pub(in crate::upstream) channels: Option<&'a Arc<LiveChannels>>,
     /// Asked at the same time: whether the session has a newer generation.
     pub(in crate::upstream) is_replaced: &'a Arc<AtomicBool>,
+    /// Asked at the same time: whether the stream has ended, on which the answer comes.
+    pub(in crate::upstream) routing: &'a Arc<Routing>,
     /// Where cookies of an answer go that nobody waits for any more.
     pub(in crate::upstream) late: &'a LateCookies,
     /// The call that the request makes. It learns of a failure that comes when it is waited for no longer.
@@ -63,9 +65,12 @@ impl Aside<'_> {
         let (cookies, begun) = (self.late.clone(), Arc::clone(&self.begun));
         let request = match self.channels.map(Arc::clone) {
             Some(ours) => {
-                let is_replaced = Arc::clone(self.is_replaced);
+                let (is_replaced, routing) =
+                    (Arc::clone(self.is_replaced), Arc::clone(self.routing));
                 request.only_if(Box::new(move || {
-                    ours.owners.is_certain() && !is_replaced.load(Ordering::Acquire)
+                    ours.owners.is_certain()
+                        && !is_replaced.load(Ordering::Acquire)
+                        && routing.ended().is_none()
                 }))
             }
             None => request,

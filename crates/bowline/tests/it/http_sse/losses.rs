@@ -1,15 +1,21 @@
 //! A stream that ends takes its session with it, and the client does not notice; nothing runs twice.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::kit::gateway::only;
+use crate::kit::log::Log;
 use crate::kit::messages::note;
 use crate::kit::programs::text_of;
-use crate::kit::sse_server::SsePlay;
+use crate::kit::sse_server::{SsePlay, seen_ended};
 use crate::kit::wait::until;
 
 #[tokio::test]
 async fn a_session_that_was_lost_between_calls_is_replaced() {
+    let log = Log::default();
+    let _kept = log.keep();
     let play = SsePlay::open().await;
     for round in 1..=3 {
         match round {
@@ -18,6 +24,7 @@ async fn a_session_that_was_lost_between_calls_is_replaced() {
             // The stream stays open, and the message URL is gone: that is a 404.
             _ => play.server.forget_in_silence(),
         }
+        seen_ended(&log, round.min(2)).await;
         let key = format!("round {round}");
         let answer = play.call("bump", &json!({"key": key})).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -25,6 +32,32 @@ async fn a_session_that_was_lost_between_calls_is_replaced() {
         assert_eq!(play.tally.starts(), round + 1);
     }
     play.assert_no_complaints();
+}
+
+/// The server has run the call, and whatever it had to say about that is lost with its stream.
+#[tokio::test]
+async fn a_refusal_after_the_stream_has_ended_proves_nothing() {
+    for status in [400, 401, 404, 405, 410, 429] {
+        let log = Log::default();
+        let _kept = log.keep();
+        let play = SsePlay::open().await;
+        let refuses = Arc::<Notify>::default();
+        play.server.behave(|manners| {
+            manners.post = Some((status, true));
+            manners.refuses_at = Some(Arc::clone(&refuses));
+        });
+        let refusing = async {
+            play.tally.until("hang k", 1).await;
+            play.server.behave(|manners| manners.post = None);
+            play.server.end_streams();
+            seen_ended(&log, 1).await;
+            refuses.notify_one();
+        };
+        let hang = json!({"key": "k"});
+        let (answer, ()) = tokio::join!(play.call("hang", &hang), refusing);
+        assert_eq!(answer.failure(), Some(-31001), "{status}: {answer:?}");
+        assert_eq!(play.tally.count("hang k"), 1, "{status}");
+    }
 }
 
 #[tokio::test]

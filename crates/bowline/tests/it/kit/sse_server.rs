@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
 use super::gateway::config;
+use super::log::Log;
 use super::messages::list;
 use super::programs::Tally;
+use super::wait::until;
 
 /// A gateway before a server that speaks HTTP+SSE, and a client of it.
 pub(crate) struct SsePlay {
@@ -66,6 +68,12 @@ impl SsePlay {
     pub(crate) fn assert_no_complaints(&self) {
         assert_eq!(self.server.complaints(), [] as [&str; 0]);
     }
+}
+
+/// Waits until the gateway has seen so many streams end. A call that it began before may have run.
+pub(crate) async fn seen_ended(log: &Log, streams: usize) {
+    let ended = "a session's stream has ended";
+    until(ended, || log.lines_with(ended).len() >= streams).await;
 }
 
 /// The reason of an error, and its message.

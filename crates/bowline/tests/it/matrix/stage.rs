@@ -6,10 +6,13 @@ use bowline_testbed::stdio::over_http::OverHttp;
 use bowline_testbed::stdio::over_sse::OverSse;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tracing::subscriber::DefaultGuard;
 
 use crate::kit::front::{Front, Site};
 use crate::kit::gateway::config;
+use crate::kit::log::Log;
 use crate::kit::programs::{Tally, command, config_of, kill, until_gone};
+use crate::kit::sse_server::seen_ended;
 use crate::kit::stores::{in_file, in_redis};
 use crate::kit::wait::until;
 
@@ -42,6 +45,8 @@ pub(super) struct Stage {
     upstream: Upstream,
     /// The server's session is lost in the middle.
     pub(super) is_killed: bool,
+    log: Log,
+    _kept: DefaultGuard,
     _store: (TempDir, Option<Redis>),
 }
 
@@ -169,6 +174,8 @@ impl Pair {
 impl Stage {
     /// A session that is open, whose client knows the tools.
     pub(super) async fn set(pair: Pair, is_killed: bool) -> Self {
+        let log = Log::default();
+        let kept = log.keep();
         let (tally, store) = (Tally::default(), tempfile::tempdir().unwrap());
         let (upstream, mut config) = upstream(&pair.upstream, &tally).await;
         let redis = match pair.kept {
@@ -196,6 +203,8 @@ impl Stage {
             tally,
             upstream,
             is_killed,
+            log,
+            _kept: kept,
             _store: (store, redis),
         };
         for page in [json!({}), json!({"cursor": "second"})] {
@@ -211,7 +220,10 @@ impl Stage {
         }
         match &self.upstream {
             Upstream::Http(server) => server.forget(),
-            Upstream::Sse(server) => server.forget(),
+            Upstream::Sse(server) => {
+                server.forget();
+                seen_ended(&self.log, 1).await;
+            }
             Upstream::Stdio => kill(*self.tally.pids().last().unwrap()).await,
         }
     }

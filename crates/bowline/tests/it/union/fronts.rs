@@ -16,10 +16,12 @@ use crate::kit::client::{Client, sent};
 use crate::kit::fake::{
     Fake, TOOLS_CHANGED, client_of, config_of, hear_of, missing, names, text, united_with,
 };
+use crate::kit::log::Log;
 use crate::kit::messages::{call, cancel, list, note, ready};
 use crate::kit::programs;
 use crate::kit::protected::Protected;
 use crate::kit::sse::Sse;
+use crate::kit::sse_server::seen_ended;
 use crate::kit::wired::Wired;
 
 fn call_of(id: impl Into<Value>, tool: &str) -> Value {
@@ -203,6 +205,8 @@ async fn a_client_that_cannot_be_asked_signs_in_by_the_tool() {
 #[tokio::test]
 async fn a_server_over_http_sse_is_a_member_like_any_other() {
     use bowline_testbed::counting::{Counting, Tally};
+    let log = Log::default();
+    let _kept = log.keep();
     let (a, tally) = (Fake::start("a").await, Tally::default());
     let counting = Counting::start("c", &tally).await.unwrap();
     let mut config = config_of(&[&a]);
@@ -219,6 +223,7 @@ async fn a_server_over_http_sse_is_a_member_like_any_other() {
     assert_eq!(tally.executions("k"), 1);
     // Its stream is its session: it is lost, opened again, and the client does not notice.
     counting.cut_streams();
+    seen_ended(&log, 1).await;
     let called = client.call(3, "c__bump", &json!({"key": "l"})).await;
     assert_eq!(
         called.messages().pop().unwrap()["result"]["structuredContent"]["key"],

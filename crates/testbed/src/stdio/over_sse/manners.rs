@@ -1,5 +1,9 @@
 //! How the server over HTTP+SSE behaves.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
 /// How it behaves.
 #[derive(Debug, Clone)]
 pub struct Manners {
@@ -11,6 +15,8 @@ pub struct Manners {
     pub wrong_post: u16,
     /// The answer to a message, if it is not 202; whether the message is taken all the same.
     pub post: Option<(u16, bool)>,
+    /// A message that is taken is refused only when this is notified.
+    pub refuses_at: Option<Arc<Notify>>,
     /// A message is answered by HTTP only when the stream has brought something after it.
     pub answers_late: bool,
     /// The connection of a message is closed after its answer.
@@ -32,6 +38,7 @@ impl Default for Manners {
             get: None,
             wrong_post: 405,
             post: None,
+            refuses_at: None,
             answers_late: false,
             closes: false,
             authorization: None,
