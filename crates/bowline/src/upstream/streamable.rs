@@ -109,7 +109,7 @@ impl Upstream {
 
     /// Sends a request and stores the cookies of the answer. Follows redirects within the
     /// endpoint's own origin, if the redirect says that the request did not run, or if it is safe
-    /// to repeat.
+    /// to repeat. One whose body is the request's own answer says that it ran.
     pub(super) async fn send(
         &self,
         link: HttpLink<'_>,
@@ -156,11 +156,18 @@ impl Upstream {
                 }
                 status if status.is_redirection() => {
                     let next = redirect::target(status, &head.headers, url, &target);
-                    if asking.method == Method::POST
+                    if let Some((message, _)) = &asking.message
                         && link.repeat == Repeat::Unsafe
-                        && !redirect::says_not_processed(status)
                     {
-                        return Err(UpstreamError::RedirectedAfter(status));
+                        let mut answer = answered(link, head, body)?;
+                        let recovery = &server.recovery;
+                        let is_empty = answer.read(recovery).await?.bytes.is_empty();
+                        if !is_empty && answer.is_own(message, recovery).await? {
+                            return Ok(answer);
+                        }
+                        if !redirect::says_not_processed(status) {
+                            return Err(UpstreamError::RedirectedAfter(status));
+                        }
                     }
                     target = next.ok_or(UpstreamError::Redirected(status))?;
                     if let Some(landed) = asking.landed {
@@ -292,7 +299,7 @@ async fn token_of_session(
     }
 }
 
-/// Handles an answer that is no redirect.
+/// Handles an answer that is not followed elsewhere.
 fn answered(
     link: HttpLink<'_>,
     head: http::response::Parts,
@@ -307,7 +314,8 @@ fn answered(
         return Err(UpstreamError::Compressed(status, coding));
     }
     let named_session = link.names_session();
-    if !status.is_success() && !named_session && !is_about_credentials(status) {
+    let is_refusal = status.is_client_error() || status.is_server_error();
+    if is_refusal && !named_session && !is_about_credentials(status) {
         // The target of the redirect may no longer exist. If it does, the configured target
         // redirects again.
         link.url.forget_move();

@@ -164,7 +164,7 @@ impl Refusal {
 
     /// What the client gets: of several messages only the answer, because a server's request among
     /// them would lack its mark. Statuses on which a client acts by itself are not passed on: it would
-    /// open another session, or sign in here.
+    /// open another session, sign in here, or send it again.
     fn into_answer(self, may_deny_session: bool) -> Judged {
         let body = match self.body {
             Ok(body) => body,
@@ -178,7 +178,9 @@ impl Refusal {
         let is_answer = |member: &Bytes| asked.is_some_and(|id| echoes_id(member, id));
         let answer = members.into_iter().find(is_answer);
         let (status, own) = (self.status, SentAs::own());
-        let is_acted_on = status == StatusCode::NOT_FOUND || judge::is_about_credentials(status);
+        let is_acted_on = status == StatusCode::NOT_FOUND
+            || status.is_redirection()
+            || judge::is_about_credentials(status);
         Judged::Answer(Whole {
             body: answer.unwrap_or(body),
             sent_as: match is_acted_on {

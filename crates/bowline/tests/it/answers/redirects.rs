@@ -58,6 +58,42 @@ async fn a_call_that_may_not_run_twice_is_not_sent_where_a_redirect_does_not_say
 }
 
 #[tokio::test]
+async fn a_redirect_whose_body_is_the_calls_own_answer_is_not_followed() {
+    for status in [300, 301, 302, 303, 307, 308] {
+        let mut server = Scripted::start().await;
+        let gateway = gateway(server.url()).await;
+        let client = Client::open(&gateway, &mut server, "u").await;
+        let answer = client
+            .send_to(&mut server, &call(7), |asked| {
+                let ran = json!({"jsonrpc": "2.0", "id": asked.json()["id"], "result": {"ran": 1}});
+                let headers = [("location", "/done"), ("content-type", "application/json")];
+                asked.reply(status, &headers, ran.to_string());
+            })
+            .await;
+        assert_eq!(answer.status, 200, "{status}: {}", answer.text);
+        assert_eq!(answer.json()["result"]["ran"], 1, "{status}");
+        server.finish();
+    }
+}
+
+/// Nobody knows whether it was the call's own answer.
+#[tokio::test]
+async fn a_redirect_whose_body_is_cut_is_not_followed() {
+    let mut server = Scripted::start().await;
+    let gateway = gateway(server.url()).await;
+    let client = Client::open(&gateway, &mut server, "u").await;
+    let answer = client
+        .send_to(&mut server, &call(7), |asked| {
+            let headers = [("location", "/done"), ("content-type", "application/json")];
+            asked.reply(307, &headers, "{\"jsonrpc\":\"2.0\",\"id\":");
+        })
+        .await;
+    assert_eq!(answer.code(), -31001, "{}", answer.text);
+    // It was not sent again: the session is asked after.
+    assert_eq!(server.next().await.rpc_method(), "ping");
+}
+
+#[tokio::test]
 async fn what_may_run_twice_follows_every_redirect_within_the_origin() {
     let mut server = Scripted::start().await;
     let gateway = gateway(server.url()).await;
