@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_wire::message::{Message, RawId, RawIdBuf};
+use bowline_wire::message::RawId;
 use bowline_wire::sse::event_of;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
@@ -17,7 +17,7 @@ use crate::exchange::send::Request;
 use crate::exchange::stream::Source;
 use crate::fault::Fault;
 use crate::leg::Leg;
-use crate::session::Session;
+use crate::session::{Call, Session};
 use crate::upstream::UpstreamError;
 
 /// The timeout of one call.
@@ -27,19 +27,18 @@ pub(crate) struct CallTimeout {
     timer: Pin<Box<Sleep>>,
     /// Weak: the stream that holds this belongs to the session.
     session: Weak<Session>,
-    /// The request's id.
-    id: RawIdBuf,
+    call: Arc<Call>,
 }
 
 impl CallTimeout {
     /// The timeout of this call, if the configuration sets one.
-    pub(crate) fn of(session: &Arc<Session>, request: &Message) -> Option<Self> {
+    pub(crate) fn of(session: &Arc<Session>, call: &Arc<Call>) -> Option<Self> {
         let limit = session.upstream.config().call_timeout?;
         Some(Self {
             limit,
             timer: Box::pin(tokio::time::sleep(limit)),
             session: Arc::downgrade(session),
-            id: request.id()?.to_buf(),
+            call: Arc::clone(call),
         })
     }
 
@@ -98,7 +97,7 @@ impl CallTimeout {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         std::task::ready!(self.timer.as_mut().poll(cx));
         if let Some(session) = self.session.upgrade() {
-            give_up(session, self.id.as_id());
+            give_up(session, &self.call);
         }
         Poll::Ready(UpstreamError::CallTimeout(self.limit))
     }
@@ -120,7 +119,7 @@ impl CallTimeout {
     pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
         let session = self.session.upgrade()?;
         let fault = Fault::on(&session.leg(), error);
-        Some(event_of(fault.body(Some(self.id.as_id())).as_bytes()))
+        Some(event_of(fault.body(Some(self.call.id())).as_bytes()))
     }
 }
 

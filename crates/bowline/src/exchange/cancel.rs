@@ -6,7 +6,7 @@ use bowline_wire::compose;
 use bowline_wire::message::{RawId, RawIdBuf};
 
 use crate::exchange::ping::doubt;
-use crate::session::Session;
+use crate::session::{Call, Session};
 use crate::upstream::Carried;
 use crate::upstream::budget::errand;
 use bowline_egress::Sent;
@@ -16,27 +16,28 @@ use bowline_egress::Sent;
 /// id, so it sends a cancel, too. A server ignores a cancel of an id that it does not know.
 pub(crate) fn cancelled_elsewhere(session: &Arc<Session>, id: RawId<'_>) {
     session.calls.cancel(id);
-    if let Some(sent_as) = session.calls.sent_as(id) {
-        send_cancel(
-            Arc::clone(session),
-            sent_as.as_id(),
-            "cancelled by the client",
-        );
+    for name in session.calls.names(id) {
+        if name.as_id() != id {
+            cancel_for_client(session, &name);
+        }
     }
 }
 
-/// Cancels a request that got no answer in time, under the id that the server knows. The server may hang.
-pub(crate) fn give_up(session: Arc<Session>, id: RawId<'_>) {
+/// Cancels a request for the client, under the id that the server knows.
+pub(crate) fn cancel_for_client(session: &Arc<Session>, name: &RawIdBuf) {
+    send_cancel(Arc::clone(session), name, "cancelled by the client");
+}
+
+/// Cancels a request that got no answer in time. The server may hang.
+pub(crate) fn give_up(session: Arc<Session>, call: &Call) {
     let (leg, tracker) = (session.leg(), session.upstream.tracker().clone());
     let carried = session.carried(&Carried::default());
-    let sent_as = session.calls.sent_as(id);
-    let id = sent_as.as_ref().map_or(id, RawIdBuf::as_id);
-    send_cancel(session, id, "no response in time");
+    send_cancel(session, &call.name(), "no response in time");
     tracker.spawn(async move { doubt(&leg, &carried).await });
 }
 
-fn send_cancel(session: Arc<Session>, id: RawId<'_>, reason: &str) {
-    let cancelled = compose::cancelled(id, reason);
+fn send_cancel(session: Arc<Session>, name: &RawIdBuf, reason: &str) {
+    let cancelled = compose::cancelled(name.as_id(), reason);
     let tracker = session.upstream.tracker().clone();
     let limit = errand(&session.upstream.config().recovery);
     tracker.spawn(tokio::time::timeout(limit, async move {

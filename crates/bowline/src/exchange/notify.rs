@@ -7,6 +7,7 @@ use bowline_wire::message::{Message, RawId};
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
+use crate::exchange::cancel::cancel_for_client;
 use crate::exchange::recovery::{Cause, recover, recover_in_background};
 use crate::exchange::replay::retry::is_forgotten;
 use crate::exchange::reply::Reply;
@@ -134,8 +135,8 @@ fn is_safe(message: &Message, cause: Cause) -> bool {
 }
 
 impl Notice<'_> {
-    /// Cancels the call that a `notifications/cancelled` names, here and at the other gateways. The server
-    /// gets the id under which the call was last sent.
+    /// Cancels the calls that a `notifications/cancelled` names, here and at the other gateways. The server
+    /// gets the ids under which they were last sent.
     fn cancel_call(&mut self) {
         let Some(span) = self.message.cancelled_request() else {
             return;
@@ -144,8 +145,12 @@ impl Notice<'_> {
         let session = self.session;
         session.calls.cancel(id);
         session.announce(|session| Announcement::Cancelled(session, id.to_buf()));
-        if let Some(sent_as) = session.calls.sent_as(id) {
-            self.body = self.message.splice(span, sent_as.as_str());
+        let mut names = session.calls.names(id).into_iter();
+        if let Some(name) = names.next() {
+            self.body = self.message.splice(span, name.as_str());
+        }
+        for name in names {
+            cancel_for_client(session, &name);
         }
     }
 

@@ -26,8 +26,8 @@ use crate::leg::{Leg, array};
 use crate::planted::{self, Bug};
 use crate::session::{Call, ClientState, Session};
 use crate::upstream::{
-    Carried, Frames, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError, UpstreamError,
-    Whole,
+    Carried, Frames, LiveError, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError,
+    UpstreamError, Whole,
 };
 
 /// A client's request, and what it is sent with.
@@ -51,7 +51,7 @@ pub(crate) fn request<'a>(
     session.note_request(&message);
     let call = Call::begin(session, message.id().unwrap_or_default());
     let leg = session.leg();
-    let timeout = CallTimeout::of(session, &message);
+    let timeout = CallTimeout::of(session, &call);
     let request = Request {
         session,
         message,
@@ -136,6 +136,14 @@ async fn send_until_answered(
             Ok(reply) => break reply.with_timeout(timeout.take()),
             Err(error) => error,
         };
+        if matches!(error, UpstreamError::Live(LiveError::IdTaken)) && sent_request.own_id.is_none()
+        {
+            // By a call at another gateway, or by one that was cancelled and may still be answered.
+            sent_request = sent_request.again(&request);
+            if sent_request.own_id.is_some() {
+                continue;
+            }
+        }
         // Boxed, like all rare paths: a request's future is as large as its largest part.
         let after = retry::after(&request, &leg, error);
         let after = CallTimeout::within_recovery(&mut timeout, &request, &leg, after);

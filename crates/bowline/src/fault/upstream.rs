@@ -110,7 +110,8 @@ fn of_live(error: &LiveError) -> Reason {
         LiveError::Ended {
             was_written: false, ..
         }
-        | LiveError::NotRead => Reason::NotRecovered,
+        | LiveError::NotRead
+        | LiveError::IdTaken => Reason::NotRecovered,
     }
 }
 

@@ -49,6 +49,9 @@ pub(crate) struct Failure {
     /// The client cancelled the request.
     #[serde(default)]
     pub(crate) is_cancelled: bool,
+    /// Another call of the session has its id.
+    #[serde(default)]
+    pub(crate) is_id_taken: bool,
     /// The answer was too large to be passed on.
     #[serde(default)]
     pub(crate) is_too_large: bool,
@@ -97,6 +100,7 @@ mod tests {
             ran: None,
             is_lost: Some(true),
             is_cancelled: false,
+            is_id_taken: false,
             is_too_large: true,
             sign_in: Some("{}".into()),
             what: "its process has ended".into(),

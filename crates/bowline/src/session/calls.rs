@@ -55,10 +55,9 @@ impl Calls {
         }
     }
 
-    /// The id under which the server knows a request, if it is not the client's own.
-    pub(crate) fn sent_as(&self, id: RawId<'_>) -> Option<RawIdBuf> {
-        let newest = self.with_id(id).pop()?;
-        newest.sent_as.lock().clone()
+    /// The ids under which the server knows the requests with this id.
+    pub(crate) fn names(&self, id: RawId<'_>) -> Vec<RawIdBuf> {
+        self.with_id(id).iter().map(|call| call.name()).collect()
     }
 
     /// Whether the request with this id is in progress.
@@ -103,6 +102,17 @@ impl Call {
     /// Records that the request is sent under another id, or under its own.
     pub(crate) fn mark_sent_as(&self, id: Option<RawId<'_>>) {
         *self.sent_as.lock() = id.map(RawId::to_buf);
+    }
+
+    /// The client's id.
+    pub(crate) fn id(&self) -> RawId<'_> {
+        self.id.as_id()
+    }
+
+    /// The id under which the server knows it.
+    pub(crate) fn name(&self) -> RawIdBuf {
+        let sent_as = self.sent_as.lock().clone();
+        sent_as.unwrap_or_else(|| self.id.clone())
     }
 
     /// Counts an attempt that may have run and got no response. Returns the new count.

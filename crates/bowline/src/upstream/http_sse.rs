@@ -168,6 +168,7 @@ impl Upstream {
             opens: false,
         };
         let heard = pair.routing().heard();
+        pair.routing().tell();
         let answer = self.post_to(link.to(pair), &server, posting).await;
         let judged = match answer {
             Ok(answer) => Box::pin(self.notified(pair, answer, heard, &server)).await,

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 pub(crate) use self::forward::{LegForward, LegOperation, Remote, Whose};
 use super::event_source::EventSource;
 use super::{
-    Carried, Listening, Outcome, Proof, Pulse, Ran, SentAs, SessionState, StreamError, Upstream,
-    UpstreamError, Whole,
+    Carried, Listening, LiveError, Outcome, Proof, Pulse, Ran, SentAs, SessionState, StreamError,
+    Upstream, UpstreamError, Whole,
 };
 use crate::peers::{Answer, Ending, ForwardKind, PeerError, Peers, Record};
 #[cfg(feature = "planted")]
@@ -205,6 +205,9 @@ impl PeerLink<'_> {
         if let PeerError::Failed(failure) = &error {
             if failure.is_cancelled {
                 return UpstreamError::Cancelled;
+            }
+            if failure.is_id_taken {
+                return LiveError::IdTaken.into();
             }
             if failure.is_too_large {
                 return StreamError::TooLarge.into();

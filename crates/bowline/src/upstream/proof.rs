@@ -85,6 +85,7 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
             true => (Ran::Unknown, SessionState::Lost),
             false => (Ran::No, SessionState::Lost),
         },
+        UpstreamError::Live(LiveError::IdTaken) => (Ran::No, SessionState::Alive),
         UpstreamError::Live(LiveError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
         UpstreamError::Process(_) | UpstreamError::Live(_) | UpstreamError::HttpSse(_) => {
             (Ran::No, SessionState::Unproven)

@@ -11,8 +11,8 @@ use crate::leg::Leg;
 use crate::peers::{Ending, Failure, Forward, Record};
 use crate::session::InUse;
 use crate::upstream::{
-    EventSource, LegForward, LegOperation, Listening, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse,
-    Ran, Reading, SessionState, StreamError, UpstreamError,
+    EventSource, LegForward, LegOperation, Listening, LiveError, MAX_HELD_ANSWER, NotSaid, Outcome,
+    Pulse, Ran, Reading, SessionState, StreamError, UpstreamError,
 };
 
 /// Serves an operation on a leg.
@@ -213,6 +213,7 @@ fn failed_to_say(why: String) -> Ending {
         ran: Some(false),
         is_lost: Some(false),
         is_cancelled: false,
+        is_id_taken: false,
         is_too_large: false,
         sign_in: None,
         what: why.into(),
@@ -236,6 +237,7 @@ fn failure(error: &UpstreamError) -> Failure {
             error,
             UpstreamError::Cancelled | UpstreamError::Stream(StreamError::Cancelled)
         ),
+        is_id_taken: matches!(error, UpstreamError::Live(LiveError::IdTaken)),
         is_too_large: matches!(error, UpstreamError::Stream(StreamError::TooLarge)),
         sign_in: match error {
             UpstreamError::SignIn(reason) => serde_json::to_string(&**reason).ok().map(Into::into),

@@ -24,6 +24,18 @@ pub(crate) enum LiveError {
     Unsure,
     #[error("the server does not read what is sent to it; nothing of this message was written")]
     NotRead,
+    #[error("another call of the session has this id")]
+    IdTaken,
     #[error("the server wrote an answer that cannot be read")]
     Unreadable,
+}
+
+impl LiveError {
+    /// It had ended before anything was written.
+    pub(super) fn not_sent(end: Arc<End>) -> Self {
+        Self::Ended {
+            end,
+            was_written: false,
+        }
+    }
 }

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, ready};
 use bowline_wire::message::Message;
 use bytes::Bytes;
 
-use super::End;
 use super::error::LiveError;
 use super::inbox::{Beginning, Inbox, Over};
 use super::routing::Routing;
@@ -38,7 +37,7 @@ impl Incoming {
         request: &Message,
         is_clients: bool,
     ) -> Result<Self, LiveError> {
-        let inbox = routing.call(request, is_clients).map_err(not_sent)?;
+        let inbox = routing.call(request, is_clients)?;
         Ok(Self::new(routing, inbox))
     }
 
@@ -62,7 +61,7 @@ impl Incoming {
     pub(in crate::upstream) async fn of_listener(
         routing: &Arc<Routing>,
     ) -> Result<Self, LiveError> {
-        let (inbox, held) = routing.listen().map_err(not_sent)?;
+        let (inbox, held) = routing.listen()?;
         let incoming = Self::new(routing, inbox);
         for message in held {
             incoming.inbox.put(&message).await;
@@ -159,13 +158,6 @@ fn is_own_list(request: &Message) -> bool {
     let id = request.id().unwrap_or_default();
     let purpose = id.as_str().strip_prefix("\"bowline-");
     purpose.is_some_and(|purpose| purpose.starts_with(OWN_LIST))
-}
-
-fn not_sent(end: Arc<End>) -> LiveError {
-    LiveError::Ended {
-        end,
-        was_written: false,
-    }
 }
 
 impl Drop for Incoming {

@@ -12,9 +12,9 @@ use bowline_wire::compose;
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
 use parking_lot::Mutex;
 
-use super::End;
 use super::inbox::{Delivery, Inbox, Over};
 use super::unread::{Unread, UnreadOverall};
+use super::{End, LiveError};
 
 /// How many messages, and how many bytes of them, wait for a stream.
 const MOST_HELD: usize = 64;
@@ -54,6 +54,9 @@ struct Readers {
     heard: u64,
     /// How many calls were answered.
     answers: u64,
+    /// How many messages were sent that have no answer, and how many of them the server is done with.
+    told: u64,
+    settled: u64,
     /// The channel has ended.
     end: Option<Arc<End>>,
 }
@@ -66,6 +69,8 @@ struct Call {
     token: Option<RawIdBuf>,
     /// It is a client's, which can be shown what belongs to nobody.
     is_clients: bool,
+    /// How many messages without an answer were sent before it.
+    told: u64,
     inbox: Arc<Inbox>,
 }
 
@@ -137,23 +142,37 @@ impl Routing {
         }
     }
 
-    /// A call that was not sent yet. `Err`: the channel has ended.
-    pub(super) fn call(&self, request: &Message, is_clients: bool) -> Result<Arc<Inbox>, Arc<End>> {
+    /// A call that was not sent yet.
+    pub(super) fn call(
+        &self,
+        request: &Message,
+        is_clients: bool,
+    ) -> Result<Arc<Inbox>, LiveError> {
         let mut readers = self.readers.lock();
         if let Some(end) = &readers.end {
-            return Err(Arc::clone(end));
+            return Err(LiveError::not_sent(Arc::clone(end)));
+        }
+        if readers.is_taken(request.id().unwrap_or_default()) {
+            return Err(LiveError::IdTaken);
         }
         let inbox = Arc::<Inbox>::default();
         let token = token_of(request).filter(|_| is_clients);
         // A client may use a token again.
         readers.given_up.retain(|old| token.as_ref() != Some(old));
+        let told = readers.told;
         readers.calls.push(Call {
             id: request.id().unwrap_or_default().to_buf(),
             token,
             is_clients,
+            told,
             inbox: Arc::clone(&inbox),
         });
         Ok(inbox)
+    }
+
+    /// A message that has no answer is sent now. Some servers answer it all the same, with an error without an id.
+    pub(in crate::upstream) fn tell(&self) {
+        self.readers.lock().told += 1;
     }
 
     /// The questions that wait, for a call that can show them.
@@ -166,10 +185,10 @@ impl Routing {
     }
 
     /// The stream of a GET, in place of any other, and what waits for it.
-    pub(super) fn listen(&self) -> Result<(Arc<Inbox>, Vec<Message>), Arc<End>> {
+    pub(super) fn listen(&self) -> Result<(Arc<Inbox>, Vec<Message>), LiveError> {
         let mut readers = self.readers.lock();
         if let Some(end) = &readers.end {
-            return Err(Arc::clone(end));
+            return Err(LiveError::not_sent(Arc::clone(end)));
         }
         let inbox = Arc::<Inbox>::default();
         let older = readers.listener.replace(Arc::clone(&inbox));
@@ -353,10 +372,19 @@ fn answered_by<'a>(id: RawId<'_>, asked: impl Iterator<Item = RawId<'a>> + Clone
 // === impl Readers ===
 
 impl Readers {
+    /// Whether an answer under this id may be another call's.
+    fn is_taken(&self, id: RawId<'_>) -> bool {
+        let calls = self.calls.iter().map(|call| &call.id);
+        let mut taken = calls.chain(&self.cancelled);
+        taken.any(|other| other.as_id() == id)
+    }
+
     fn answered(&mut self, id: RawId<'_>) -> Destination {
         if let Some(at) = answered_by(id, self.calls.iter().map(|call| call.id.as_id())) {
             self.answers += 1;
-            return Destination::Answers(self.calls.remove(at).inbox);
+            let call = self.calls.remove(at);
+            self.settled = self.settled.max(call.told);
+            return Destination::Answers(call.inbox);
         }
         let was_cancelled = answered_by(id, self.cancelled.iter().map(RawIdBuf::as_id));
         Destination::Over(
@@ -367,8 +395,13 @@ impl Readers {
         )
     }
 
-    /// The server could not read a request, or not its id: nobody knows whose it was.
+    /// The server could not read a request, or not its id: nobody knows whose it was. If it may be about a message that
+    /// has no answer, no call ends for it.
     fn failed(&mut self) -> Destination {
+        if self.settled < self.told {
+            self.settled += 1;
+            return Destination::Over(Routed::Stray);
+        }
         match self.calls.len() {
             0 => Destination::Over(Routed::Stray),
             1 => Destination::AnswersOnly(self.calls.remove(0)),

@@ -136,6 +136,7 @@ impl Process {
         sent: Sent,
         patience: Duration,
     ) -> Result<(), LiveError> {
+        self.routing.tell();
         self.write(message.raw(), sent, patience).await?;
         if let Some(span) = message.cancelled_request() {
             self.routing.cancel(RawId::new(message.text(span)));

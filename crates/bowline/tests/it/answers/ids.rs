@@ -310,3 +310,36 @@ async fn two_calls_under_one_id_get_their_own_answers() {
     pen.write(format!("data: {}\n\n", answer(&json!(7), "first")));
     assert_eq!(first.next_message().await.1, answer(&json!(7), "first"));
 }
+
+#[tokio::test]
+async fn a_cancel_of_two_calls_under_one_id_is_told_to_the_server_for_both() {
+    let (_gateway, mut server, client) = opened().await;
+    let (first, second) = (call(7), call(7));
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    let (first, second, ()) = tokio::join!(client.send(&first), client.send(&second), async {
+        let asked = [server.next().await, server.next().await];
+        let mut ids = asked.each_ref().map(|asked| asked.json()["id"].to_string());
+        let cancelling = client.send(&cancel);
+        let (told, mut cancelled) = tokio::join!(cancelling, async {
+            let mut cancelled = Vec::new();
+            for _ in 0..2 {
+                let asked = server.next().await;
+                assert_eq!(asked.rpc_method(), "notifications/cancelled");
+                cancelled.push(asked.json()["params"]["requestId"].to_string());
+                asked.reply(202, &[], "");
+            }
+            cancelled
+        });
+        assert_eq!(told.status, 202);
+        ids.sort();
+        cancelled.sort();
+        assert_eq!(cancelled, ids);
+        for asked in asked {
+            let answer = json!({"jsonrpc": "2.0", "id": asked.json()["id"], "result": {}});
+            asked.reply(200, &[JSON], answer.to_string());
+        }
+    });
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (200, 200));
+    server.finish();
+}

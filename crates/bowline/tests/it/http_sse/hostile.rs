@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::kit::log::Log;
-use crate::kit::messages::assert_too_large;
+use crate::kit::messages::{assert_too_large, note};
 use crate::kit::programs::text_of;
 use crate::kit::sse_server::SsePlay;
 use crate::kit::wait::until;
@@ -42,6 +42,24 @@ async fn what_is_no_message_is_dropped() {
     let answer = play.call("echo", &json!({"text": "x"})).await;
     assert_eq!(text_of(&answer), "x");
     assert_eq!(play.tally.starts(), 1);
+}
+
+/// As servers do that answer every message.
+#[tokio::test]
+async fn an_error_without_an_id_after_a_notification_ends_no_call() {
+    let play = SsePlay::open().await;
+    let failing = async {
+        play.tally.until("wait k", 1).await;
+        let changed = note("notifications/roots/list_changed");
+        assert_eq!(play.client.send(&changed).await.status, 202);
+        let error =
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32601, "message": "?"}});
+        play.server.inject(format!("data: {error}\n\n").as_bytes());
+        std::fs::write(play.tally.path().with_extension("go"), "").unwrap();
+    };
+    let wait = json!({"key": "k"});
+    let (answer, ()) = tokio::join!(play.call("wait", &wait), failing);
+    assert_eq!((answer.failure(), text_of(&answer)), (None, "x".to_owned()));
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! Everything of a session works at every gateway, with one process.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::fleet::{Fleet, calling};
 use crate::kit::events::Events;
 use crate::kit::messages::{assert_too_large, note};
 use crate::kit::programs::{text_of, until_gone};
+use crate::kit::wait::until;
 
 #[tokio::test]
 async fn calls_at_any_gateway_reach_the_one_process() {
@@ -105,6 +108,50 @@ async fn a_call_is_cancelled_at_another_gateway() {
         fleet.tally.until(&format!("cancelled {id}"), 1).await;
         assert!(stream.try_next().await.is_ok_and(|it| it.is_none()));
     }
+    assert_eq!(fleet.tally.starts(), 1);
+}
+
+/// The process sees two ids, each call gets its own answer, and a cancel is for both.
+#[tokio::test]
+async fn two_calls_under_one_id_at_two_gateways() {
+    let Some(fleet) = Fleet::start(3).await else {
+        return;
+    };
+    let fleet = fleet.open().await;
+    for (round, first, second) in [("a", 0, 1), ("b", 1, 0), ("c", 1, 2)] {
+        let (hang, wait) = (
+            json!({ "key": round }),
+            calling(7, "hang", &json!({"key": round})),
+        );
+        let client = fleet.at(first);
+        let calls = async {
+            fleet.tally.until(&format!("hang {round}"), 1).await;
+            let echoed = fleet
+                .at(second)
+                .call(7, "echo", &json!({"text": round}))
+                .await;
+            assert_eq!(text_of(&echoed), round);
+            assert_eq!(echoed.messages().pop().unwrap()["id"], 7);
+            let cancelling = async {
+                fleet.tally.until(&format!("hang {round}"), 2).await;
+                let mut cancel = note("notifications/cancelled");
+                cancel["params"] = json!({"requestId": 7});
+                assert_eq!(fleet.at(2).send(&cancel).await.status, 202);
+            };
+            let again = fleet.at(second);
+            let (cancelled, ()) = tokio::join!(again.call(7, "hang", &hang), cancelling);
+            assert_eq!(cancelled.failure(), Some(-32800), "{cancelled:?}");
+        };
+        let (cancelled, ()) = tokio::join!(client.send(&wait), calls);
+        assert_eq!(cancelled.failure(), Some(-32800), "{cancelled:?}");
+    }
+    // Each of them under an id of its own.
+    let cancelled = || {
+        let noted = std::fs::read_to_string(fleet.tally.path()).unwrap();
+        let cancelled = noted.lines().filter(|line| line.starts_with("cancelled "));
+        cancelled.map(str::to_owned).collect::<HashSet<_>>()
+    };
+    until("six cancels", || cancelled().len() == 6).await;
     assert_eq!(fleet.tally.starts(), 1);
 }
 

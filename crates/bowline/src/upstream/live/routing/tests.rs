@@ -45,6 +45,27 @@ async fn answers_find_their_calls_whatever_the_spelling_and_only_once() {
 }
 
 #[tokio::test]
+async fn an_error_without_an_id_that_may_be_about_a_notification_ends_no_call() {
+    let routing = Routing::default();
+    let error = message(r#"{"id":null,"error":{}}"#);
+    routing.tell();
+    let one = routing.call(&request(1, None), true).unwrap();
+    assert_eq!(routing.deliver(&error).await, Routed::Stray);
+    assert!(next(&one).is_none());
+    // One error for each.
+    assert_eq!(routing.deliver(&error).await, Routed::Done);
+    assert!(next(&one).is_some());
+    // The answer to what was sent after it shows that the server is done with it.
+    routing.tell();
+    let two = routing.call(&request(2, None), true).unwrap();
+    let three = routing.call(&request(3, None), true).unwrap();
+    routing.deliver(&message(r#"{"id":2,"result":{}}"#)).await;
+    assert!(next(&two).is_some());
+    assert_eq!(routing.deliver(&error).await, Routed::Done);
+    assert!(next(&three).is_some());
+}
+
+#[tokio::test]
 async fn progress_goes_to_its_call_and_what_is_nobodys_to_the_listener_else_to_the_newest_call() {
     let routing = Routing::default();
     let one = routing.call(&request(1, Some("\"a\"")), true).unwrap();
