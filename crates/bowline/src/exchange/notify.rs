@@ -145,12 +145,17 @@ impl Notice<'_> {
         let session = self.session;
         session.calls.cancel(id);
         session.announce(|session| Announcement::Cancelled(session, id.to_buf()));
-        let mut names = session.calls.names(id).into_iter();
-        if let Some(name) = names.next() {
-            self.body = self.message.splice(span, name.as_str());
+        let mut names = session.calls.names(id);
+        // An attempt before this one may still run under it, or a call of another gateway.
+        if !names.iter().any(|name| name.as_id() == id) {
+            names.push(id.to_buf());
         }
-        for name in names {
-            cancel_for_client(session, &name);
+        let mut names = names.into_iter();
+        if let Some(first) = names.next() {
+            self.body = self.message.splice(span, first.as_str());
+        }
+        for other in names {
+            cancel_for_client(session, &other);
         }
     }
 

@@ -52,6 +52,25 @@ async fn every_repeat_has_an_id_of_its_own() {
     server.finish();
 }
 
+/// The client cancels, and the server is told for the repeat, and for the first attempt, which may still run.
+async fn cancelled(client: &Client, server: &mut Scripted, repeat: &Value) {
+    let message = cancel(&json!(7));
+    let (told, ()) = tokio::join!(client.send(&message), async {
+        let mut told = Vec::new();
+        for _ in 0..2 {
+            let asked = server.next().await;
+            assert_eq!(asked.rpc_method(), "notifications/cancelled");
+            told.push(asked.json()["params"]["requestId"].clone());
+            asked.reply(202, &[], "");
+        }
+        assert!(
+            told.contains(repeat) && told.contains(&json!(7)),
+            "{told:?}"
+        );
+    });
+    assert_eq!(told.status, 202);
+}
+
 #[tokio::test]
 async fn a_cancel_reaches_the_repeat() {
     let (_gateway, mut server, client) = opened_shown(|_| {}).await;
@@ -59,13 +78,7 @@ async fn a_cancel_reaches_the_repeat() {
     let (answer, ()) = tokio::join!(client.send(&message), async {
         let first = server.next().await;
         let again = repeat_of(&mut server, first).await;
-        let expected = cancel(&again.json()["id"]);
-        let cancel = cancel(&json!(7));
-        let told = client.send_to(&mut server, &cancel, |asked| {
-            assert_eq!(asked.json(), expected);
-            asked.reply(202, &[], "");
-        });
-        assert_eq!(told.await.status, 202);
+        cancelled(&client, &mut server, &again.json()["id"]).await;
         again.result(&json!({}));
     });
     assert_eq!(
@@ -90,12 +103,7 @@ async fn a_cancel_reaches_a_repeat_that_streams() {
         (response.unwrap(), pen, ours)
     };
     let mut events = Events::new(response);
-    let enough = cancel(&json!(7));
-    let told = client.send_to(&mut server, &enough, |asked| {
-        assert_eq!(asked.json(), cancel(&ours));
-        asked.reply(202, &[], "");
-    });
-    assert_eq!(told.await.status, 202);
+    cancelled(&client, &mut server, &ours).await;
     let answer = json!({"jsonrpc": "2.0", "id": ours, "result": {}});
     pen.write(format!("data: {answer}\n\n"));
     assert_eq!(events.next_message().await.1["id"], 7);
