@@ -229,11 +229,16 @@ async fn what_moved_back_is_found_there() {
             let asked = server.next().await;
             assert_eq!(asked.target, "/moved/mcp");
             asked.reply(status, &[], "");
-            if status == 503 {
+            let asked = server.next().await;
+            assert_eq!(asked.target, "/mcp");
+            match status {
                 // Tried again at once: there.
-                let asked = server.next().await;
-                assert_eq!(asked.target, "/mcp");
-                asked.initialized(Some("u2"));
+                503 => asked.initialized(Some("u2")),
+                // It is asked whether it speaks HTTP+SSE.
+                _ => {
+                    assert_eq!(asked.method, "GET");
+                    asked.reply(405, &[], "");
+                }
             }
         });
         if status == 503 {
