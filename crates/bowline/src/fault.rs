@@ -352,7 +352,10 @@ impl Fault {
             Self::BodyBroken => Reason::BodyBroken,
             Self::Malformed(Malformed::NotJson(_)) => Reason::NotJson,
             Self::Malformed(
-                Malformed::NotJsonRpc(_) | Malformed::Ambiguous | Malformed::OddName(_),
+                Malformed::NotJsonRpc(_)
+                | Malformed::Ambiguous
+                | Malformed::OddName(_)
+                | Malformed::TwoReadings { .. },
             ) => Reason::NotJsonRpc,
             Self::Malformed(Malformed::Batch) => Reason::Batch,
             Self::ToolNotAllowed => Reason::ToolNotAllowed,
@@ -402,6 +405,10 @@ impl Fault {
         if let Self::Member(fault) = self {
             return fault.body(id);
         }
+        let id = match self {
+            Self::Malformed(malformed) => malformed.id().or(id),
+            _ => id,
+        };
         let row = self.row();
         let mut body = String::from(r#"{"jsonrpc":"2.0","#);
         if let Some(id) = id {

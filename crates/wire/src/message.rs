@@ -6,6 +6,7 @@
 
 mod fields;
 mod ids;
+mod readings;
 
 pub use ids::{RawId, RawIdBuf, echoes_id, is_answer_to};
 
@@ -84,6 +85,16 @@ pub enum Malformed {
     /// A member of a client's message whose name some reader takes for this one.
     #[error("the body is not a JSON-RPC 2.0 message: another name can be read as `{0}`")]
     OddName(&'static str),
+    /// Readers of a client's message would find different values here.
+    #[error(
+        "the body can be read in two ways: `{what}` is there twice, is spelled in another way, or has a NUL or half a character in it"
+    )]
+    TwoReadings {
+        /// The member.
+        what: &'static str,
+        /// The id of the request.
+        id: Option<RawIdBuf>,
+    },
 }
 
 /// A method's name: nearly always a common one, otherwise a span of the bytes, decoded only if it contains
@@ -108,13 +119,14 @@ pub struct Initialized<'a> {
 // === impl Message ===
 
 impl Message {
-    /// Parses the envelope of one message. A repeated envelope key is an error, and so is a name that is
-    /// nearly one, because two parsers could read it differently.
+    /// Parses the envelope of one message. What two parsers could read differently is an error: a repeated envelope
+    /// key, a name that is nearly one, and whatever is ambiguous where a gateway decides by it.
     pub fn parse(raw: Bytes) -> Result<Self, Malformed> {
-        Self::read(raw, |fields| {
+        let message = Self::read(raw, |fields| {
             fields.forget_null();
             fields.refuse_odd()
-        })
+        })?;
+        message.has_one_reading().map(|()| message)
     }
 
     /// Parses a message from a server as leniently as any client would: members that are `null` count as
@@ -150,13 +162,15 @@ impl Message {
         if is_batch(&raw) {
             return Err(Malformed::Batch);
         }
-        let fields = match std::str::from_utf8(&raw) {
+        let text = std::str::from_utf8(&raw);
+        let fields = match text {
             // Validated once, which costs less than once for each member.
             Ok(text) => serde_json::from_str(text),
             // The error, or bytes in a member that nobody reads.
             Err(_) => serde_json::from_slice(&raw),
         };
         let mut fields: Fields<'_> = fields.map_err(|error| malformed(&error))?;
+        fields.is_text = text.is_ok();
         judge(&mut fields)?;
         let kind = fields.kind()?;
         let method = fields.method.map(|value| Method::read(&raw, value));
@@ -213,6 +227,14 @@ impl Message {
     /// The span of a member of the params. It reads all of them, so it is not for every message.
     pub fn param(&self, name: &str) -> Option<Span> {
         member(&self.0.raw, self.object(self.0.params?)?, name)
+    }
+
+    /// The name of the tool that this calls.
+    pub fn called_tool(&self) -> Option<String> {
+        if self.method()? != "tools/call" {
+            return None;
+        }
+        serde_json::from_str(self.text(self.param("name")?)).ok()
     }
 
     /// The span of the token under which a request asks for progress.
@@ -310,6 +332,23 @@ impl Message {
             result: self.0.result.as_ref().map(moved),
             error: self.0.error.as_ref().map(moved),
         }))
+    }
+}
+
+// === impl Malformed ===
+
+impl Malformed {
+    /// The id of the request, if there is no doubt about that.
+    #[must_use]
+    pub fn id(&self) -> Option<RawId<'_>> {
+        match self {
+            Self::TwoReadings { id, .. } => id.as_ref().map(RawIdBuf::as_id),
+            Self::NotJson(_)
+            | Self::Batch
+            | Self::NotJsonRpc(_)
+            | Self::Ambiguous
+            | Self::OddName(_) => None,
+        }
     }
 }
 

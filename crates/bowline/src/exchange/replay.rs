@@ -39,15 +39,11 @@ pub(crate) fn safety_of(request: &Message, policy: &Replay) -> Safety {
             | "tasks/get"
             | "tasks/result",
         ) => Safety::Safe,
-        Some("tools/call") => {
-            let name = request.param("name").map(|span| request.text(span));
-            let name: Option<String> = name.and_then(|text| serde_json::from_str(text).ok());
-            match (name, policy) {
-                (None, _) => Safety::Unsafe,
-                (Some(name), Replay::Tools(tools)) if tools.contains(&name) => Safety::Safe,
-                (Some(name), _) => Safety::IfShown(name),
-            }
-        }
+        Some("tools/call") => match (request.called_tool(), policy) {
+            (None, _) => Safety::Unsafe,
+            (Some(name), Replay::Tools(tools)) if tools.contains(&name) => Safety::Safe,
+            (Some(name), _) => Safety::IfShown(name),
+        },
         Some(_) | None => Safety::Unsafe,
     }
 }

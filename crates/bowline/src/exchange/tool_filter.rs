@@ -1,9 +1,9 @@
 //! The operator's choice of a server's tools (`tools` of `[servers.NAME]`): a list shows only those that are allowed,
 //! and a call of another one does not reach the server.
 //!
-//! Names are compared as values, whatever escapes they are written with. Some servers take the last of two equal keys,
-//! some the first, and some take `Name` or `name\u0000` for `name`. So a call that can be read in two ways is refused, and a list that
-//! can is not shown. Servers without a filter cost one branch.
+//! Names are compared as values, whatever escapes they are written with. A call that servers could read in two ways is
+//! no message (`wire/src/message/readings.rs`). Clients differ as much: a list that can be read in two ways is not shown.
+//! Servers without a filter cost one branch.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bowline_wire::batch;
 use bowline_wire::message::{Kind, Message};
-use bowline_wire::names::reads_as;
+use bowline_wire::names::{reads_as, up_to_nul};
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -175,21 +175,13 @@ impl ActiveFilter {
     }
 }
 
-/// Whether a message calls no tool, or one that is allowed, however it is read. Its own members can be read in one way
-/// only: otherwise it would be no message.
+/// Whether a message calls no tool, or one that is allowed. It can be read in one way only: otherwise it would be no
+/// message.
 fn may_send(tools: &ToolFilter, message: &Message) -> bool {
-    if message.method() != Some("tools/call") {
-        return true;
-    }
-    let Some(envelope) = Members::of_bytes(message.raw()) else {
-        return false;
-    };
-    let params = envelope.named("params");
-    let params = params
-        .first()
-        .and_then(|(_, params)| Members::of(params.get()));
-    let name = params.and_then(|params| params.text("name"));
-    name.is_some_and(|name| tools.allows(&name))
+    message.method() != Some("tools/call")
+        || message
+            .called_tool()
+            .is_some_and(|name| tools.allows(&name))
 }
 
 /// What the client gets in place of a list that cannot be filtered.
@@ -218,10 +210,13 @@ impl<'a> Members<'a> {
         named.map(|(key, value)| (key.as_ref(), *value)).collect()
     }
 
-    /// The text of this name; `None` if there is none, or more than one.
+    /// The text of this name; `None` if there is none, or more than one, or some readers stop within it.
     fn text(&self, name: &str) -> Option<String> {
         match &self.named(name)[..] {
-            [(key, value)] if *key == name => serde_json::from_str(value.get()).ok(),
+            [(key, value)] if *key == name => {
+                let text: String = serde_json::from_str(value.get()).ok()?;
+                (up_to_nul(&text) == text).then_some(text)
+            }
             _ => None,
         }
     }

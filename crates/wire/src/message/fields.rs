@@ -27,6 +27,8 @@ pub(super) struct Fields<'a> {
     odd: Option<&'static str>,
     /// Another name that some reader takes for `method`, with a value that is not `null`.
     has_odd_method: bool,
+    /// All of the message is UTF-8.
+    pub(super) is_text: bool,
 }
 
 /// Finds the member of an object with this name: the last one, if there are several.
@@ -190,10 +192,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Fields<'_> {
-    /// Refuses names that readers take differently: one of them would find another message than Bowline did.
+    /// Refuses names that readers take differently, and bytes that some of them drop: one of them would find another
+    /// message than Bowline did.
     pub(super) fn refuse_odd(&self) -> Result<(), Malformed> {
-        self.odd
-            .map_or(Ok(()), |known| Err(Malformed::OddName(known)))
+        match self.odd {
+            Some(known) => Err(Malformed::OddName(known)),
+            None if self.is_text => Ok(()),
+            None => Err(Malformed::NotJson("it is not UTF-8".to_owned())),
+        }
     }
 
     /// Some servers write both `result` and `error`, one of them `null`: then the other one counts.

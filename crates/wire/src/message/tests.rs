@@ -61,7 +61,7 @@ fn methods_are_what_was_written_common_or_not() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused_where_they_are_read_and_pass_elsewhere() {
+fn bytes_that_are_no_text_are_refused_of_a_client_and_pass_of_a_server_where_nobody_reads_them() {
     let with = |member: &str| {
         let text = [
             r#"{"jsonrpc":"2.0","id":1,"method":"ping",""#,
@@ -69,10 +69,14 @@ fn bytes_that_are_no_text_are_refused_where_they_are_read_and_pass_elsewhere() {
             r#"":""#,
         ]
         .concat();
-        Message::parse([text.as_bytes(), b"\xff\"}"].concat().into())
+        Bytes::from([text.as_bytes(), b"\xff\"}"].concat())
     };
-    assert!(with("other").is_ok());
-    assert!(matches!(with("params"), Err(Malformed::NotJson(_))));
+    for member in ["other", "params"] {
+        let refused = Message::parse(with(member));
+        assert!(matches!(refused, Err(Malformed::NotJson(_))), "{member}");
+    }
+    assert!(Message::from_server(with("other")).is_ok());
+    assert!(Message::from_server(with("params")).is_err());
 }
 
 #[test]
@@ -219,11 +223,12 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 fn any_message() -> impl Strategy<Value = Value> {
+    // A NUL can be read in two ways.
     let id = prop_oneof![
         any::<i64>().prop_map(Value::from),
-        any::<String>().prop_map(Value::from)
+        "[^\0]{0,20}".prop_map(Value::from)
     ];
-    (id, any::<String>(), any_value(), any_value(), 0..4_u8).prop_map(
+    (id, "[^\0]{0,20}", any_value(), any_value(), 0..4_u8).prop_map(
         |(id, method, params, extra, shape)| match shape {
             0 => json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params, "extra": extra}),
             1 => json!({"jsonrpc": "2.0", "method": method, "params": params, "_meta": extra}),
@@ -388,6 +393,86 @@ fn a_name_that_some_reader_takes_for_another_is_refused_of_a_client() {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","{name}":1}}"#);
         assert!(Message::parse(Bytes::from(text.clone())).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn what_can_be_read_in_two_ways_where_it_decides_is_refused_of_a_client() {
+    let with = |method: &str, params: &str| {
+        parse(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
+        ))
+    };
+    for (method, name) in [
+        ("tools/call", "name"),
+        ("tools\\/c\\u0061ll", "name"),
+        ("prompts/get", "name"),
+        ("resources/read", "uri"),
+        ("resources/subscribe", "uri"),
+        ("resources/unsubscribe", "uri"),
+        ("completion/complete", "ref"),
+        ("logging/setLevel", "level"),
+        ("initialize", "protocolVersion"),
+        ("notifications/cancelled", "requestId"),
+        ("notifications/progress", "progressToken"),
+    ] {
+        let upper = name.to_uppercase();
+        let escaped = format!(r"\u00{:02x}{}", name.as_bytes()[0], &name[1..]);
+        for params in [
+            format!(r#"{{"{name}":"a","{name}":"a"}}"#),
+            format!(r#"{{"{name}":"a","{escaped}":"b"}}"#),
+            format!(r#"{{"{name}":"a","{upper}":"b"}}"#),
+            format!(r#"{{"{upper}":"b"}}"#),
+            format!(r#"{{"{name}\u0000":"b"}}"#),
+            format!(r#"{{"{name}":"a\u0000b"}}"#),
+            format!(r#"{{"{name}":"a\ud800"}}"#),
+            format!(r#"{{"{name}":"\udc00a"}}"#),
+            format!(r#"{{"\ud800{name}":"a"}}"#),
+        ] {
+            let refused = with(method, &params);
+            let is_refused = matches!(refused, Err(Malformed::TwoReadings { .. }));
+            assert!(is_refused, "{method} {params}: {refused:?}");
+            assert_eq!(refused.unwrap_err().id(), Some(RawId::new("1")));
+        }
+        let again = format!(r#"{{"{name}":"a","x":{{"{name}":1,"{upper}":"\u0000"}}}}"#);
+        for params in [
+            format!(r#"{{"{escaped}":"\ud83d\ude00\n"}}"#),
+            again,
+            format!(r#"{{"{name}":1}}"#),
+            format!(r#"["{name}","{name}"]"#),
+            "{}".to_owned(),
+        ] {
+            assert!(with(method, &params).is_ok(), "{method} {params}");
+        }
+    }
+    for (method, params) in [
+        (r"ping\u0000", "{}"),
+        (r"tools/call\u0000x", r#"{"name":"a"}"#),
+        ("Tools/Call", r#"{"name":"a"}"#),
+        ("tool\u{17f}/call", r#"{"name":"a"}"#),
+    ] {
+        let refused = with(method, params).unwrap_err();
+        assert!(
+            matches!(refused, Malformed::TwoReadings { what: "method", .. }),
+            "{method}"
+        );
+    }
+    for id in [r#""a\u0000""#, r#""\ud800""#] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        let (what, id) = ("id", None);
+        assert_eq!(parse(&text), Err(Malformed::TwoReadings { what, id }));
+    }
+    // Nothing is decided by these.
+    assert!(with("vendor/do", r#"{"name":1,"Name":"a\u0000"}"#).is_ok());
+    assert!(parse("\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"x\"}").is_err());
+}
+
+#[test]
+fn a_call_names_its_tool() {
+    let tool = |text: &str| parse(text).unwrap().called_tool();
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n\u0061me":"\u0061b"}}"#;
+    assert_eq!(tool(call).as_deref(), Some("ab"));
+    assert_eq!(tool(&call.replace("tools/call", "prompts/get")), None);
+    assert_eq!(tool(&call.replace(r#""\u0061b""#, "7")), None);
 }
 
 #[test]

@@ -97,10 +97,7 @@ pub(super) fn signed_in(id: RawId<'_>, session: &Session) -> String {
 
 /// Whether a message calls that tool.
 pub(crate) fn is_own_tool(message: &Message) -> bool {
-    message.method() == Some("tools/call")
-        && message.param("name").is_some_and(|name| {
-            serde_json::from_str::<String>(message.text(name)).is_ok_and(|name| name == TOOL)
-        })
+    message.called_tool().is_some_and(|name| name == TOOL)
 }
 
 /// The error for a request that was held until its time limit without a sign-in.

@@ -53,6 +53,8 @@ fn a_call_that_can_be_read_in_two_ways_is_refused() {
         r#"{"NAME":"good"}"#,
         r#"{"name":1}"#,
         r#"{"name":"\ud800"}"#,
+        r#"{"name":"good\u0000"}"#,
+        r#"{"name":"good_not\u0000"}"#,
         r#"{"name":null}"#,
         r#"{}"#,
         r#"["good"]"#,
@@ -68,6 +70,8 @@ fn a_call_that_can_be_read_in_two_ways_is_refused() {
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"good"},"Params":{"name":"bad"}}"#,
         r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"bad"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools\/c\u0061ll","params":{"name":"bad"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call\u0000","params":{"name":"bad"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"Tools/Call","params":{"name":"bad"}}"#,
     ] {
         assert!(!may_call(text), "{text}");
     }
@@ -77,7 +81,7 @@ fn a_call_that_can_be_read_in_two_ways_is_refused() {
 fn other_requests_are_not_judged() {
     for text in [
         r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-        r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"bad","name":"bad"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"bad"}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
     ] {
         assert!(may_call(text), "{text}");
@@ -122,6 +126,7 @@ fn a_tool_without_a_clear_name_is_hidden() {
         r#"{"name":"a","name":"bad"}"#,
         r#"{"name":"a","Name":"bad"}"#,
         r#"{"Name":"a"}"#,
+        r#"{"name":"a\u0000"}"#,
         r#""a""#,
         "null",
         r#"["a"]"#,

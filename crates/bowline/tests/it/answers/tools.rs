@@ -12,7 +12,8 @@ use crate::kit::gateway::{config, only};
 use crate::kit::messages::{JSON, call, list};
 use crate::kit::opened::{BATCHING, opened_speaking, opened_with};
 use crate::kit::programs::{Tally, command, config_of};
-use crate::kit::wired::call_of;
+use crate::kit::sse::Sse;
+use crate::kit::wired::{Wired, call_of};
 
 const GOOD: &str = r#"{ "name" : "good", "inputSchema":{"type":"object"}, "x": 1.50 }"#;
 const BAD: &str = r#"{"title":"good","name":"b\u0061d"}"#;
@@ -79,14 +80,10 @@ async fn a_call_of_another_tool_does_not_reach_the_server() {
         r#"{"name":"bad","arguments":{}}"#,
         r#"{"name":"b\u0061d_2"}"#,
         r#"{"na\u006de":"bad"}"#,
-        r#"{"name":"good","name":"bad"}"#,
-        r#"{"name":"bad","name":"good"}"#,
-        r#"{"name":"good","Name":"bad"}"#,
         r#"{}"#,
     ];
     for params in params {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#);
-        let answer = sent(client.post_text(body)).await;
+        let answer = sent(client.post_text(written(params))).await;
         is_not_allowed(&answer);
         assert_eq!(answer.json()["id"], 7);
     }
@@ -96,6 +93,61 @@ async fn a_call_of_another_tool_does_not_reach_the_server() {
     let message = call(8);
     let answer = client.send_to(&mut server, &message, |asked| asked.result(&json!({})));
     assert_eq!(answer.await.json()["result"], json!({}));
+    server.finish();
+}
+
+/// A call with these params.
+fn written(params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#)
+}
+
+/// Calls of `bad`, for some reader.
+const TWO_READINGS: [&str; 8] = [
+    r#"{"name":"good","name":"bad"}"#,
+    r#"{"name":"bad","name":"good"}"#,
+    r#"{"name":"good","n\u0061me":"bad"}"#,
+    r#"{"name":"good","Name":"bad"}"#,
+    r#"{"NAME":"bad"}"#,
+    r#"{"name":"good","name\u0000":"bad"}"#,
+    r#"{"name":"bad\u0000"}"#,
+    r#"{"name":"bad\ud800"}"#,
+];
+
+fn is_ambiguous(answer: &Value) {
+    let error = &answer["error"];
+    assert_eq!(error["data"]["reason"], "not_json_rpc", "{answer}");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains("can be read in two ways: `name`"),
+        "{message}"
+    );
+    assert_eq!(answer["id"], 7);
+}
+
+#[tokio::test]
+async fn a_call_that_can_be_read_in_two_ways_reaches_no_server_over_any_front() {
+    let (gateway, server, client) = opened_speaking(BATCHING, without_bad).await;
+    let over_sse = Sse::open(&gateway).await;
+    for params in TWO_READINGS {
+        let answer = sent(client.post_text(written(params))).await;
+        assert_eq!(answer.status, 400);
+        is_ambiguous(&answer.json());
+        let batch = sent(client.post_text(format!("[{}]", written(params)))).await;
+        is_ambiguous(&batch.json()[0]);
+        let answer = sent(over_sse.post(written(params))).await;
+        assert_eq!(answer.status, 400);
+        is_ambiguous(&answer.json());
+    }
+    server.finish();
+    let server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    without_bad(&mut config);
+    let mut on_stdio = Wired::with(config).await;
+    for params in TWO_READINGS {
+        let line = written(params) + "\n";
+        on_stdio.write(line.as_bytes()).await;
+        is_ambiguous(&on_stdio.answer_to(&json!(7)).await);
+    }
     server.finish();
 }
 
