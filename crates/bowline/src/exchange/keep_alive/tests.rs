@@ -7,7 +7,7 @@ use crate::leg::capabilities::{Capabilities, MissingLists};
 use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg, Life};
 use crate::session::ClientState;
-use crate::upstream::Conversation;
+use crate::upstream::{Conversation, Pin};
 use bowline_egress::Jar;
 use bowline_wire::version::Agreed;
 
@@ -16,6 +16,11 @@ const TIME: Duration = Duration::from_secs(240);
 
 /// A session at this server, which has issued an id.
 fn session_at(server: &Leg, number: u16) -> Arc<Session> {
+    session_of(&server.upstream, &server.endpoint, number)
+}
+
+/// The same at another endpoint of the server.
+fn session_of(upstream: &Arc<Upstream>, endpoint: &Pin, number: u16) -> Arc<Session> {
     let id = UpstreamSessionId::parse(b"u1").unwrap();
     let life = Life {
         generation: Generation::FIRST,
@@ -25,12 +30,7 @@ fn session_at(server: &Leg, number: u16) -> Arc<Session> {
         has_token: false,
         missing_lists: MissingLists::default(),
     };
-    let leg = Leg::new(
-        Arc::clone(&server.upstream),
-        server.endpoint.again(),
-        None,
-        life,
-    );
+    let leg = Leg::new(Arc::clone(upstream), endpoint.again(), None, life);
     let mut bytes = [0; SessionId::BYTES];
     bytes[2..4].copy_from_slice(&number.to_be_bytes());
     Arc::new(Session::new(
@@ -159,4 +159,40 @@ async fn those_that_were_used_last_are_pinged_server_by_server() {
     }
     counts.sort_unstable();
     assert_eq!(counts, [1, MAX_KEPT]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_of_one_server_are_pinged_endpoint_by_endpoint() {
+    let (server, replica) = (Leg::idle(), Leg::idle());
+    let mut sessions = Vec::new();
+    for number in 0..3 {
+        sessions.push(used(session_at(&server, number)));
+    }
+    for number in 3..5 {
+        let at_replica = session_of(&server.upstream, &replica.endpoint, number);
+        sessions.push(used(at_replica));
+    }
+    after(TIME).await;
+    let chosen = due(sessions);
+    let mut counts: Vec<_> = chosen.iter().map(Vec::len).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [2, 3]);
+    for sessions in &chosen {
+        let first = &sessions[0].leg().endpoint;
+        let is_there = |one: &Arc<Session>| std::ptr::eq(&**first, &*one.leg().endpoint);
+        assert!(sessions.iter().all(is_there));
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_being_pinged_is_left_alone_and_no_other() {
+    let (server, replica) = (Leg::idle(), Leg::idle());
+    server.endpoint.being_pinged.store(true, Ordering::Release);
+    for endpoint in [&server.endpoint, &replica.endpoint] {
+        let session = used(session_of(&server.upstream, endpoint, 0));
+        begin_round(vec![session], Drain::new(TIME));
+    }
+    let rounds = server.upstream.tracker().len();
+    assert_eq!(rounds, 1);
+    assert!(replica.endpoint.being_pinged.load(Ordering::Acquire));
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bowline::Gateway;
-use bowline::config::Config;
+use bowline::config::{Config, Server};
+use bowline_testbed::answering::Gate;
 use bowline_testbed::everything::Replica;
 use bowline_testbed::redis::Fitness;
 use bowline_testbed::scripted::{Asked, Scripted};
@@ -236,6 +237,38 @@ async fn a_server_that_hangs_delays_the_pings_of_no_other() {
     }
     let _unanswered = pinged(&mut hanging, "u1").await;
     a.until("ping", 3).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_answers_no_pings_delays_those_of_no_other() {
+    let (hanging, other) = (Fake::start("hanging").await, Fake::start("other").await);
+    let mut config = config_of(&[]);
+    let urls = [hanging.url(), other.url()].join(",");
+    let server = Server::from_urls(&urls).unwrap();
+    config.servers.insert("s".parse().unwrap(), server);
+    often(&mut config);
+    // A ping is given up after a sixth of it.
+    only(&mut config).recovery.budget = Duration::from_secs(120);
+    let gateway = Gateway::start(config).await.unwrap();
+    let gate = Gate::default();
+    gate.close();
+    let closed = gate.clone();
+    hanging.on("ping", move |seen| seen.result(&json!({})).behind(&closed));
+    // More than are pinged at the same time.
+    for number in 0..40 {
+        let mut client = Client::new(&gateway);
+        assert_eq!(client.begin().await.status, 200);
+        for call in 0..2 {
+            let answer = client.call(2 * number + call, "t", &json!({})).await;
+            assert_eq!(answer.status, 200);
+        }
+    }
+    assert!(hanging.live().len() > 8 && other.live().len() > 8);
+    hanging.until("ping", 8).await;
+    other.until("ping", other.count("ping") + 40).await;
+    assert_eq!(hanging.count("ping"), 8, "none was answered or given up");
+    gate.open();
+    hanging.until("ping", 9).await;
 }
 
 #[tokio::test]
