@@ -18,6 +18,7 @@ pub(crate) mod replay;
 pub(crate) mod reply;
 mod send;
 pub(crate) mod sign_in;
+mod strays;
 pub(crate) mod stream;
 mod tool_filter;
 mod unopened;

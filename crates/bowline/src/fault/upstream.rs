@@ -93,6 +93,7 @@ fn of_sse(error: &SseError) -> Reason {
         SseError::TooMany(ShareOwner::Caller) => Reason::TooManyStreamsOfCaller,
         SseError::NoEndpoint(_) => Reason::Deadline,
         SseError::EndedEarly(_) => Reason::UpstreamUnavailable,
+        SseError::Stray(_) => Reason::NotSticky,
         SseError::NotAStream(_) | SseError::BadEndpoint | SseError::OtherOrigin(_) => {
             Reason::UpstreamNotMcp
         }

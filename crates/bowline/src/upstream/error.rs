@@ -36,7 +36,7 @@ pub(crate) enum UpstreamError {
     #[error("the session could not be recovered: {0}")]
     NotRecovered(Arc<str>),
     #[error(
-        "the load balancer before it is not sticky: new sessions were unknown to the replica that got their next message, several times in a row; have it send all requests of a session to the same replica (by a cookie, or by Mcp-Session-Id), or configure the replicas as `endpoints`"
+        "the load balancer before it is not sticky: new sessions were unknown to the replica that got their next message, several times in a row; have it send all requests of a session to the same replica (by a cookie, or by Mcp-Session-Id), or configure the replicas as `endpoints`. Over HTTP+SSE, see also that a proxy passes on the URL that the server's stream names"
     )]
     NotSticky,
     #[error("it is unknown whether the request ran, and it is not safe to repeat: {0}")]
@@ -194,6 +194,11 @@ impl UpstreamError {
             Self::Process(error) => error.is_absence(),
             _ => false,
         }
+    }
+
+    /// Whether a session is unknown that was opened a moment ago.
+    pub(crate) fn is_stray(&self) -> bool {
+        matches!(self, Self::HttpSse(SseError::Stray(_)))
     }
 
     /// A server that failed to open a stream.

@@ -28,11 +28,12 @@ use self::posting::Posting;
 use super::budget::{Budget, errand};
 use super::conversation::Issued;
 use super::event_source::EventSource;
-use super::judge::is_about_credentials;
+use super::judge::{is_about_credentials, is_gone};
 use super::link::{HttpLink, SseLink};
 use super::live::{self, Incoming};
 use super::outcome::NotSaid;
 use super::streamable::Asking;
+use super::transport_choice::answers;
 use super::{
     Declination, InitializeAnswer, Initialized, Listening, Outcome, Pulse, SentAs, Upstream,
     UpstreamError, Whole,
@@ -75,6 +76,13 @@ impl Upstream {
             () = incoming.begun() => None,
         };
         match posted {
+            Some(answer) if is_gone(answer.status) && pair.routing().ended().is_none() => {
+                let declined = Declination::new(answer).held().await;
+                return match answers(&declined, request.raw()) {
+                    true => Ok(Initialized::Declined(declined)),
+                    false => Err(SseError::Stray(declined.status()).into()),
+                };
+            }
             Some(answer) if !answer.status.is_success() => {
                 return Ok(Initialized::Declined(Declination::new(answer)));
             }
@@ -202,6 +210,12 @@ impl Upstream {
             }
             // The client got the refusal the first time.
             Err(UpstreamError::Declined(_)) | Ok(()) => Ok(Ok(())),
+            // Its stream lives, so somebody else was asked.
+            Err(why @ UpstreamError::SessionLost) if self.is_open(link) => Ok(Err(NotSaid {
+                why: why.to_string(),
+                asked_for: None,
+                denies_session: true,
+            })),
             Err(error) => Err(error),
         }
     }
@@ -259,6 +273,11 @@ impl Upstream {
             Some(refusal) => Ok(refusal.body),
             None => Ok(incoming.answer().await?),
         }
+    }
+
+    fn is_open(&self, link: SseLink<'_>) -> bool {
+        let pair = link.pair.get(self.owners());
+        pair.is_ok_and(|pair| pair.routing().ended().is_none())
     }
 
     /// How long a stream may be silent after a ping.

@@ -70,7 +70,7 @@ pub(super) fn judge(facts: Facts) -> Verdict {
         names_session,
         stream,
     } = facts;
-    let is_gone = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+    let is_gone = is_gone(status);
     let is_demand = has_challenge && is_about_credentials(status);
     match content {
         // By the protocol, this answer is about the session.
@@ -116,6 +116,11 @@ fn unproven(stream: Stream) -> Verdict {
         Stream::Open => Verdict::Listen,
         Stream::None | Stream::Spoke | Stream::Silent | Stream::Broke => Verdict::Unknown,
     }
+}
+
+/// What a server answers that does not know a session.
+pub(super) fn is_gone(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
 /// What a server answers whose sessions are somewhere else by now, for example because it speaks another transport.

@@ -122,6 +122,11 @@ impl Upstream {
                 endpoint.verdict.note(Spoken::Sse);
                 return Ok(opened);
             }
+            // It opened a stream, which streamable HTTP has not.
+            Err(error) if error.is_stray() => {
+                endpoint.verdict.note(Spoken::Sse);
+                return Err(error);
+            }
             Ok(Initialized::Declined(other)) => other.error(),
             Err(UpstreamError::Refused(status)) => {
                 return Err(UpstreamError::RefusedOverSse(status, declined.status()));
@@ -180,14 +185,14 @@ fn is_wrong_over_sse(opened: &Result<Initialized, UpstreamError>) -> bool {
             | SseError::EndedEarly(_)
             | SseError::BadEndpoint
             | SseError::OtherOrigin(_) => true,
-            SseError::TooMany(_) => false,
+            SseError::TooMany(_) | SseError::Stray(_) => false,
         },
         Ok(Initialized::Answered { .. }) | Err(_) => false,
     }
 }
 
 /// Whether the server has answered this request.
-fn answers(declined: &Declination, request: &Bytes) -> bool {
+pub(super) fn answers(declined: &Declination, request: &Bytes) -> bool {
     let request = Message::parse(request.clone());
     let id = request.as_ref().ok().and_then(Message::id);
     let body = declined.json();

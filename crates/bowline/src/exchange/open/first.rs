@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::caller::Caller;
 use crate::exchange::open_leg::{LegOpening, NotOpened, OpenedLeg};
 use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::strays::Strays;
 use crate::leg::capabilities::Capabilities;
 use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg};
@@ -69,6 +70,7 @@ impl FirstLeg<'_> {
         let short_wait_end = Instant::now() + moment(&server);
         let mut failed: Option<(Pin, UpstreamError)> = None;
         let mut retry_after = None;
+        let mut strays = Strays::default();
         while budget.next_attempt(retry_after.take()).await {
             let failed_endpoint = failed.as_ref().map(|(endpoint, _)| &**endpoint);
             let endpoint = match upstream.pick_avoiding(failed_endpoint).await {
@@ -103,6 +105,9 @@ impl FirstLeg<'_> {
             };
             if self.sent.client_left() {
                 return Err(error);
+            }
+            if error.is_stray() && !strays.may_go_on() {
+                return Err(UpstreamError::NotSticky);
             }
             // If no server was reachable from the start, and no other endpoint is healthy, waiting does not
             // help.

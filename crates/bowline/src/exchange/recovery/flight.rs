@@ -10,6 +10,7 @@ use super::retire::part;
 use crate::config::{OnLoss, Server};
 use crate::exchange::open_leg::Newborn;
 use crate::exchange::ping::ping;
+use crate::exchange::strays::Strays;
 use crate::leg::Leg;
 use crate::session::Session;
 use crate::session::persistence::Published;
@@ -17,10 +18,6 @@ use crate::session::persistence::claim::{Claim, ClaimGuard};
 use crate::session::recovery::{Recovered, RecoveryError};
 use crate::upstream::budget::Budget;
 use crate::upstream::{Carried, Pulse};
-
-/// After this many new sessions that were unknown at their next message, no more are opened: a load balancer that is not
-/// sticky would make it go on for ever, and each leaves a session behind.
-const MAX_STRAYS: u32 = 3;
 
 /// A flight in progress.
 struct Flying<'a> {
@@ -38,8 +35,8 @@ struct Flying<'a> {
     asked_for: Option<Duration>,
     silences: u32,
     failures: u32,
-    /// How many new sessions were unknown to whoever got their next message.
-    strays: u32,
+    /// New sessions that were unknown to whoever got their next message.
+    strays: Strays,
     /// Only another gateway could tell, and did not answer.
     lacks_owner: bool,
 }
@@ -75,7 +72,7 @@ pub(super) async fn fly(
         asked_for: None,
         silences: 0,
         failures: 0,
-        strays: 0,
+        strays: Strays::default(),
         lacks_owner: false,
     };
     flying.fly().await
@@ -172,8 +169,8 @@ impl Flying<'_> {
             Err(Failed::ForGood(why)) => Step::Over(Err(why)),
             Err(Failed::Stray(why)) => {
                 self.reason = why;
-                (self.failures, self.strays) = (self.failures + 1, self.strays + 1);
-                match self.strays < MAX_STRAYS {
+                self.failures += 1;
+                match self.strays.may_go_on() {
                     true => Step::Retry,
                     false => Step::Over(Err(RecoveryError::NotSticky)),
                 }

@@ -182,6 +182,7 @@ pub(crate) fn for_now(error: UpstreamError) -> Failed {
             Failed::ForGood(RecoveryError::Refused(status))
         }
         UpstreamError::SignIn(wanted) => Failed::ForGood(RecoveryError::SignIn(wanted)),
+        error if error.is_stray() => Failed::Stray(error.to_string().into()),
         error => Failed::ForNow(error.to_string().into(), None),
     }
 }

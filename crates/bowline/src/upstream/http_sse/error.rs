@@ -26,11 +26,16 @@ pub(crate) enum SseError {
         "the server's `endpoint` event names another origin ({0}): messages go only to the server's own"
     )]
     OtherOrigin(Box<str>),
+    #[error("the server answered {0} to the first message for a stream that it had just opened")]
+    Stray(StatusCode),
 }
 
 impl SseError {
     /// Whether a retry may succeed.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::NoEndpoint(_) | Self::EndedEarly(_))
+        matches!(
+            self,
+            Self::NoEndpoint(_) | Self::EndedEarly(_) | Self::Stray(_)
+        )
     }
 }

@@ -1,15 +1,20 @@
 //! A stream that ends takes its session with it, and the client does not notice; nothing runs twice.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bowline::Gateway;
+use bowline::config::Transport;
+use bowline_testbed::scripted::{Scripted, initialize_result};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::kit::gateway::only;
+use crate::kit::client::Client;
+use crate::kit::gateway::{config, only};
 use crate::kit::log::Log;
-use crate::kit::messages::note;
+use crate::kit::messages::{call, note};
 use crate::kit::programs::text_of;
-use crate::kit::sse_server::{SsePlay, seen_ended};
+use crate::kit::sse_server::{SsePlay, reason, seen_ended};
 use crate::kit::wait::until;
 
 #[tokio::test]
@@ -75,6 +80,46 @@ async fn a_message_url_that_is_gone_is_a_lost_session() {
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(play.tally.count("bump k"), 1);
     }
+}
+
+/// As behind a load balancer that is not sticky.
+#[tokio::test]
+async fn streams_whose_next_message_is_unknown_are_not_opened_for_ever() {
+    let mut server = Scripted::start().await;
+    let mut config = config(&[("s", server.url())]);
+    only(&mut config).transport = Transport::Sse;
+    only(&mut config).recovery.budget = Duration::from_secs(6);
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut client = Client::new(&gateway);
+    let calling = async {
+        assert_eq!(client.begin().await.status, 200);
+        client.send(&call(7)).await
+    };
+    tokio::pin!(calling);
+    let mut streams = Vec::new();
+    let answer = loop {
+        let asked = tokio::select! {
+            answer = &mut calling => break answer,
+            asked = server.next() => asked,
+        };
+        match (asked.method.as_str(), asked.rpc_method().as_str()) {
+            ("GET", _) => {
+                let mut stream = asked.events();
+                stream.write("event: endpoint\ndata: /messages\n\n");
+                streams.push(stream);
+            }
+            (_, "initialize") => {
+                let id = asked.json()["id"].clone();
+                let answer = json!({"jsonrpc": "2.0", "id": id, "result": initialize_result()});
+                asked.reply(202, &[], "");
+                let stream = streams.last_mut().unwrap();
+                stream.write(format!("event: message\ndata: {answer}\n\n"));
+            }
+            _ => asked.reply(404, &[], "no such session"),
+        }
+    };
+    assert_eq!(reason(&answer).0, "not_sticky", "{answer:?}");
+    assert!(streams.len() <= 7, "{} streams", streams.len());
 }
 
 /// Servers that have lost a session also answer 400; a ping decides.

@@ -166,6 +166,12 @@ async fn a_few_failures_are_no_reason_to_leave() {
 
 #[tokio::test]
 async fn a_balancer_that_is_not_sticky_is_noticed_soon_and_named() {
+    for path in ["mcp", "sse"] {
+        noticed_at(path).await;
+    }
+}
+
+async fn noticed_at(path: &str) {
     let tally = Tally::default();
     let mut replicas = Vec::new();
     for name in ["a", "b"] {
@@ -173,19 +179,21 @@ async fn a_balancer_that_is_not_sticky_is_noticed_soon_and_named() {
     }
     let addresses: Vec<SocketAddr> = replicas.iter().map(Counting::address).collect();
     let balancer = Haproxy::in_turn(&addresses).await.unwrap();
-    let url = format!("http://{}/mcp", balancer.address());
+    let url = format!("http://{}/{path}", balancer.address());
     let gateway = Gateway::start(config(&[("s", &url)])).await.unwrap();
     let mut client = Client::new(&gateway);
-    assert_eq!(client.begin().await.status, 200);
-    let (mut said, mut initializes) = (String::new(), 0);
+    // Over HTTP+SSE this needs two requests to the same replica.
+    let opened = client.begin().await;
+    assert!(path == "sse" || opened.status == 200, "{opened:?}");
+    let (mut said, mut initializes) = (opened.text, 0);
     // One request in two reaches the replica that has the session.
     for number in 0..4 {
-        let answer = client.call(number, "bump", &json!({"key": number})).await;
-        said += &answer.text;
-        initializes = replicas.iter().map(Counting::initializes).sum();
         if said.contains("not sticky") {
             break;
         }
+        let answer = client.call(number, "bump", &json!({"key": number})).await;
+        said += &answer.text;
+        initializes = replicas.iter().map(Counting::initializes).sum();
     }
     assert!(said.contains("not sticky"), "{said}");
     assert!(said.contains("not_sticky"), "{said}");
