@@ -287,7 +287,7 @@ async fn answer(
     sent_request: &mut SentRequest,
 ) -> Result<Reply<Arriving>, UpstreamError> {
     let (session, carried) = (request.session, request.carried);
-    sent_request.lesson = ToolLesson::of(session, leg, &sent_request.message).await;
+    sent_request.lesson = ToolLesson::of(request, leg).await;
     let (sent_request, message) = (&*sent_request, &sent_request.message);
     let now = session.upstream.tool_hints.now();
     #[cfg(feature = "planted")]

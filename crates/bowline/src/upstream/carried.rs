@@ -114,6 +114,11 @@ impl Carried {
         }
     }
 
+    /// Whether it is the same, whichever way it came.
+    pub(crate) fn says_as(&self, other: &Self) -> bool {
+        (&self.query, &self.headers) == (&other.query, &other.headers)
+    }
+
     /// A hash that distinguishes it from others and does not disclose its contents.
     pub(crate) fn fingerprint(&self) -> Box<str> {
         let mut hash = digest::Context::new(&digest::SHA256);

@@ -173,13 +173,22 @@ impl ToolHints {
         asked: Option<Epoch>,
         listing: Listing,
     ) {
-        let earlier = leg.hints.take().filter(|hints| Some(hints.since) == asked);
-        let mut tools = earlier
-            .as_ref()
-            .map_or_else(SafeTools::default, |hints| SafeTools::clone(&hints.tools));
+        let mut earlier = leg.hints.take().filter(|hints| Some(hints.since) == asked);
+        let (mut tools, mut refused) = match &mut earlier {
+            Some(hints) => (SafeTools::clone(&hints.tools), hints.refused.take()),
+            None => (SafeTools::default(), None),
+        };
         let is_last = listing.is_last;
         for (tool, is_safe) in listing.into_tools() {
-            tools.set(&tool, is_safe);
+            let is_refused =
+                |refused: &SafeTools| refused.names.contains(&tool) || refused.is_full();
+            tools.set(
+                &tool,
+                is_safe && !refused.as_deref().is_some_and(is_refused),
+            );
+            if !is_safe && !is_last {
+                refused.get_or_insert_default().set(&tool, true);
+            }
         }
         for tool in &tools.names {
             known.believed.set(tool, true);
@@ -194,6 +203,7 @@ impl ToolHints {
             from: known.since,
             is_complete: is_last || earlier.is_some_and(|hints| hints.is_complete),
             tools: Arc::clone(&known.last),
+            refused: refused.filter(|_| !is_last),
         });
     }
 
@@ -304,6 +314,7 @@ impl ToolHints {
                 from: self.next(),
                 is_complete: true,
                 tools: Arc::clone(&shared.tools),
+                refused: None,
             });
         }
         leg.note_current(self.revoked.load(Ordering::Acquire));

@@ -5,6 +5,10 @@
 //! and those that come meanwhile wait for it, for a moment; if there is no list by then, no other call does. It is sent once and recovers nothing, asks nobody to sign
 //! in, and is no use of the session by its client. Of one caller, one list is under way at a server at a time, and it
 //! counts for all legs there that waited for it.
+//!
+//! A call that may have run is not repeated in its own generation before the tools were listed once more
+//! ([`list_again`]): a server that issues no session id, or keeps its sessions across a restart, may be another release
+//! by then, and nobody may have heard that its tools changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +53,7 @@ pub(crate) fn before_call(request: &Request<'_>, leg: &Arc<Leg>) -> Option<Listi
     match safety_of(&request.message, policy) {
         Safety::IfShown(_) => match wanted {
             WantedList::New { turn, is_first } => {
-                let over = begin(session, leg, request.carried, turn);
+                let over = begin(session, leg, turn);
                 if is_first {
                     leg.tool_hints.begin_waiting(&over);
                 }
@@ -67,15 +71,15 @@ pub(crate) fn before_call(request: &Request<'_>, leg: &Arc<Leg>) -> Option<Listi
     }
 }
 
-fn begin(session: &Arc<Session>, leg: &Arc<Leg>, carried: &Carried, turn: ListTurn) -> ListOver {
+fn begin(session: &Arc<Session>, leg: &Arc<Leg>, turn: ListTurn) -> ListOver {
     let (over, waiting) = watch::channel(());
     let (session, asking) = (Arc::clone(session), AskingLeg(Arc::clone(leg)));
-    let (carried, wanted) = (session.carried(carried), session.upstream.tool_hints.now());
+    let wanted = session.upstream.tool_hints.now();
     let tracker = session.upstream.tracker().clone();
     tracker.spawn(async move {
         let leg = &asking.0;
         if leg.shared_endpoint().is_none() {
-            Box::pin(list(&session, leg, &carried)).await;
+            Box::pin(list(&session, leg)).await;
             return;
         }
         // In a crowd, no call waits for its turn.
@@ -92,7 +96,7 @@ fn begin(session: &Arc<Session>, leg: &Arc<Leg>, carried: &Carried, turn: ListTu
             tokio::time::sleep_until(last.at + PAUSE).await;
         }
         if !leg.is_lost() && !session.has_ended() {
-            *last = Some(Box::pin(list(&session, leg, &carried)).await);
+            *last = Some(Box::pin(list(&session, leg)).await);
         }
         drop(over);
     });
@@ -123,20 +127,40 @@ impl Listing {
 }
 
 /// Lists the tools. What the answers say is learnt where every answer is read.
-async fn list(session: &Arc<Session>, leg: &Arc<Leg>, carried: &Carried) -> LastList {
+async fn list(session: &Arc<Session>, leg: &Arc<Leg>) -> LastList {
     let tools = &session.upstream.tool_hints;
     let (since, asked) = (tools.since(&session.audience()), tools.next());
-    let limit = errand(&session.upstream.config().recovery);
-    let listed = tokio::time::timeout(limit, all_pages(session, leg, carried)).await;
-    match listed {
-        Ok(Ok(())) => session.listed_tools(leg, (since, asked)),
-        Ok(Err(error)) => tracing::debug!(session = %session.hash, %error, "tools not listed"),
-        Err(_) => tracing::debug!(session = %session.hash, "tools not listed in time"),
+    // As the session was opened: what one request carries may be another tenant's.
+    let carried = session.carried(&Carried::default());
+    match all_pages_in_time(session, leg, &carried).await {
+        Ok(()) => session.listed_tools(leg, (since, asked)),
+        Err(error) => tracing::debug!(session = %session.hash, %error, "tools not listed"),
     }
     LastList {
         asked,
         at: Instant::now(),
     }
+}
+
+/// Lists the tools as this request's tenant sees them, before it is repeated on this leg.
+pub(crate) async fn list_again(request: &Request<'_>, leg: &Arc<Leg>) -> Result<(), UpstreamError> {
+    tokio::select! {
+        biased;
+        () = request.call.cancelled() => Err(UpstreamError::Cancelled),
+        () = request.sent.left() => Err(UpstreamError::Cancelled),
+        listed = all_pages_in_time(request.session, leg, request.carried) => listed,
+    }
+}
+
+async fn all_pages_in_time(
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    carried: &Carried,
+) -> Result<(), UpstreamError> {
+    let limit = errand(&session.upstream.config().recovery);
+    let listing = all_pages(session, leg, carried);
+    let listed = tokio::time::timeout(limit, listing).await;
+    listed.unwrap_or(Err(UpstreamError::CallTimeout(limit)))
 }
 
 async fn all_pages(

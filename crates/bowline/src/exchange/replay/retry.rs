@@ -6,10 +6,11 @@ use bowline_wire::message::Message;
 
 use crate::exchange::ping::ping;
 use crate::exchange::recovery::{Cause, recover, recover_in_background};
-use crate::exchange::replay::{self, Safety};
+use crate::exchange::replay::own_list::list_again;
+use crate::exchange::replay::{Safety, safety_of};
 use crate::exchange::send::Request;
 use crate::leg::Leg;
-use crate::session::{Call, Session};
+use crate::session::Session;
 use crate::upstream::budget::{Budget, moment, until};
 use crate::upstream::{Carried, Epoch, Proof, Ran, SessionState, UpstreamError};
 
@@ -26,10 +27,10 @@ pub(crate) async fn after(
 ) -> Result<Arc<Leg>, UpstreamError> {
     let Request {
         session,
-        message,
         call,
         carried,
         sent,
+        ..
     } = request;
     let Proof {
         ran,
@@ -38,7 +39,7 @@ pub(crate) async fn after(
     if matches!(error, UpstreamError::Declined(_)) {
         if known == SessionState::Unproven && is_forgotten(session, leg, carried).await {
             known = SessionState::Lost;
-        } else if call.may_have_run() && !is_safe(session, message, leg, call.sent_in()).await {
+        } else if call.may_have_run() && !may_run_twice(request, leg).await {
             // This attempt did not run, but an earlier one may have.
             return Err(not_repeated(session, &error));
         } else {
@@ -55,7 +56,7 @@ pub(crate) async fn after(
     // A request is retried once after a loss. A server that reports a loss again may mean something else.
     if known == SessionState::Lost && call.count_loss() && !has_left() {
         // The next request checks the session. A new session for each 404 would overload the server.
-        return Err(lost_again(session, message, leg, call).await);
+        return Err(lost_again(request, leg).await);
     }
     let may_retry = may_retry(request, leg, ran, known).await;
     let has_left = has_left();
@@ -70,6 +71,10 @@ pub(crate) async fn after(
         });
     }
     let recovered = recovered(request, leg, cause).await?;
+    let recovered = match call.may_have_run() {
+        true => Box::pin(still_safe(request, leg, recovered)).await?,
+        false => recovered,
+    };
     session
         .upstream
         .metrics
@@ -84,8 +89,8 @@ async fn may_retry(request: &Request<'_>, leg: &Leg, ran: Ran, known: SessionSta
         Ran::No if known == SessionState::Unproven => wait(request).await,
         Ran::No => true,
         Ran::Unknown => {
-            let safety_of = call.count_failure() <= MAX_REPEATS
-                && is_safe(request.session, &request.message, leg, call.sent_in()).await;
+            let safety_of =
+                call.count_failure() <= MAX_REPEATS && may_run_twice(request, leg).await;
             safety_of && wait(request).await
         }
         Ran::Yes => false,
@@ -107,12 +112,40 @@ async fn wait(request: &Request<'_>) -> bool {
     }
 }
 
+/// The leg on which a request may be repeated that may have run on `leg`: `next`, or one after it. A tool is listed again
+/// before that where hints may not tell: in the same generation, because the server may be another release by now; and
+/// for another tenant than the one for which the session was opened.
+async fn still_safe(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    next: Arc<Leg>,
+) -> Result<Arc<Leg>, UpstreamError> {
+    let session = request.session;
+    let policy = &session.upstream.config().recovery.replay;
+    let is_tool = matches!(safety_of(&request.message, policy), Safety::IfShown(_));
+    let is_known = next.generation != leg.generation && session.is_as_opened(request.carried);
+    if !is_tool || is_known {
+        return Ok(next);
+    }
+    let error = match list_again(request, &next).await {
+        Ok(()) if may_run_twice(request, leg).await => return Ok(next),
+        Ok(()) => return Err(not_repeated(session, &"the server's tools have changed")),
+        Err(error @ (UpstreamError::Cancelled | UpstreamError::SignIn(_))) => return Err(error),
+        Err(error) if error.proof().session == SessionState::Alive => error,
+        Err(error) => match after(request, &next, error).await {
+            Err(error @ UpstreamError::Declined(_)) => error,
+            recovered => return recovered,
+        },
+    };
+    Err(not_repeated(session, &error))
+}
+
 /// The error for a request that was lost with its session twice.
-async fn lost_again(session: &Session, request: &Message, leg: &Leg, call: &Call) -> UpstreamError {
+async fn lost_again(request: &Request<'_>, leg: &Leg) -> UpstreamError {
     let why = "the server reported a lost session again after the recovery, as replicas do behind a load balancer that is not sticky";
-    match is_safe(session, request, leg, call.sent_in()).await {
+    match may_run_twice(request, leg).await {
         true => UpstreamError::NotRecovered(why.into()),
-        false => not_repeated(session, &why),
+        false => not_repeated(request.session, &why),
     }
 }
 
@@ -153,6 +186,17 @@ pub(crate) async fn recovered(
     }
 }
 
+/// Whether a request that was last sent on this leg is safe to repeat.
+async fn may_run_twice(request: &Request<'_>, leg: &Leg) -> bool {
+    is_safe(
+        request.session,
+        &request.message,
+        leg,
+        request.call.sent_in(),
+    )
+    .await
+}
+
 /// Whether a request that was sent on this leg in this epoch is safe to repeat.
 pub(crate) async fn is_safe(session: &Session, request: &Message, leg: &Leg, sent: Epoch) -> bool {
     #[cfg(feature = "planted")]
@@ -160,7 +204,7 @@ pub(crate) async fn is_safe(session: &Session, request: &Message, leg: &Leg, sen
         return true;
     }
     let server = session.upstream.config();
-    match replay::safety_of(request, &server.recovery.replay) {
+    match safety_of(request, &server.recovery.replay) {
         Safety::Safe => true,
         Safety::Unsafe => false,
         Safety::IfShown(tool) => session.is_safe_tool(leg, &tool, sent).await,

@@ -37,6 +37,8 @@ pub(super) struct Hints {
     /// The list has been read to its end.
     pub(super) is_complete: bool,
     pub(super) tools: Arc<SafeTools>,
+    /// The unsafe tools of the pages so far, until the last one: a later page cannot say otherwise.
+    pub(super) refused: Option<Box<SafeTools>>,
 }
 
 // === impl LegHints ===
@@ -84,6 +86,7 @@ impl Hints {
             from: since,
             is_complete: false,
             tools: Arc::default(),
+            refused: None,
         }
     }
 }

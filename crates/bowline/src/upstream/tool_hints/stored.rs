@@ -77,9 +77,14 @@ impl SafeTools {
             self.length -= if was_known { name.len() } else { 0 };
             return;
         }
-        let has_room = self.names.len() < MAX_TOOLS && self.length + name.len() <= MAX_NAMES;
+        let has_room = !self.is_full() && name.len() <= MAX_NAMES;
         let is_new = has_room && self.names.insert(name.into());
         self.length += if is_new { name.len() } else { 0 };
+    }
+
+    /// Whether no other name is remembered. The last one may be longer than the room that was left.
+    pub(super) fn is_full(&self) -> bool {
+        self.names.len() >= MAX_TOOLS || self.length >= MAX_NAMES
     }
 }
 

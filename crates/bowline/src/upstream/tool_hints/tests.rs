@@ -153,6 +153,24 @@ fn a_leg_wants_a_list_until_it_has_a_whole_one() {
 }
 
 #[test]
+fn a_name_on_two_pages_is_safe_only_if_both_say_so() {
+    let stage = Stage::default();
+    let page = |read_only, next| {
+        let tool = format!(r#"{{"name":"t","annotations":{{"readOnlyHint":{read_only}}}}}"#);
+        format!(r#"{{"tools":[{tool}]{next}}}"#)
+    };
+    for (first, second) in [(false, true), (true, false), (false, false)] {
+        for _ in 0..2 {
+            stage.learn(&page(first, r#","nextCursor":"c""#));
+            stage.learn(&page(second, ""));
+            assert!(!stage.is_safe("t"), "{first}, {second}");
+        }
+    }
+    stage.learn(&page(true, ""));
+    assert!(stage.is_safe("t"), "it is on one page now");
+}
+
+#[test]
 fn what_another_list_could_not_take_back_is_not_relied_on() {
     let stage = Stage::default();
     let tool = |number| format!(r#"{{"name":"{number}","annotations":{{"readOnlyHint":true}}}}"#);

@@ -1,13 +1,15 @@
 //! A call that may run twice is answered at every loss of its server, whether or not the client lists the tools:
 //! Bowline lists them by itself in each generation. One that must not run twice never does.
 
+use bowline::Gateway;
 use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::kit::across::Across;
 use crate::kit::client::{Answer, Client};
-use crate::kit::messages::{call, note};
+use crate::kit::gateway::config;
+use crate::kit::messages::{call, list, note};
 use crate::kit::opened::{broken_call, forgot, opened, opened_shown, tools};
 
 /// Calls `t` while the server is killed under the first attempt, after it ran. The answer, once the session lives
@@ -119,6 +121,54 @@ async fn a_tool_that_a_restart_made_unsafe_never_runs_twice() {
     // What it is now says nothing of the call before.
     server.lists(&tools(true));
     let (answer, runs) = lost_call(&mut server, &client, "u5").await;
+    assert_eq!((code_of(&answer), runs), (json!(-31001), 1), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_tool_that_became_unsafe_without_a_word_is_not_repeated() {
+    // The session lives on: the server keeps sessions, or issues no id.
+    for id in [Some("u1"), None] {
+        for (read_only, expected) in [(true, (Value::Null, 2)), (false, (json!(-31001), 1))] {
+            let mut server = Scripted::start().await;
+            let gateway = Gateway::start(config(&[("s", server.url())]))
+                .await
+                .unwrap();
+            let mut client = Client::new(&gateway);
+            let opening = async { server.next().await.initialized(id) };
+            let (opened, ()) = tokio::join!(client.initialize(), opening);
+            assert_eq!(opened.status, 200);
+            let message = list(1);
+            let listed = client.send_to(&mut server, &message, |asked| asked.result(&tools(true)));
+            assert_eq!(listed.await.status, 200);
+            server.lists(&tools(read_only));
+            let (answer, runs) = broken_call(&mut server, &client).await;
+            assert_eq!((code_of(&answer), runs), expected, "{id:?}: {answer:?}");
+            assert_eq!(server.own_lists(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_for_another_tenant_is_judged_by_its_own_list() {
+    for (tenant, expected) in [("", (Value::Null, 2)), ("?tenant=beta", (json!(-31001), 1))] {
+        let (_gateway, mut server, mut client) = opened_shown(|_| {}).await;
+        server.lists(&tools(false));
+        client.url += tenant;
+        let (answer, runs) = lost_call(&mut server, &client, "u2").await;
+        assert_eq!((code_of(&answer), runs), expected, "{tenant}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_tenant_is_shown_says_nothing_of_the_sessions_own_tools() {
+    let (_gateway, mut server, client) = opened().await;
+    let mut beta = client.clone();
+    beta.url += "?tenant=beta";
+    let message = list(1);
+    let listed = beta.send_to(&mut server, &message, |asked| asked.result(&tools(true)));
+    assert_eq!(listed.await.status, 200);
+    server.lists(&tools(false));
+    let (answer, runs) = broken_call(&mut server, &client).await;
     assert_eq!((code_of(&answer), runs), (json!(-31001), 1), "{answer:?}");
 }
 
