@@ -49,8 +49,8 @@ pub(crate) use streamable::{
     poll_data,
 };
 pub(crate) use tool_hints::{
-    Audience, Epoch, LastList, LegHints, ListOver, ListTurn, OWN_LIST, Stored, WantedList,
-    count_safe,
+    Audience, Epoch, LastList, LegHints, ListOver, ListTurn, ListedAgain, OWN_LIST, Pages, Stored,
+    WantedList, count_safe,
 };
 pub(crate) use transport_choice::is_wrong_transport;
 pub(crate) use upkeep::UPKEEP_INTERVAL;

@@ -97,7 +97,7 @@ impl CallTimeout {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamError> {
         std::task::ready!(self.timer.as_mut().poll(cx));
         if let Some(session) = self.session.upgrade() {
-            give_up(session, &self.call);
+            give_up(&session, &self.call);
         }
         Poll::Ready(UpstreamError::CallTimeout(self.limit))
     }

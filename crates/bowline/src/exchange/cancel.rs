@@ -17,9 +17,7 @@ use bowline_egress::Sent;
 pub(crate) fn cancelled_elsewhere(session: &Arc<Session>, id: RawId<'_>) {
     session.calls.cancel(id);
     for name in session.calls.names(id) {
-        if name.as_id() != id {
-            cancel_for_client(session, &name);
-        }
+        cancel_for_client(session, &name);
     }
 }
 
@@ -29,10 +27,12 @@ pub(crate) fn cancel_for_client(session: &Arc<Session>, name: &RawIdBuf) {
 }
 
 /// Cancels a request that got no answer in time. The server may hang.
-pub(crate) fn give_up(session: Arc<Session>, call: &Call) {
+pub(crate) fn give_up(session: &Arc<Session>, call: &Call) {
     let (leg, tracker) = (session.leg(), session.upstream.tracker().clone());
     let carried = session.carried(&Carried::default());
-    send_cancel(session, &call.name(), "no response in time");
+    for name in call.names() {
+        send_cancel(Arc::clone(session), &name, "no response in time");
+    }
     tracker.spawn(async move { doubt(&leg, &carried).await });
 }
 

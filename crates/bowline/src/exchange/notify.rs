@@ -54,7 +54,7 @@ pub(crate) async fn notify<S>(notice: Notice<'_>) -> Result<Reply<S>, UpstreamEr
     })
 }
 
-async fn notify_untimed<S>(mut notice: Notice<'_>) -> Result<Reply<S>, UpstreamError> {
+async fn notify_untimed<S>(notice: Notice<'_>) -> Result<Reply<S>, UpstreamError> {
     let (session, message, carried) = (notice.session, notice.message, notice.carried);
     #[cfg(feature = "planted")]
     if message.cancelled_request().is_some() && planted::has(Bug::CancelForgotten) {
@@ -135,9 +135,9 @@ fn is_safe(message: &Message, cause: Cause) -> bool {
 }
 
 impl Notice<'_> {
-    /// Cancels the calls that a `notifications/cancelled` names, here and at the other gateways. The server
-    /// gets the ids under which they were last sent.
-    fn cancel_call(&mut self) {
+    /// Cancels the calls that a `notifications/cancelled` names, here and at the other gateways. The notification itself
+    /// names the client's id: an attempt may run under it, or a call of another gateway.
+    fn cancel_call(&self) {
         let Some(span) = self.message.cancelled_request() else {
             return;
         };
@@ -145,17 +145,8 @@ impl Notice<'_> {
         let session = self.session;
         session.calls.cancel(id);
         session.announce(|session| Announcement::Cancelled(session, id.to_buf()));
-        let mut names = session.calls.names(id);
-        // An attempt before this one may still run under it, or a call of another gateway.
-        if !names.iter().any(|name| name.as_id() == id) {
-            names.push(id.to_buf());
-        }
-        let mut names = names.into_iter();
-        if let Some(first) = names.next() {
-            self.body = self.message.splice(span, first.as_str());
-        }
-        for other in names {
-            cancel_for_client(session, &other);
+        for name in session.calls.names(id) {
+            cancel_for_client(session, &name);
         }
     }
 

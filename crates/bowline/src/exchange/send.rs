@@ -26,8 +26,8 @@ use crate::leg::{Leg, array};
 use crate::planted::{self, Bug};
 use crate::session::{Call, ClientState, Session};
 use crate::upstream::{
-    Carried, Frames, LiveError, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, StreamError,
-    UpstreamError, Whole,
+    Carried, Epoch, Frames, LiveError, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER,
+    StreamError, UpstreamError, Whole,
 };
 
 /// A client's request, and what it is sent with.
@@ -70,13 +70,16 @@ pub(crate) async fn request_again(
     leg: Arc<Leg>,
     timeout: Option<CallTimeout>,
 ) -> Result<Reply<Arriving>, UpstreamError> {
-    request.call.mark_sent_as(None);
+    // It is not running in a new generation.
+    let is_running = old.generation == leg.generation;
+    if !is_running {
+        request.call.forget_ids();
+    }
     let mut sent_request = SentRequest {
         continues_stream: true,
         ..SentRequest::first(&request)
     };
-    // It is not running in a new generation.
-    if old.generation == leg.generation {
+    if is_running {
         sent_request = sent_request.again(&request);
     }
     send_until_answered(request, leg, sent_request, timeout).await
@@ -227,7 +230,9 @@ impl SentRequest {
     fn again(&self, request: &Request<'_>) -> Self {
         match renamed(request) {
             Some((message, own_id)) => {
-                request.call.mark_sent_as(message.id());
+                if let Some(id) = message.id() {
+                    request.call.mark_sent_as(id);
+                }
                 Self {
                     message,
                     own_id: Some(own_id),
@@ -287,7 +292,7 @@ async fn answer(
     sent_request: &mut SentRequest,
 ) -> Result<Reply<Arriving>, UpstreamError> {
     let (session, carried) = (request.session, request.carried);
-    sent_request.lesson = ToolLesson::of(request, leg).await;
+    sent_request.lesson = ToolLesson::of(session, leg, &sent_request.message).await;
     let (sent_request, message) = (&*sent_request, &sent_request.message);
     let now = session.upstream.tool_hints.now();
     #[cfg(feature = "planted")]
@@ -304,10 +309,12 @@ async fn answer(
     };
     let sent = match send(leg.link(carried)).await {
         // The request is safe to repeat, so the redirect is followed this time.
-        Err(UpstreamError::RedirectedAfter(_))
-            if Box::pin(is_safe(session, message, leg, now)).await =>
-        {
-            Box::pin(send(leg.link(carried).safe())).await
+        Err(error @ UpstreamError::RedirectedAfter(_)) => {
+            let goes_on = Box::pin(may_follow(request, leg, message, now)).await;
+            match goes_on? {
+                true => Box::pin(send(leg.link(carried).safe())).await,
+                false => Err(error),
+            }
         }
         sent => sent,
     };
@@ -328,6 +335,19 @@ async fn answer(
         }
         Outcome::Frames(frames) => Ok(large_reply(request, leg, sent_request, frames)),
     }
+}
+
+/// Whether a request may be sent where it was redirected to, although it may have run here.
+async fn may_follow(
+    request: &Request<'_>,
+    leg: &Arc<Leg>,
+    sent: &Message,
+    now: Epoch,
+) -> Result<bool, UpstreamError> {
+    if !is_safe(request.session, sent, leg, now).await {
+        return Ok(false);
+    }
+    Ok(own_list::confirms(request, leg).await? && is_safe(request.session, sent, leg, now).await)
 }
 
 /// The reply for a response that is too large to be held.

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bowline_wire::message::{RawId, RawIdBuf};
 use parking_lot::Mutex;
@@ -23,8 +24,8 @@ pub(crate) struct Calls {
 #[derive(Debug)]
 pub(crate) struct Call {
     id: RawIdBuf,
-    /// The id of the retry, if it differs.
-    sent_as: Mutex<Option<RawIdBuf>>,
+    /// The ids of Bowline's own under which a server may know it.
+    sent_as: Mutex<Vec<RawIdBuf>>,
     /// Failures so far, over all attempts. Allocated only when there is one.
     met: Mutex<Option<Box<Met>>>,
     /// The epoch of the tool hints when it was last sent.
@@ -55,9 +56,13 @@ impl Calls {
         }
     }
 
-    /// The ids under which the server knows the requests with this id.
+    /// The ids under which the server may know the requests with this id, besides it.
     pub(crate) fn names(&self, id: RawId<'_>) -> Vec<RawIdBuf> {
-        self.with_id(id).iter().map(|call| call.name()).collect()
+        let calls = self.with_id(id);
+        calls
+            .iter()
+            .flat_map(|call| call.sent_as.lock().clone())
+            .collect()
     }
 
     /// Whether the request with this id is in progress.
@@ -99,9 +104,14 @@ impl Call {
         session.calls.under_way.lock().len() > 1 && session.calls.with_id(self.id.as_id()).len() > 1
     }
 
-    /// Records that the request is sent under another id, or under its own.
-    pub(crate) fn mark_sent_as(&self, id: Option<RawId<'_>>) {
-        *self.sent_as.lock() = id.map(RawId::to_buf);
+    /// Records that the request is sent under another id as well.
+    pub(crate) fn mark_sent_as(&self, id: RawId<'_>) {
+        self.sent_as.lock().push(id.to_buf());
+    }
+
+    /// Records that no server knows it under another id any more.
+    pub(crate) fn forget_ids(&self) {
+        self.sent_as.lock().clear();
     }
 
     /// The client's id.
@@ -109,10 +119,11 @@ impl Call {
         self.id.as_id()
     }
 
-    /// The id under which the server knows it.
-    pub(crate) fn name(&self) -> RawIdBuf {
-        let sent_as = self.sent_as.lock().clone();
-        sent_as.unwrap_or_else(|| self.id.clone())
+    /// The ids under which the server may know it.
+    pub(crate) fn names(&self) -> Vec<RawIdBuf> {
+        let mut names = self.sent_as.lock().clone();
+        names.push(self.id.clone());
+        names
     }
 
     /// Counts an attempt that may have run and got no response. Returns the new count.
@@ -132,6 +143,13 @@ impl Call {
     pub(crate) fn count_loss(&self) -> bool {
         let mut met = self.met.lock();
         std::mem::replace(&mut met.get_or_insert_default().lost_session, true)
+    }
+
+    /// The time that remains for further attempts, within this budget.
+    pub(crate) fn time_left(&self, budget: impl FnOnce() -> Budget) -> Duration {
+        let mut met = self.met.lock();
+        let met = met.get_or_insert_default();
+        met.budget.get_or_insert_with(budget).left()
     }
 
     /// When the request may be retried, within this budget.

@@ -17,7 +17,7 @@ use crate::leg::Leg;
 use crate::session::Session;
 use crate::session_store::record_error::BadRecord;
 use crate::session_store::{PersistenceError, SessionStore};
-use crate::upstream::{Audience, Carried, Epoch, Stored, Upstream, WantedList};
+use crate::upstream::{Audience, Epoch, Stored, Upstream, WantedList};
 
 /// How long an entry is kept after it was last written.
 const KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -33,19 +33,13 @@ pub(crate) struct SharedToolHints {
 // === impl Session ===
 
 impl Session {
-    /// Prepares for a listing on this leg that carries this; `None` if its result may only revoke hints.
-    pub(crate) async fn before_listing(&self, leg: &Leg, carried: &Carried) -> Option<Epoch> {
+    /// Prepares for a listing on this leg; `None` if its result may only revoke hints.
+    pub(crate) async fn before_listing(&self, leg: &Leg) -> Option<Epoch> {
         if let Some(shared) = self.shared_hints() {
             shared.look().await;
         }
-        let counts = self.upstream.is_configured(&leg.endpoint) && self.is_as_opened(carried);
-        counts.then(|| self.upstream.tool_hints.since(&self.audience()))
-    }
-
-    /// Whether a request that carries this is of the tenant for which the session was opened. What one tenant is shown
-    /// says nothing of another's tools.
-    pub(crate) fn is_as_opened(&self, carried: &Carried) -> bool {
-        carried.says_as(&self.carried(&Carried::default()))
+        let is_configured = self.upstream.is_configured(&leg.endpoint);
+        is_configured.then(|| self.upstream.tool_hints.since(&self.audience()))
     }
 
     /// Learns from the result of a `tools/list` on this leg (JSON text).

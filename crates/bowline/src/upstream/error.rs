@@ -196,6 +196,11 @@ impl UpstreamError {
         }
     }
 
+    /// Whether what was the session has ended: its process, or its stream.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Live(LiveError::Ended { .. }))
+    }
+
     /// Whether a session is unknown that was opened a moment ago.
     pub(crate) fn is_stray(&self) -> bool {
         matches!(self, Self::HttpSse(SseError::Stray(_)))

@@ -23,9 +23,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) use self::leg_hints::LegHints;
 use self::leg_hints::{Hints, LegState};
+pub(crate) use self::leg_hints::{LegHints, ListedAgain};
 use self::listing::Listing;
+pub(crate) use self::listing::Pages;
 use self::stored::SafeTools;
 pub(crate) use self::stored::Stored;
 use crate::caller::Caller;
@@ -173,23 +174,15 @@ impl ToolHints {
         asked: Option<Epoch>,
         listing: Listing,
     ) {
-        let mut earlier = leg.hints.take().filter(|hints| Some(hints.since) == asked);
-        let (mut tools, mut refused) = match &mut earlier {
-            Some(hints) => (SafeTools::clone(&hints.tools), hints.refused.take()),
-            None => (SafeTools::default(), None),
-        };
+        let earlier = leg.hints.take().filter(|hints| Some(hints.since) == asked);
+        let was_complete = earlier.as_ref().is_some_and(|hints| hints.is_complete);
+        let mut pages = earlier.map_or_else(Pages::default, |hints| {
+            let refused = hints.refused.map(|refused| *refused);
+            Pages::after(SafeTools::clone(&hints.tools), refused.unwrap_or_default())
+        });
         let is_last = listing.is_last;
-        for (tool, is_safe) in listing.into_tools() {
-            let is_refused =
-                |refused: &SafeTools| refused.names.contains(&tool) || refused.is_full();
-            tools.set(
-                &tool,
-                is_safe && !refused.as_deref().is_some_and(is_refused),
-            );
-            if !is_safe && !is_last {
-                refused.get_or_insert_default().set(&tool, true);
-            }
-        }
+        pages.add(listing);
+        let (mut tools, refused) = (pages.safe, pages.refused);
         for tool in &tools.names {
             known.believed.set(tool, true);
         }
@@ -201,9 +194,9 @@ impl ToolHints {
         leg.hints = Some(Hints {
             since: known.since,
             from: known.since,
-            is_complete: is_last || earlier.is_some_and(|hints| hints.is_complete),
+            is_complete: is_last || was_complete,
             tools: Arc::clone(&known.last),
-            refused: refused.filter(|_| !is_last),
+            refused: (!is_last).then(|| refused.into()),
         });
     }
 

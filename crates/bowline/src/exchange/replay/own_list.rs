@@ -6,10 +6,10 @@
 //! in, and is no use of the session by its client. Of one caller, one list is under way at a server at a time, and it
 //! counts for all legs there that waited for it.
 //!
-//! A call that may have run is not repeated in its own generation before the tools were listed once more
-//! ([`list_again`]): a server that issues no session id, or keeps its sessions across a restart, may be another release
-//! by then, and nobody may have heard that its tools changed.
+//! A call that may have run is not repeated before the tools were listed once more ([`confirms`]). Hints may be old: the
+//! server may be another release by now, and nobody may have heard that its tools changed.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,11 +22,14 @@ use tokio::time::Instant;
 use crate::exchange::replay::{Safety, safety_of};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::{Request, request_once};
+use crate::exchange::stream::events::EventRelay;
 use crate::exchange::stream::relay::Relay;
 use crate::leg::{Leg, repeat_id};
 use crate::session::{Call, Session};
-use crate::upstream::budget::{errand, moment};
-use crate::upstream::{Carried, LastList, ListOver, ListTurn, OWN_LIST, UpstreamError, WantedList};
+use crate::upstream::budget::{Budget, errand, moment};
+use crate::upstream::{
+    Carried, LastList, ListOver, ListTurn, ListedAgain, OWN_LIST, Pages, UpstreamError, WantedList,
+};
 
 /// The most pages of one list.
 const MAX_PAGES: usize = 32;
@@ -53,7 +56,7 @@ pub(crate) fn before_call(request: &Request<'_>, leg: &Arc<Leg>) -> Option<Listi
     match safety_of(&request.message, policy) {
         Safety::IfShown(_) => match wanted {
             WantedList::New { turn, is_first } => {
-                let over = begin(session, leg, turn);
+                let over = begin(session, leg, request.carried, turn);
                 if is_first {
                     leg.tool_hints.begin_waiting(&over);
                 }
@@ -71,15 +74,15 @@ pub(crate) fn before_call(request: &Request<'_>, leg: &Arc<Leg>) -> Option<Listi
     }
 }
 
-fn begin(session: &Arc<Session>, leg: &Arc<Leg>, turn: ListTurn) -> ListOver {
+fn begin(session: &Arc<Session>, leg: &Arc<Leg>, carried: &Carried, turn: ListTurn) -> ListOver {
     let (over, waiting) = watch::channel(());
     let (session, asking) = (Arc::clone(session), AskingLeg(Arc::clone(leg)));
-    let wanted = session.upstream.tool_hints.now();
+    let (carried, wanted) = (session.carried(carried), session.upstream.tool_hints.now());
     let tracker = session.upstream.tracker().clone();
     tracker.spawn(async move {
         let leg = &asking.0;
         if leg.shared_endpoint().is_none() {
-            Box::pin(list(&session, leg)).await;
+            Box::pin(list(&session, leg, &carried)).await;
             return;
         }
         // In a crowd, no call waits for its turn.
@@ -96,7 +99,7 @@ fn begin(session: &Arc<Session>, leg: &Arc<Leg>, turn: ListTurn) -> ListOver {
             tokio::time::sleep_until(last.at + PAUSE).await;
         }
         if !leg.is_lost() && !session.has_ended() {
-            *last = Some(Box::pin(list(&session, leg)).await);
+            *last = Some(Box::pin(list(&session, leg, &carried)).await);
         }
         drop(over);
     });
@@ -127,14 +130,15 @@ impl Listing {
 }
 
 /// Lists the tools. What the answers say is learnt where every answer is read.
-async fn list(session: &Arc<Session>, leg: &Arc<Leg>) -> LastList {
+async fn list(session: &Arc<Session>, leg: &Arc<Leg>, carried: &Carried) -> LastList {
     let tools = &session.upstream.tool_hints;
     let (since, asked) = (tools.since(&session.audience()), tools.next());
-    // As the session was opened: what one request carries may be another tenant's.
-    let carried = session.carried(&Carried::default());
-    match all_pages_in_time(session, leg, &carried).await {
-        Ok(()) => session.listed_tools(leg, (since, asked)),
-        Err(error) => tracing::debug!(session = %session.hash, %error, "tools not listed"),
+    let limit = errand(&session.upstream.config().recovery);
+    let listed = tokio::time::timeout(limit, all_pages(session, leg, carried)).await;
+    match listed {
+        Ok(Ok(_)) => session.listed_tools(leg, (since, asked)),
+        Ok(Err(error)) => tracing::debug!(session = %session.hash, %error, "tools not listed"),
+        Err(_) => tracing::debug!(session = %session.hash, "tools not listed in time"),
     }
     LastList {
         asked,
@@ -142,36 +146,55 @@ async fn list(session: &Arc<Session>, leg: &Arc<Leg>) -> LastList {
     }
 }
 
-/// Lists the tools as this request's tenant sees them, before it is repeated on this leg.
-pub(crate) async fn list_again(request: &Request<'_>, leg: &Arc<Leg>) -> Result<(), UpstreamError> {
+/// Whether a list that is requested now, with what this request carries, says that its tool is safe to repeat. `true` if
+/// that does not depend on lists. Calls that ask at the same time share a list.
+pub(crate) async fn confirms(request: &Request<'_>, leg: &Arc<Leg>) -> Result<bool, UpstreamError> {
+    let (session, carried) = (request.session, request.carried);
+    let policy = &session.upstream.config().recovery.replay;
+    let Safety::IfShown(tool) = safety_of(&request.message, policy) else {
+        return Ok(true);
+    };
+    let (tools, again) = (&session.upstream.tool_hints, leg.tool_hints.again());
+    let failed = tools.next();
+    let listing = async {
+        let mut last = again.lock().await;
+        if let Some(list) = &*last
+            && list.asked > failed
+            && list.carried.says_as(carried)
+        {
+            return Ok(list.pages.say_safe(&tool));
+        }
+        let asked = tools.next();
+        let pages = all_pages(session, leg, carried).await?;
+        let is_safe = pages.say_safe(&tool);
+        *last = Some(ListedAgain {
+            asked,
+            carried: carried.clone(),
+            pages,
+        });
+        Ok(is_safe)
+    };
+    let left = request.call.time_left(|| Budget::of(&session.upstream));
     tokio::select! {
         biased;
         () = request.call.cancelled() => Err(UpstreamError::Cancelled),
         () = request.sent.left() => Err(UpstreamError::Cancelled),
-        listed = all_pages_in_time(request.session, leg, request.carried) => listed,
+        listed = tokio::time::timeout(left, listing) => {
+            listed.unwrap_or(Err(UpstreamError::CallTimeout(left)))
+        }
     }
-}
-
-async fn all_pages_in_time(
-    session: &Arc<Session>,
-    leg: &Arc<Leg>,
-    carried: &Carried,
-) -> Result<(), UpstreamError> {
-    let limit = errand(&session.upstream.config().recovery);
-    let listing = all_pages(session, leg, carried);
-    let listed = tokio::time::timeout(limit, listing).await;
-    listed.unwrap_or(Err(UpstreamError::CallTimeout(limit)))
 }
 
 async fn all_pages(
     session: &Arc<Session>,
     leg: &Arc<Leg>,
     carried: &Carried,
-) -> Result<(), UpstreamError> {
-    let mut cursor = None;
+) -> Result<Pages, UpstreamError> {
+    let (mut pages, mut cursor) = (Pages::default(), None);
     for _ in 0..MAX_PAGES {
         let answer = page(session, leg, carried, cursor.as_deref()).await?;
         let answer = answer.as_ref();
+        pages.add_result(answer.and_then(Message::result));
         let next = answer.and_then(|answer| Some(answer.text(answer.result_member("nextCursor")?)));
         match next.filter(|next| *next != "null") {
             Some(next) => cursor = Some(next.to_owned()),
@@ -182,7 +205,7 @@ async fn all_pages(
     if let Some(written) = session.tools_written() {
         _ = written.await;
     }
-    Ok(())
+    Ok(pages)
 }
 
 /// Asks for the page at this cursor (JSON text). `None`: what answered cannot be read.
@@ -212,9 +235,22 @@ async fn page(
         Reply::Stream(Arriving {
             relay: Relay::Events(mut events),
             ..
-        }) => Some(events.until_answer(id.as_id()).await?),
+        }) => {
+            let answer = events.until_answer(id.as_id()).await?;
+            read_out(session, events);
+            Some(answer)
+        }
         _ => None,
     })
+}
+
+/// Reads a stream behind the answer, for what changes what is known.
+fn read_out(session: &Session, mut events: Box<EventRelay>) {
+    let limit = errand(&session.upstream.config().recovery);
+    session.upstream.tracker().spawn(async move {
+        let reading = async { while poll_fn(|cx| events.poll_next(cx)).await.is_some() {} };
+        tokio::time::timeout(limit, reading).await.is_ok()
+    });
 }
 
 impl Drop for AskingLeg {

@@ -6,8 +6,7 @@ use bowline_wire::message::Message;
 
 use crate::exchange::ping::ping;
 use crate::exchange::recovery::{Cause, recover, recover_in_background};
-use crate::exchange::replay::own_list::list_again;
-use crate::exchange::replay::{Safety, safety_of};
+use crate::exchange::replay::{Safety, own_list, safety_of};
 use crate::exchange::send::Request;
 use crate::leg::Leg;
 use crate::session::Session;
@@ -53,12 +52,14 @@ pub(crate) async fn after(
         SessionState::Unproven => Cause::Unproven,
     };
     let has_left = || call.is_cancelled() || sent.client_left();
-    // A request is retried once after a loss. A server that reports a loss again may mean something else.
-    if known == SessionState::Lost && call.count_loss() && !has_left() {
+    // A request is retried once after a loss. A server that reports a loss again may mean something else. What ended
+    // with its process or stream was not reported: that counts as a failure.
+    let is_reported = known == SessionState::Lost && !error.is_end();
+    if is_reported && call.count_loss() && !has_left() {
         // The next request checks the session. A new session for each 404 would overload the server.
         return Err(lost_again(request, leg).await);
     }
-    let may_retry = may_retry(request, leg, ran, known).await;
+    let may_retry = may_retry(request, leg, ran, is_reported).await;
     let has_left = has_left();
     if !may_retry || has_left {
         recover_in_background(session, leg, cause, carried);
@@ -72,7 +73,7 @@ pub(crate) async fn after(
     }
     let recovered = recovered(request, leg, cause).await?;
     let recovered = match call.may_have_run() {
-        true => Box::pin(still_safe(request, leg, recovered)).await?,
+        true => Box::pin(confirmed(request, leg, recovered)).await?,
         false => recovered,
     };
     session
@@ -83,11 +84,11 @@ pub(crate) async fn after(
 }
 
 /// Whether a request may be sent again. This waits for the retry delay.
-async fn may_retry(request: &Request<'_>, leg: &Leg, ran: Ran, known: SessionState) -> bool {
+async fn may_retry(request: &Request<'_>, leg: &Leg, ran: Ran, is_reported: bool) -> bool {
     let call = &request.call;
     match ran {
-        Ran::No if known == SessionState::Unproven => wait(request).await,
-        Ran::No => true,
+        Ran::No if is_reported => true,
+        Ran::No => wait(request).await,
         Ran::Unknown => {
             let safety_of =
                 call.count_failure() <= MAX_REPEATS && may_run_twice(request, leg).await;
@@ -112,32 +113,39 @@ async fn wait(request: &Request<'_>) -> bool {
     }
 }
 
-/// The leg on which a request may be repeated that may have run on `leg`: `next`, or one after it. A tool is listed again
-/// before that where hints may not tell: in the same generation, because the server may be another release by now; and
-/// for another tenant than the one for which the session was opened.
-async fn still_safe(
+/// The leg on which a request may be repeated that may have run on `leg`: `next`, or one after it. What was known of its
+/// tool must still count, and a list that is requested now must say so, too.
+async fn confirmed(
     request: &Request<'_>,
     leg: &Arc<Leg>,
-    next: Arc<Leg>,
+    mut next: Arc<Leg>,
 ) -> Result<Arc<Leg>, UpstreamError> {
-    let session = request.session;
-    let policy = &session.upstream.config().recovery.replay;
-    let is_tool = matches!(safety_of(&request.message, policy), Safety::IfShown(_));
-    let is_known = next.generation != leg.generation && session.is_as_opened(request.carried);
-    if !is_tool || is_known {
-        return Ok(next);
+    let (session, carried) = (request.session, request.carried);
+    loop {
+        let error = match own_list::confirms(request, &next).await {
+            Ok(true) if may_run_twice(request, leg).await => return Ok(next),
+            Ok(_) => return Err(not_repeated(session, &"its tools have changed")),
+            Err(error @ (UpstreamError::Cancelled | UpstreamError::SignIn(_))) => {
+                return Err(error);
+            }
+            Err(error) => error,
+        };
+        let cause = match (error.proof().session, &error) {
+            (SessionState::Lost, _) => Cause::Lost,
+            (SessionState::Unproven, UpstreamError::Declined(_)) => {
+                match is_forgotten(session, &next, carried).await {
+                    true => Cause::Lost,
+                    false => return Err(not_repeated(session, &error)),
+                }
+            }
+            (SessionState::Unproven, _) => Cause::Unproven,
+            (SessionState::Alive, _) => return Err(not_repeated(session, &error)),
+        };
+        if !wait(request).await {
+            return Err(not_repeated(session, &error));
+        }
+        next = recovered(request, &next, cause).await?;
     }
-    let error = match list_again(request, &next).await {
-        Ok(()) if may_run_twice(request, leg).await => return Ok(next),
-        Ok(()) => return Err(not_repeated(session, &"the server's tools have changed")),
-        Err(error @ (UpstreamError::Cancelled | UpstreamError::SignIn(_))) => return Err(error),
-        Err(error) if error.proof().session == SessionState::Alive => error,
-        Err(error) => match after(request, &next, error).await {
-            Err(error @ UpstreamError::Declined(_)) => error,
-            recovered => return recovered,
-        },
-    };
-    Err(not_repeated(session, &error))
 }
 
 /// The error for a request that was lost with its session twice.

@@ -4,7 +4,6 @@ use bowline_wire::batch;
 use bowline_wire::message::Message;
 use bytes::Bytes;
 
-use crate::exchange::send::Request;
 use crate::leg::Leg;
 use crate::leg::rewrite::Rewrite;
 use crate::session::Session;
@@ -24,12 +23,9 @@ pub(crate) enum ToolLesson {
 
 impl ToolLesson {
     /// The lesson of a request that is about to be sent on this leg.
-    pub(crate) async fn of(request: &Request<'_>, leg: &Leg) -> Self {
-        let (session, carried) = (request.session, request.carried);
-        match request.message.method() {
-            Some("tools/list") => {
-                Self::Listing(Box::pin(session.before_listing(leg, carried)).await)
-            }
+    pub(crate) async fn of(session: &Session, leg: &Leg, request: &Message) -> Self {
+        match request.method() {
+            Some("tools/list") => Self::Listing(Box::pin(session.before_listing(leg)).await),
             _ => Self::Nothing,
         }
     }

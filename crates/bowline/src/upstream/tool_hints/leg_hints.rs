@@ -1,12 +1,13 @@
 //! What is known about the tools of one leg's server.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use super::stored::SafeTools;
-use super::{Epoch, ListOver};
+use super::{Epoch, ListOver, Pages};
+use crate::upstream::Carried;
 
 /// The hints of one leg.
 #[derive(Debug, Default)]
@@ -25,6 +26,21 @@ pub(super) struct LegState {
     /// Calls that are sent meanwhile wait for this.
     pub(super) asking: Option<ListOver>,
     pub(super) wanted: Epoch,
+    again: Weak<Again>,
+}
+
+/// Whose turn it is to list the tools once more, for calls that may have run, and the last such list while any call
+/// waits.
+pub(crate) type Again = tokio::sync::Mutex<Option<ListedAgain>>;
+
+/// A list for calls that may have run.
+#[derive(Debug)]
+pub(crate) struct ListedAgain {
+    /// It counts for calls that failed before.
+    pub(crate) asked: Epoch,
+    /// It counts for calls that carry the same.
+    pub(crate) carried: Carried,
+    pub(crate) pages: Pages,
 }
 
 /// What lists have said.
@@ -37,7 +53,7 @@ pub(super) struct Hints {
     /// The list has been read to its end.
     pub(super) is_complete: bool,
     pub(super) tools: Arc<SafeTools>,
-    /// The unsafe tools of the pages so far, until the last one: a later page cannot say otherwise.
+    /// The unsafe tools of the pages so far, until the last one.
     pub(super) refused: Option<Box<SafeTools>>,
 }
 
@@ -47,6 +63,16 @@ impl LegHints {
     /// Calls wait for the list that is being asked for.
     pub(crate) fn begin_waiting(&self, over: &ListOver) {
         self.state.lock().asking = Some(over.clone());
+    }
+
+    /// What the calls share that wait for another list.
+    pub(crate) fn again(&self) -> Arc<Again> {
+        let mut state = self.state.lock();
+        state.again.upgrade().unwrap_or_else(|| {
+            let again = Arc::default();
+            state.again = Arc::downgrade(&again);
+            again
+        })
     }
 
     /// No call waits any more.

@@ -14,6 +14,8 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::stored::SafeTools;
+
 /// A page of a listing.
 #[derive(Debug)]
 pub(super) struct Listing {
@@ -21,6 +23,16 @@ pub(super) struct Listing {
     tools: HashMap<Box<str>, bool>,
     /// No page follows.
     pub(super) is_last: bool,
+}
+
+/// What the pages of one list say.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    pub(super) safe: SafeTools,
+    /// What some page said to be unsafe. Another page cannot say otherwise.
+    pub(super) refused: SafeTools,
+    /// All of them were read.
+    is_whole: bool,
 }
 
 /// The values of two members of an object. Each may appear several times.
@@ -62,6 +74,43 @@ impl Listing {
     pub(super) fn takes_back(&self, is_believed: impl Fn(&str) -> bool) -> bool {
         let mut tools = self.tools.iter();
         tools.any(|(tool, is_safe)| !is_safe && is_believed(tool))
+    }
+}
+
+// === impl Pages ===
+
+impl Pages {
+    /// The first pages said this.
+    pub(super) fn after(safe: SafeTools, refused: SafeTools) -> Self {
+        Self {
+            safe,
+            refused,
+            is_whole: false,
+        }
+    }
+
+    /// Adds the result of the next request (JSON text), whatever it is.
+    pub(crate) fn add_result(&mut self, result: Option<&str>) {
+        match result.and_then(Listing::read) {
+            Some(page) => self.add(page),
+            None => *self = Self::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, page: Listing) {
+        self.is_whole = page.is_last;
+        for (tool, is_safe) in page.tools {
+            let is_refused = self.refused.is_full() || self.refused.names.contains(&tool);
+            self.safe.set(&tool, is_safe && !is_refused);
+            if !is_safe {
+                self.refused.set(&tool, true);
+            }
+        }
+    }
+
+    /// Whether the whole list was read, and says that this tool is safe to repeat.
+    pub(crate) fn say_safe(&self, tool: &str) -> bool {
+        self.is_whole && self.safe.names.contains(tool)
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::kit::client::{Answer, Client};
 use crate::kit::gateway::{config, gateway};
 use crate::kit::messages::{call, list};
+use crate::kit::opened::{opened_shown, tools};
 
 /// Opens a session while the server redirects `initialize` with this status.
 async fn opened_behind(status: u16, gateway: &Gateway, server: &mut Scripted) -> Client {
@@ -116,6 +117,30 @@ async fn what_may_run_twice_follows_every_redirect_within_the_origin() {
         assert_eq!(answer.status, 200, "{status}: {}", answer.text);
     }
     server.finish();
+}
+
+#[tokio::test]
+async fn a_tool_that_is_not_safe_any_more_is_not_sent_where_a_redirect_does_not_say_that_it_did_not_run()
+ {
+    for status in [301, 302, 303] {
+        for is_safe in [true, false] {
+            let (_gateway, mut server, client) = opened_shown(|_| {}).await;
+            server.lists(&tools(is_safe));
+            let message = call(7);
+            let (answer, ()) = tokio::join!(client.send(&message), async {
+                let moved = [("location", "/moved/mcp")];
+                server.next().await.reply(status, &moved, "");
+                if is_safe {
+                    server.next().await.reply(status, &moved, "");
+                    let again = server.next().await;
+                    assert_eq!(again.target, "/moved/mcp");
+                    again.result(&json!({}));
+                }
+            });
+            assert_eq!(answer.failure(), (!is_safe).then_some(-31001), "{status}");
+            server.finish();
+        }
+    }
 }
 
 #[tokio::test]

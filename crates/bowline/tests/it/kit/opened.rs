@@ -44,6 +44,7 @@ pub(crate) async fn opened_ready(change: impl FnOnce(&mut Config)) -> (Gateway, 
 /// The same, and the client has been shown that the server's tool `t` only reads.
 pub(crate) async fn opened_shown(change: impl FnOnce(&mut Config)) -> (Gateway, Scripted, Client) {
     let (gateway, mut server, client) = opened_with(change).await;
+    server.lists(&tools(true));
     let list = list(1);
     let listed = client.send_to(&mut server, &list, |asked| asked.result(&tools(true)));
     assert_eq!(listed.await.status, 200);

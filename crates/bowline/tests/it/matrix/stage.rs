@@ -238,7 +238,7 @@ impl Stage {
 
     /// Lets tools go on that wait.
     pub(super) fn go_on(&self) {
-        std::fs::write(self.tally.path().with_extension("go"), "").unwrap();
+        self.tally.go_on();
     }
 
     /// Ends the session at the client's side; then the server has none.

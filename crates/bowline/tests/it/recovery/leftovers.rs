@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline::Gateway;
 use bowline_testbed::faulty::{Fault, When};
-use bowline_testbed::scripted::{PATIENCE, Scripted};
+use bowline_testbed::scripted::Scripted;
 use serde_json::json;
 
 use crate::kit::client::Client;
@@ -49,7 +49,7 @@ async fn opens_another_and_ends_the_first(server: &mut Scripted) {
 async fn a_server_that_hangs_while_it_is_restored() {
     let stage = Stage::set_with(|recovery| recovery.budget = Duration::from_secs(6)).await;
     stage.server.forget_sessions();
-    let hanging = Fault::Delay(PATIENCE);
+    let hanging = Fault::Delay(Duration::from_secs(10));
     let ready = When::rpc("notifications/initialized");
     let hangs = stage.proxy.next(2, ready, hanging);
     assert_eq!(stage.call("bump", "k").await.status, 200);

@@ -60,8 +60,9 @@ async fn streamed(server: &mut Scripted, request: RequestBuilder) -> (Events, Pe
     (Events::new(response.unwrap()), pen)
 }
 
-/// A call that breaks is repeated.
+/// A call that breaks is repeated, once the gateway's own list confirms that.
 async fn repeats(server: &mut Scripted, client: &Client) {
+    server.lists(&tools(true));
     let (answer, runs) = broken_call(server, client).await;
     assert_eq!(runs, 2, "{answer:?}");
     assert_eq!(answer.json()["result"], json!({}), "{answer:?}");
@@ -69,6 +70,7 @@ async fn repeats(server: &mut Scripted, client: &Client) {
 
 /// A call that breaks is not repeated: its client is told.
 async fn tells(server: &mut Scripted, client: &Client) {
+    server.lists(&json!({"tools": []}));
     let (answer, runs) = broken_call(server, client).await;
     assert_eq!((answer.code(), runs), (-31001, 1), "{answer:?}");
 }

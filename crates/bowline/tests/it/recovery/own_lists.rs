@@ -112,9 +112,7 @@ async fn a_safe_call_is_answered_at_every_loss_at_a_gateway_that_took_over() {
 async fn a_tool_that_a_restart_made_unsafe_never_runs_twice() {
     let (_gateway, mut server, client) = opened_shown(|_| {}).await;
     server.lists(&tools(false));
-    let (answer, runs) = lost_call(&mut server, &client, "u2").await;
-    assert_eq!((code_of(&answer), runs), (Value::Null, 2), "{answer:?}");
-    for next in ["u3", "u4"] {
+    for next in ["u2", "u3", "u4"] {
         let (answer, runs) = lost_call(&mut server, &client, next).await;
         assert_eq!((code_of(&answer), runs), (json!(-31001), 1), "{answer:?}");
     }
@@ -149,14 +147,62 @@ async fn a_tool_that_became_unsafe_without_a_word_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_call_for_another_tenant_is_judged_by_its_own_list() {
-    for (tenant, expected) in [("", (Value::Null, 2)), ("?tenant=beta", (json!(-31001), 1))] {
-        let (_gateway, mut server, mut client) = opened_shown(|_| {}).await;
-        server.lists(&tools(false));
-        client.url += tenant;
-        let (answer, runs) = lost_call(&mut server, &client, "u2").await;
-        assert_eq!((code_of(&answer), runs), expected, "{tenant}: {answer:?}");
+async fn a_list_that_does_not_say_that_a_tool_is_safe_confirms_nothing() {
+    let one = |name: &str, next: &str| json!({"tools": [{"name": name, "annotations": {"readOnlyHint": true}}], "nextCursor": next});
+    for said in [
+        json!({"tools": []}),
+        json!({"tools": {}}),
+        json!({}),
+        one("t", "c"),
+    ] {
+        let (_gateway, mut server, client) = opened_shown(|_| {}).await;
+        server.lists(&said);
+        let (answer, runs) = broken_call(&mut server, &client).await;
+        assert_eq!((code_of(&answer), runs), (json!(-31001), 1), "{said}");
     }
+}
+
+#[tokio::test]
+async fn a_change_that_is_heard_during_a_recovery_counts() {
+    let (_gateway, mut server, client) = opened_shown(|_| {}).await;
+    let (mut events, mut pen) = client.open_stream(&mut server, client.get()).await;
+    let message = call(7);
+    let (answer, ()) = tokio::join!(client.send(&message), async {
+        drop(server.next().await);
+        let ping = server.next().await;
+        assert_eq!(ping.rpc_method(), "ping");
+        let changed = note("notifications/tools/list_changed");
+        pen.write(format!("data: {changed}\n\n"));
+        events.next_message().await;
+        ping.result(&json!({}));
+    });
+    assert_eq!(code_of(&answer), json!(-31001), "{answer:?}");
+    server.finish();
+}
+
+#[tokio::test]
+async fn calls_that_break_together_share_a_list() {
+    let (_gateway, mut server, client) = opened_shown(|_| {}).await;
+    let (mut calling, mut begun) = (JoinSet::new(), Vec::new());
+    for id in 0..20 {
+        calling.spawn(client.post(&call(id)).send());
+        begun.push(server.next().await);
+    }
+    drop(begun);
+    loop {
+        tokio::select! {
+            answer = calling.join_next() => match answer {
+                Some(answer) => assert_eq!(answer.unwrap().unwrap().status(), 200),
+                None => break,
+            },
+            asked = server.next() => asked.result(&json!({})),
+        }
+    }
+    assert!(
+        (1..=10).contains(&server.own_lists()),
+        "{} lists",
+        server.own_lists()
+    );
 }
 
 #[tokio::test]

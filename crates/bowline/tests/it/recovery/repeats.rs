@@ -90,6 +90,34 @@ async fn a_cancel_reaches_the_repeat() {
 }
 
 #[tokio::test]
+async fn a_cancel_reaches_every_attempt() {
+    let (_gateway, mut server, client) = opened_shown(|_| {}).await;
+    let (request, cancel) = (client.post(&call(7)).send(), cancel(&json!(7)));
+    let cancelling = async {
+        let first = server.next().await;
+        let mut ids = vec![first.json()["id"].clone()];
+        let second = repeat_of(&mut server, first).await;
+        ids.push(second.json()["id"].clone());
+        let third = repeat_of(&mut server, second).await;
+        ids.push(third.json()["id"].clone());
+        let (told, ()) = tokio::join!(client.send(&cancel), async {
+            for _ in 0..3 {
+                let asked = server.next().await;
+                let id = asked.json()["params"]["requestId"].clone();
+                let place = ids.iter().position(|one| *one == id);
+                ids.remove(place.unwrap_or_else(|| panic!("{id} is none of {ids:?}")));
+                asked.reply(202, &[], "");
+            }
+        });
+        assert_eq!(told.status, 202);
+        third.result(&json!({}));
+    };
+    let (answered, ()) = tokio::join!(request, cancelling);
+    drop(answered.unwrap());
+    server.finish();
+}
+
+#[tokio::test]
 async fn a_cancel_reaches_a_repeat_that_streams() {
     let (_gateway, mut server, client) = opened_shown(|_| {}).await;
     let (response, mut pen, ours) = {

@@ -72,6 +72,7 @@ async fn a_tool_that_says_it_only_reads_goes_again() {
     let (_gateway, mut server, client) = opened_ready(|_| {}).await;
     let tools =
         json!({"tools": [{"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}]});
+    server.lists(&tools);
     client
         .send_to(&mut server, &list(1), |asked| asked.result(&tools))
         .await;

@@ -121,7 +121,7 @@ async fn a_server_that_was_away_for_longer_than_the_budget_is_found_again_by_a_c
     let budget = Duration::from_secs(1);
     let stage = Stage::set_with(|recovery| recovery.budget = budget).await;
     stage.server.forget_sessions();
-    let hanging = Fault::Delay(PATIENCE);
+    let hanging = Fault::Delay(Duration::from_secs(10));
     let opening = stage.proxy.always(When::rpc("initialize"), hanging);
     let message = list(1);
     let gone = stage.client.send(&message).await;

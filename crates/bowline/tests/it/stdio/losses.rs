@@ -59,6 +59,23 @@ async fn a_safe_call_is_answered_at_every_death_without_a_list() {
 }
 
 #[tokio::test]
+async fn a_safe_call_is_answered_although_several_processes_die_under_it() {
+    let play = Play::open().await;
+    let key = json!({"key": "k"});
+    let killing = async {
+        for times in 1..=3 {
+            play.tally.until("wait_safely k", times).await;
+            let pids = play.tally.pids();
+            kill(*pids.last().unwrap()).await;
+        }
+        play.tally.until("wait_safely k", 4).await;
+        play.tally.go_on();
+    };
+    let (answer, ()) = tokio::join!(play.call("wait_safely", &key), killing);
+    assert_eq!(answer.failure(), None, "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_kill_in_the_middle_of_a_call() {
     let play = Play::open().await;
     let pid = play.pid().await;
