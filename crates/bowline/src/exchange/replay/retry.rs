@@ -17,6 +17,8 @@ use crate::upstream::{Carried, Epoch, Proof, Ran, SessionState, UpstreamError};
 /// request that crashes its server from crashing all replicas.
 const MAX_REPEATS: u32 = 4;
 
+const UNCONFIRMED: &str = "the tools were listed again, and that list does not say that the tool only reads or may run twice";
+
 /// The leg on which a failed request may be retried, or the error for the client. The call counts its
 /// failures, also across streams of its response that break.
 pub(crate) async fn after(
@@ -124,7 +126,7 @@ async fn confirmed(
     loop {
         let error = match own_list::confirms(request, &next).await {
             Ok(true) if may_run_twice(request, leg).await => return Ok(next),
-            Ok(_) => return Err(not_repeated(session, &"its tools have changed")),
+            Ok(_) => return Err(not_repeated(session, &UNCONFIRMED)),
             Err(error @ (UpstreamError::Cancelled | UpstreamError::SignIn(_))) => {
                 return Err(error);
             }
