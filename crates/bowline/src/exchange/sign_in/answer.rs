@@ -95,7 +95,12 @@ impl Elicited {
             },
             // The user opened the link; the authorization response comes to Bowline's own callback.
             AwaitedInput::Authorization(_) if flow.returns_to_bowline() => {
-                return Ok(Effect::GoesOn);
+                match content.into_tokens() {
+                    Some(tokens) if flows.settings().host.may_sign_in() => {
+                        flows.take_tokens(&flow, tokens).await?
+                    }
+                    _ => return Ok(Effect::GoesOn),
+                }
             }
             AwaitedInput::Authorization(_) => match (content.into_tokens(), code, state) {
                 (Some(tokens), _, _) => flows.take_tokens(&flow, tokens).await?,
