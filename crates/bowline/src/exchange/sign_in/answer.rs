@@ -1,10 +1,11 @@
 //! A client's response to a sign-in prompt, by whichever route it came, and its effect on the flow.
 
 use serde::Deserialize;
+use thiserror::Error;
 
 use crate::oauth::{
     Account, AwaitedInput, ClientTokens, Delivery, DeliveryError, DeliveryRoute, FlowId,
-    FlowOutcome, Secret,
+    FlowOutcome, Secret, Useless,
 };
 use crate::session::Session;
 
@@ -46,6 +47,15 @@ pub(crate) enum Effect {
     GoesOn,
 }
 
+/// Why a response did nothing to its flow.
+#[derive(Debug, Error)]
+pub(crate) enum AnswerError {
+    #[error(transparent)]
+    Useless(#[from] Useless),
+    #[error(transparent)]
+    Refused(#[from] DeliveryError),
+}
+
 impl Elicited {
     /// Handles the response to the prompt of the flow with this id.
     pub(crate) async fn take(
@@ -53,22 +63,23 @@ impl Elicited {
         session: &Session,
         account: &Account,
         id: &FlowId,
-    ) -> Result<Effect, DeliveryError> {
+    ) -> Result<Effect, AnswerError> {
         let flows = &account.flows;
         // Noted first: a request that waits for the flow may wake before this is done, and must not withdraw
         // a prompt that was answered.
-        flows.prompt_answered(session.hash, id, true);
+        flows.prompt_answered(session.hash, id);
         let effect = self.apply(account, id).await;
-        if matches!(
-            effect,
-            Err(DeliveryError::UnknownFlow | DeliveryError::IssuerMismatch)
-        ) {
-            flows.prompt_answered(session.hash, id, false);
+        match &effect {
+            Err(AnswerError::Useless(why)) => flows.prompt_failed(session.hash, id, None, *why),
+            Err(AnswerError::Refused(
+                DeliveryError::UnknownFlow | DeliveryError::IssuerMismatch,
+            )) => flows.prompt_again(session.hash, id),
+            _ => {}
         }
         effect
     }
 
-    async fn apply(self, account: &Account, id: &FlowId) -> Result<Effect, DeliveryError> {
+    async fn apply(self, account: &Account, id: &FlowId) -> Result<Effect, AnswerError> {
         let flows = &account.flows;
         let flow = flows.flow_of(account, id).await?;
         if self.action != Action::Accept {
@@ -107,13 +118,13 @@ impl Elicited {
                 (None, Some(code), Some(state)) => {
                     // The state in the response decides, and it must be this flow's.
                     if FlowId::of(state.expose()) != *id {
-                        return Err(DeliveryError::UnknownFlow);
+                        return Err(Useless::WrongState.into());
                     }
                     let code = Delivery::Code { code, iss: None };
                     let delivered = flows.deliver(state.expose(), code, DeliveryRoute::Forwarded);
                     delivered.await?
                 }
-                (None, Some(_), None) => return Err(DeliveryError::UnknownFlow),
+                (None, Some(_), None) => return Err(Useless::WrongState.into()),
                 (None, None, _) => return Ok(Effect::GoesOn),
             },
         };
