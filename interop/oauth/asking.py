@@ -157,7 +157,60 @@ def too_late(log):
                 check("registration" in endpoints and "token" not in endpoints, endpoints)
 
 
-TESTS = {test.__name__: test for test in [client_driven, client_by_form, too_late]}
+def unlisted_pkce(log):
+    """An authorization server that requires PKCE and does not list it: only where the operator allows it."""
+    with parts.authority(REQUESTS_LOG=log, PKCE="unlisted") as authority:
+        issuer = parts.said(authority)["issuer"]
+        with parts.protected_server(issuer) as protected:
+            server = parts.said(protected)["url"]
+            for is_allowed in [False, True]:
+                process, url = bowline(config(server, f"unlisted_pkce = {str(is_allowed).lower()}"))
+                with process:
+                    client = Client(url)
+                    client.open()
+                    refused = client.call("whoami")["error"]
+                    link = refused["data"]["url"]
+                    if not is_allowed:
+                        check("does not list its PKCE methods" in refused["message"] and link is None, refused)
+                        continue
+                    page = parts.browse(link, account="gita")
+                    check("You are signed in" in page["text"], page)
+                    check("gita" in json.dumps(client.call("whoami")["result"]), "not gita")
+
+
+def docker_agent(log):
+    """One prompt for docker-agent's terminal UI, which shows a link, and for its remote clients, which need none."""
+    with parts.authority(REQUESTS_LOG=log) as authority:
+        issuer = parts.said(authority)["issuer"]
+        with parts.protected_server(issuer) as protected:
+            server = parts.said(protected)["url"]
+            for account in ["hugo", "ines"]:
+                process, url = bowline(config(server, "", '[oauth]\nhost = "docker-agent"'))
+                with process:
+                    client = Client(url, {"elicitation": {"form": {}, "url": {}}})
+                    client.open()
+                    messages = client.stream("tools/call", name="whoami", arguments={})
+                    question = next(messages)
+                    params = question["params"]
+                    meta = params["_meta"]
+                    check("docker-agent/type" not in meta and params["mode"] == "url", params)
+                    check(meta["docker-agent/server_url"] == server, meta)
+                    if account == "hugo":
+                        client.answer(question, {"action": "accept"})
+                        page = parts.browse(params["url"], account=account)
+                        check("You are signed in" in page["text"], page)
+                    else:
+                        tokens = own_sign_in(meta, account)
+                        told = ("access_token", "token_type", "expires_in", "refresh_token")
+                        content = {name: tokens[name] for name in told}
+                        client.answer(question, {"action": "accept", "content": content})
+                    check(account in json.dumps(next(messages)["result"]), "not", account)
+
+
+TESTS = {
+    test.__name__: test
+    for test in [client_driven, client_by_form, too_late, unlisted_pkce, docker_agent]
+}
 
 
 def main():

@@ -10,6 +10,7 @@
 //   REGISTRATION      "off" for no dynamic registration
 //   PAGES             "elsewhere": the pages are at another origin (another port), to which the
 //                     authorization endpoint redirects, as one does that has people sign in elsewhere
+//   PKCE              "unlisted": required all the same, and not listed in the documents
 //   CLIENT_DOCUMENTS  {"https://NAME": "http://127.0.0.1:PORT"}: where client-id metadata documents
 //                     of that origin are fetched instead (the library accepts only https ids)
 //   REQUESTS_LOG      file: a JSON line for each request to an endpoint, without secrets
@@ -27,6 +28,7 @@ const {
   CLIENTS = "[]",
   REGISTRATION = "on",
   PAGES = "here",
+  PKCE = "listed",
   CLIENT_DOCUMENTS = "{}",
   REQUESTS_LOG,
   SECRETS_LOG,
@@ -133,12 +135,19 @@ async function log(ctx, next) {
   logSecrets(asked, answer, redirect);
 }
 
+/** Leaves the methods of PKCE out of the documents. */
+async function hidePkce(ctx, next) {
+  await next();
+  if (PKCE === "unlisted") delete ctx.body?.code_challenge_methods_supported;
+}
+
 const server = createServer((request, response) => answer(request, response));
 let answer;
 server.listen(Number(PORT), "127.0.0.1", () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
   const provider = new Provider(issuer, configuration);
   provider.use(log);
+  provider.use(hidePkce);
   provider.on("server_error", (_, error) => console.error(error));
   const rest = provider.callback();
   const pages = interactions(provider);

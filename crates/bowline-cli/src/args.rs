@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline::config::{ListenAddress, ListenProblem};
+use bowline::config::{Flow, ListenAddress, ListenProblem, SignInHost, check_meta_prefix};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 // By their paths, because other programs include this file by its own.
@@ -295,6 +295,23 @@ pub(crate) struct ConfigArguments {
     // Read by `plan`, for the same reason.
     #[arg(long, value_name = "URI")]
     pub(crate) mcp_oauth_redirect_uri: Option<String>,
+
+    /// Sign callers in at servers (OAuth), in this flow: `managed`, `client-driven` or `drive`
+    ///
+    /// This applies to the same servers. `drive` needs a redirect URI.
+    #[arg(long, value_name = "FLOW", value_parser = flow)]
+    pub(crate) mcp_oauth_flow: Option<Flow>,
+
+    /// Sign callers in at servers (OAuth), with prompts for the clients of this program: `docker-agent`
+    ///
+    /// The flow is `managed`, or `drive` with a redirect URI; `--mcp-oauth-flow` wins. Clients that sign in by
+    /// themselves may answer with tokens.
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    pub(crate) mcp_oauth_host: Option<SignInHost>,
+
+    /// Begin the keys in a prompt's `_meta` with this [default: what the host knows, or `bowline`]
+    #[arg(long, value_name = "PREFIX", value_parser = meta_prefix)]
+    pub(crate) mcp_oauth_meta_prefix: Option<String>,
 }
 
 /// Where the operator is served.
@@ -312,6 +329,21 @@ fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).ok();
     let time = time.filter(|time| (SHORTEST..=LONGEST).contains(time));
     time.ok_or_else(|| "write a time from `100ms` to `1h`, such as `30s`".to_owned())
+}
+
+fn flow(text: &str) -> Result<Flow, String> {
+    Flow::named(text).ok_or_else(|| "write `managed`, `client-driven` or `drive`".to_owned())
+}
+
+fn host(text: &str) -> Result<SignInHost, String> {
+    SignInHost::named(text).ok_or_else(|| "write `docker-agent`, or leave it out".to_owned())
+}
+
+fn meta_prefix(text: &str) -> Result<String, String> {
+    match check_meta_prefix(text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(problem) => Err(problem.help().to_owned()),
+    }
 }
 
 fn address(text: &str) -> Result<ListenAddress, String> {

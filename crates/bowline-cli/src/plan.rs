@@ -10,8 +10,8 @@ use std::str::FromStr as _;
 
 use bowline::SealKeys;
 use bowline::config::{
-    Config, Environment, Flags, KeyHash, LoadError, RedirectProblem, RedirectUri, Server,
-    ServerName, ServerOAuth, SignInProblem, Store, StoreKind, UnionProblem,
+    Config, Environment, Flags, Flow, KeyHash, LoadError, OAuth, RedirectProblem, RedirectUri,
+    Server, ServerName, SignInProblem, Store, StoreKind, UnionProblem,
 };
 
 use crate::args::{Admin, ConfigArguments};
@@ -43,25 +43,27 @@ impl Plan {
         environment: &Environment<'_>,
     ) -> Result<Self, Failure> {
         let FlagValues {
-            servers,
+            mut servers,
             redirect_uri,
         } = read_flags(arguments).map_err(Failure::Usage)?;
         let flags = Flags {
             listen: arguments.listen.clone(),
             redirect_uri,
+            flow: arguments.mcp_oauth_flow,
+            host: arguments.mcp_oauth_host,
+            meta_prefix: arguments.mcp_oauth_meta_prefix.clone(),
             servers: servers.keys().cloned().collect(),
         };
         let mut config = load(arguments.config.as_deref(), environment, &flags)?;
+        if flags.redirect_uri.is_some() || flags.flow.is_some() || flags.host.is_some() {
+            check_flow(&config.oauth)?;
+            let sign_in = |server: &mut Server| server.oauth = Some(config.oauth.server());
+            servers.values_mut().for_each(sign_in);
+        }
         config.api_token = api_token(environment)?;
         config.store.seal_keys = seal_keys(&config.store, environment)?;
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
-        if let Some(listen) = flags.listen {
-            config.listen = listen;
-        }
-        if flags.redirect_uri.is_some() {
-            config.oauth.redirect_uri = flags.redirect_uri;
-        }
         match &arguments.admin {
             None => {}
             Some(Admin::Off) => config.admin = None,
@@ -87,7 +89,7 @@ fn load(
     flags: &Flags,
 ) -> Result<Config, Failure> {
     let Some(path) = file else {
-        return Ok(Config::default());
+        return Ok(Config::of_flags(flags));
     };
     Config::load_with(path, environment, flags).map_err(|error| match error {
         LoadError::Invalid(errors) => Failure::Config(errors),
@@ -96,6 +98,24 @@ fn load(
             Failure::Usage(vec![Complaint::from_error(&error).with_help(help)])
         }
     })
+}
+
+/// Checks the flow and the redirect URI of servers that say nothing about it.
+fn check_flow(oauth: &OAuth) -> Result<(), Failure> {
+    match (oauth.flow, &oauth.redirect_uri) {
+        (Some(Flow::Drive), None) => Err(Failure::usage(
+            "the flow `drive` needs a redirect URI, and there is none",
+            "add `--mcp-oauth-redirect-uri https://app.example/cb`",
+        )),
+        (Some(flow @ (Flow::Managed | Flow::ClientDriven)), Some(_)) => Err(Failure::usage(
+            format!(
+                "a redirect URI means nothing with the flow `{}`",
+                flow.name()
+            ),
+            "take one of the two out, or write `--mcp-oauth-flow drive`",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Checks what only file and flags together can break.
@@ -228,8 +248,7 @@ fn read_flags(arguments: &ConfigArguments) -> Result<FlagValues, Vec<Complaint>>
     for flag in &arguments.servers {
         match server(flag) {
             Err(complaint) => complaints.push(complaint),
-            Ok((name, mut server)) => {
-                server.oauth = uri.clone().map(ServerOAuth::drive);
+            Ok((name, server)) => {
                 if servers.insert(name.clone(), server).is_some() {
                     let message = format!("--server {name}: the name is given twice");
                     complaints.push(Complaint::new(message, "give each server its own name"));

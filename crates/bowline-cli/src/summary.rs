@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bowline::config::{
     Command, Config, Fingerprint, OAuth, OnLoss, OnUnreachable, Password, Recovery, RedisStore,
-    Replay, Server, ServerOAuth, Store, StoreKind, Target,
+    Replay, Server, ServerOAuth, SignInHost, Store, StoreKind, Target,
 };
 use http::Uri;
 
@@ -17,6 +17,11 @@ use crate::plan::Plan;
 
 /// What stands for a secret, however long it is.
 const MASKED: &str = "****";
+
+/// Said of a `public_url` with a path.
+const SHARED_ORIGIN: &str = "\
+# public_url has a path: give the gateway a host name of its own. Browsers tell origins apart, not paths, so
+# everything else at this one could finish a sign-in in somebody's browser that it planted there.";
 
 /// Paths that servers have and that nobody would choose as a secret.
 const PLAIN_PATHS: [&str; 5] = ["/", "/mcp", "/mcp/", "/health", "/healthz"];
@@ -105,7 +110,12 @@ fn oauth(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     let oauth = &config.oauth;
     writeln!(f, "\n[oauth]")?;
     match &oauth.public_url {
-        Some(url) => writeln!(f, "public_url = \"{url}\"")?,
+        Some(url) => {
+            writeln!(f, "public_url = \"{url}\"")?;
+            if url.path() != "/" {
+                writeln!(f, "{SHARED_ORIGIN}")?;
+            }
+        }
         None if config.listen.is_local() && config.listen.tcp().is_some() => {
             writeln!(
                 f,
@@ -119,8 +129,14 @@ fn oauth(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     if let Some(uri) = &oauth.redirect_uri {
         writeln!(f, "redirect_uri = {}", string(uri.as_str()))?;
     }
+    if let Some(flow) = oauth.flow {
+        writeln!(f, "flow = \"{}\"", flow.name())?;
+    }
     writeln!(f, "deadline = {}", duration(oauth.deadline))?;
     writeln!(f, "hold = {}", duration(oauth.hold))?;
+    if oauth.host == SignInHost::DockerAgent {
+        writeln!(f, "host = \"{}\"", SignInHost::DOCKER_AGENT)?;
+    }
     writeln!(f, "meta_prefix = {}", string(&oauth.meta_prefix))
 }
 
@@ -158,7 +174,8 @@ fn server_oauth(f: &mut fmt::Formatter<'_>, oauth: &ServerOAuth) -> fmt::Result 
         .collect();
     writeln!(f, "endpoints_elsewhere = [{}]", elsewhere.join(", "))?;
     writeln!(f, "allow_private = {}", oauth.allow_private)?;
-    writeln!(f, "several_origins = {}", oauth.several_origins)
+    writeln!(f, "several_origins = {}", oauth.several_origins)?;
+    writeln!(f, "unlisted_pkce = {}", oauth.unlisted_pkce)
 }
 
 fn store(f: &mut fmt::Formatter<'_>, store: &Store) -> fmt::Result {

@@ -56,7 +56,10 @@ pub use self::header::{Header, HeaderProblem};
 pub use self::listen::{ListenAddress, ListenProblem};
 pub use self::name::{NameProblem, ServerName};
 pub use self::network::{Network, NotANetwork};
-pub use self::oauth::{Client, ClientSecret, Flow, OAuth, ServerOAuth, SignInProblem};
+pub use self::oauth::{
+    Client, ClientSecret, Flow, MetaPrefixProblem, OAuth, ServerOAuth, SignInHost, SignInProblem,
+    check_meta_prefix,
+};
 pub use self::peers::Peers;
 pub use self::redirect::{RedirectProblem, RedirectUri};
 pub use self::report::{ConfigErrors, Problem};
@@ -140,6 +143,12 @@ pub struct Flags {
     pub listen: Option<ListenAddress>,
     /// The redirect URI of servers that have none of their own.
     pub redirect_uri: Option<RedirectUri>,
+    /// The flow of servers that have none of their own.
+    pub flow: Option<Flow>,
+    /// The program that shows sign-in prompts.
+    pub host: Option<SignInHost>,
+    /// What the keys in a prompt's `_meta` begin with.
+    pub meta_prefix: Option<String>,
     /// The names of servers that are added to the file's.
     pub servers: Vec<ServerName>,
 }
@@ -225,6 +234,16 @@ impl Config {
         match self.tls {
             Some(_) => "https",
             None => "http",
+        }
+    }
+
+    /// The configuration without a file.
+    pub fn of_flags(flags: &Flags) -> Self {
+        let default = Self::default();
+        Self {
+            listen: flags.listen.clone().unwrap_or(default.listen),
+            oauth: check::oauth_of_flags(flags),
+            ..Self::default()
         }
     }
 

@@ -19,7 +19,7 @@ use crate::front::callback::{Callback, Callbacks, Started};
 use crate::gateway::{StartError, local};
 use crate::oauth::{
     Account, AuthServerError, Flow, FlowOutcome, Flows, Grant, ProbeOutcome, Secret, SignInError,
-    SignInReason, Vault, identity_of, name_of,
+    SignInReason, Vault, identity_of, in_brackets, name_of,
 };
 
 pub use crate::oauth::SignOutOutcome;
@@ -82,9 +82,12 @@ pub enum LoginError {
     /// The client has to be registered with the authorization server by hand.
     #[error("the authorization server registers no clients")]
     NoRegistration,
-    /// The person declined.
-    #[error("the sign-in was declined")]
-    Declined,
+    /// The person declined; with what the authorization server answered.
+    #[error("the sign-in was declined{}", in_brackets(.said.as_deref()))]
+    Declined {
+        /// An error code, and its description.
+        said: Option<String>,
+    },
     /// The sign-in failed, for this reason.
     #[error("{0}")]
     Failed(String),
@@ -277,7 +280,7 @@ impl PendingSignIn {
         self.callback.close().await;
         match end {
             Some(FlowOutcome::SignedIn) => Ok(()),
-            Some(FlowOutcome::Declined { .. }) => Err(LoginError::Declined),
+            Some(FlowOutcome::Declined { said }) => Err(LoginError::Declined { said }),
             Some(FlowOutcome::Failed(why)) => Err(LoginError::Failed(why)),
             None => Err(LoginError::Failed(
                 "another sign-in replaced this one".to_owned(),

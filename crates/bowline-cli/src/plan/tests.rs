@@ -1,3 +1,5 @@
+use bowline::config::{ServerOAuth, SignInHost};
+
 use super::*;
 
 fn variable(name: &str) -> Option<String> {
@@ -155,6 +157,49 @@ fn a_redirect_uri_is_for_the_servers_of_flags_and_the_file_s_that_sign_in() {
     assert_eq!(config.servers["d"].oauth, None);
     let silent = plan(&servers_of(&["a=http://a.example/mcp"]));
     assert_eq!(silent.config.servers["a"].oauth, None);
+}
+
+#[test]
+fn a_flow_and_a_host_are_for_the_same_servers() {
+    let arguments = |flow, host, uri: Option<&str>| ConfigArguments {
+        mcp_oauth_flow: flow,
+        mcp_oauth_host: host,
+        mcp_oauth_redirect_uri: uri.map(str::to_owned),
+        ..servers_of(&["a=http://a.example/mcp"])
+    };
+    let docker = Some(SignInHost::DockerAgent);
+    let uri = Some("https://app.example/cb");
+    for (flow, host, uri, expected) in [
+        (Some(Flow::Managed), None, None, Flow::Managed),
+        (Some(Flow::ClientDriven), docker, None, Flow::ClientDriven),
+        (None, docker, None, Flow::Managed),
+        (None, docker, uri, Flow::Drive),
+        (Some(Flow::Drive), None, uri, Flow::Drive),
+    ] {
+        let config = plan(&arguments(flow, host, uri)).config;
+        let oauth = config.servers["a"].oauth.as_ref().unwrap();
+        assert_eq!(oauth.flow, expected);
+        assert_eq!(oauth.redirect_uri.is_some(), expected == Flow::Drive);
+        assert_eq!(config.oauth.host, host.unwrap_or_default());
+    }
+    for (flow, uri, why) in [
+        (Flow::Drive, None, "needs a redirect URI"),
+        (Flow::Managed, uri, "means nothing with the flow `managed`"),
+    ] {
+        let said = complaints(Plan::new(&arguments(Some(flow), None, uri), &variable));
+        assert!(said.contains(why), "{said}");
+    }
+    let prefix = ConfigArguments {
+        mcp_oauth_meta_prefix: Some("x".to_owned()),
+        ..arguments(None, docker, None)
+    };
+    assert_eq!(plan(&prefix).config.oauth.meta_prefix, "x");
+    let file = "[servers.b]\nurl = \"http://b.example/mcp\"\noauth = {}";
+    let config = with_file(file, arguments(Some(Flow::ClientDriven), docker, None));
+    let config = config.unwrap().config;
+    let b = config.servers["b"].oauth.as_ref().unwrap();
+    assert_eq!(b.flow, Flow::ClientDriven);
+    assert_eq!(config.oauth.meta_prefix, "docker-agent");
 }
 
 #[test]

@@ -239,6 +239,8 @@ fn how_people_sign_in() {
         section("[oauth]"),
         str![[r#"
 public_url = "https://gw.example.com/bowline"
+# public_url has a path: give the gateway a host name of its own. Browsers tell origins apart, not paths, so
+# everything else at this one could finish a sign-in in somebody's browser that it planted there.
 redirect_uri = "MyApp://cb?x=y"
 deadline = "10m"
 hold = "45s"
@@ -256,6 +258,7 @@ issuer = "https://login.example.com"
 endpoints_elsewhere = ["https://token.example.com"]
 allow_private = false
 several_origins = false
+unlisted_pkce = false
 "#]]
     );
     assert_data_eq!(
@@ -269,6 +272,7 @@ client_metadata_url = "https://gw.example.com/c.json"
 endpoints_elsewhere = []
 allow_private = true
 several_origins = false
+unlisted_pkce = false
 "#]]
     );
     // Apart from the key it can be read again, without the flag.

@@ -95,6 +95,19 @@ Options:
           
           The program at this URI passes the authorization code on to Bowline, as the answer to an elicitation or with `POST /api/mcp-oauth/callback`. This applies to the servers of `--server`, and to those of the file that have `oauth` without a `redirect_uri` or `flow`.
 
+      --mcp-oauth-flow <FLOW>
+          Sign callers in at servers (OAuth), in this flow: `managed`, `client-driven` or `drive`
+          
+          This applies to the same servers. `drive` needs a redirect URI.
+
+      --mcp-oauth-host <HOST>
+          Sign callers in at servers (OAuth), with prompts for the clients of this program: `docker-agent`
+          
+          The flow is `managed`, or `drive` with a redirect URI; `--mcp-oauth-flow` wins. Clients that sign in by themselves may answer with tokens.
+
+      --mcp-oauth-meta-prefix <PREFIX>
+          Begin the keys in a prompt's `_meta` with this [default: what the host knows, or `bowline`]
+
       --log-format <FORMAT>
           The format of the logs: text for people, json for programs
 

@@ -20,7 +20,12 @@ use super::file::{self, File};
 use super::keys::SMALLEST_BODY;
 use super::read::Texts;
 use super::report::Findings;
-use super::{Config, Environment, Flags, Limits, ListenAddress, Network};
+use super::{Config, Environment, Flags, Limits, ListenAddress, Network, OAuth};
+
+/// What holds for signing in at every server, without a file.
+pub(super) fn oauth_of_flags(flags: &Flags) -> OAuth {
+    oauth::check(&file::OAuth::default(), flags, &mut Findings::default())
+}
 
 /// The file as meant; what is wrong goes to `findings`.
 pub(super) fn check(

@@ -93,6 +93,8 @@ pub(super) struct Limits {
 pub(super) struct OAuth {
     pub(super) public_url: Text,
     pub(super) redirect_uri: Text,
+    pub(super) flow: Text,
+    pub(super) host: Text,
     pub(super) deadline: Text,
     pub(super) hold: Text,
     pub(super) meta_prefix: Text,
@@ -171,6 +173,7 @@ pub(super) struct ServerOAuth {
     pub(super) endpoints_elsewhere: Option<Texts>,
     pub(super) allow_private: Option<bool>,
     pub(super) several_origins: Option<bool>,
+    pub(super) unlisted_pkce: Option<bool>,
 }
 
 /// A table in `callers`; there is no `Debug`, because the key is secret.
@@ -233,6 +236,8 @@ pub(super) fn read(root: &Node, text: &str, findings: &mut Findings) -> File {
             redirect_uri: oauth.text("redirect_uri"),
             deadline: oauth.text("deadline"),
             hold: oauth.text("hold"),
+            flow: oauth.text("flow"),
+            host: oauth.text("host"),
             meta_prefix: oauth.text("meta_prefix"),
         };
         oauth.finish();
@@ -364,6 +369,7 @@ pub(super) fn read_oauth(server: &mut Table<'_, '_>) -> Option<ServerOAuth> {
         endpoints_elsewhere: table.texts("endpoints_elsewhere"),
         allow_private: table.flag("allow_private"),
         several_origins: table.flag("several_origins"),
+        unlisted_pkce: table.flag("unlisted_pkce"),
     };
     table.finish();
     Some(oauth)

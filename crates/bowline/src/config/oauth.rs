@@ -16,6 +16,10 @@ pub struct OAuth {
     pub public_url: Option<Uri>,
     /// The redirect URI of servers that have none of their own.
     pub redirect_uri: Option<RedirectUri>,
+    /// The flow of servers that have none of their own, and no redirect URI of their own.
+    pub flow: Option<Flow>,
+    /// The program that shows prompts to people.
+    pub host: SignInHost,
     /// How long a sign-in may take.
     pub deadline: Duration,
     /// How long a request waits for it before its client is told to retry.
@@ -48,6 +52,18 @@ pub struct ServerOAuth {
     pub allow_private: bool,
     /// Whether tokens may go to endpoints of several origins.
     pub several_origins: bool,
+    /// Whether an authorization server that does not list its PKCE methods is taken for one that supports S256.
+    pub unlisted_pkce: bool,
+}
+
+/// A program that shows sign-in prompts to people, as far as prompts depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignInHost {
+    /// Any that follows the specification.
+    #[default]
+    Any,
+    /// docker-agent, with its terminal UI and its remote clients.
+    DockerAgent,
 }
 
 /// Who does what in a sign-in.
@@ -75,6 +91,26 @@ pub struct Client {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSecret(pub(super) String);
 
+/// A prefix that keys in `_meta` cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}; {}", self.what(), self.help())]
+pub struct MetaPrefixProblem;
+
+/// Checks a prefix of keys in `_meta`: labels between dots, of letters, digits and inner hyphens.
+pub fn check_meta_prefix(prefix: &str) -> Result<(), MetaPrefixProblem> {
+    let is_label = |label: &str| {
+        label.starts_with(|c: char| c.is_ascii_alphabetic())
+            && label.ends_with(|c: char| c.is_ascii_alphanumeric())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    match prefix.split('.').all(is_label) {
+        true => Ok(()),
+        false => Err(MetaPrefixProblem),
+    }
+}
+
 /// Why signing in would be unsafe, or could not be finished, on a listener that others can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; {}", self.what(), self.help())]
@@ -94,10 +130,58 @@ impl Default for OAuth {
         Self {
             public_url: None,
             redirect_uri: None,
+            flow: None,
+            host: SignInHost::default(),
             deadline: Duration::from_secs(10 * 60),
             hold: Duration::from_secs(45),
-            meta_prefix: "bowline".to_owned(),
+            meta_prefix: SignInHost::default().meta_prefix().to_owned(),
         }
+    }
+}
+
+impl OAuth {
+    /// The flow of a server that says nothing about it.
+    pub fn server_flow(&self) -> Flow {
+        self.flow.unwrap_or(match self.redirect_uri {
+            Some(_) => Flow::Drive,
+            None => Flow::Managed,
+        })
+    }
+
+    /// How Bowline signs in at a server that says nothing about it.
+    pub fn server(&self) -> ServerOAuth {
+        let flow = self.server_flow();
+        let redirect_uri = self.redirect_uri.clone();
+        ServerOAuth {
+            flow,
+            redirect_uri: redirect_uri.filter(|_| flow == Flow::Drive),
+            ..ServerOAuth::default()
+        }
+    }
+}
+
+// === impl SignInHost ===
+
+impl SignInHost {
+    /// What the file calls docker-agent.
+    pub const DOCKER_AGENT: &str = "docker-agent";
+
+    /// The host with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        (name == Self::DOCKER_AGENT).then_some(Self::DockerAgent)
+    }
+
+    /// What the keys in `_meta` begin with that it knows.
+    pub fn meta_prefix(self) -> &'static str {
+        match self {
+            Self::Any => "bowline",
+            Self::DockerAgent => "docker-agent",
+        }
+    }
+
+    /// Whether its clients may sign in by themselves and answer a link with tokens.
+    pub fn may_sign_in(self) -> bool {
+        self == Self::DockerAgent
     }
 }
 
@@ -117,6 +201,15 @@ impl ServerOAuth {
 // === impl Flow ===
 
 impl Flow {
+    /// The names of all.
+    pub const NAMES: [&str; 3] = ["managed", "client-driven", "drive"];
+
+    /// The flow with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Managed, Self::ClientDriven, Self::Drive];
+        all.into_iter().find(|flow| flow.name() == name)
+    }
+
     /// What the file calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -186,6 +279,21 @@ impl Config {
             let first = known.entry(url).or_insert_with(|| says.clone());
             (*first != says).then_some(name)
         })
+    }
+}
+
+// === impl MetaPrefixProblem ===
+
+impl MetaPrefixProblem {
+    /// What is wrong.
+    pub fn what(self) -> &'static str {
+        "`meta_prefix` is not a prefix that keys in `_meta` can have"
+    }
+
+    /// What to do about it.
+    pub fn help(self) -> &'static str {
+        "use letters, digits and inner `-` and `.`, such as `bowline` or `com.example.app`; a `/` is added \
+         behind it"
     }
 }
 

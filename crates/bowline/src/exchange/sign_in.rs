@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::answer::Elicited;
 use self::prompt::{mark, question, withdrawn};
 pub(crate) use self::words::is_own_tool;
-use self::words::{NOT_YET, error, signed_in, told, told_body, try_later, why};
+use self::words::{error, not_yet, signed_in, told, told_body, try_later, why};
 use crate::exchange::detach::{Abandoned, detachable};
 use crate::exchange::reply::{Arriving, Reply};
 use crate::exchange::send::request;
@@ -31,7 +31,9 @@ use crate::exchange::stream::rescue::source_of;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::exchange::{Exchange, stream_key};
 use crate::fault::Fault;
-use crate::oauth::{Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason};
+use crate::oauth::{
+    Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason, Useless,
+};
 use crate::registry::Registry;
 use crate::session::{Call, Session};
 use crate::upstream::{Carried, UpstreamError};
@@ -61,6 +63,7 @@ struct Wait {
     account: Arc<Account>,
     message: Message,
     carried: Carried,
+    begun: Instant,
     /// The request is held until then, however many prompts that takes.
     until: Instant,
 }
@@ -131,10 +134,12 @@ fn hold(
         true => hold.min(LISTS_HELD),
         false => hold,
     };
+    let begun = Instant::now();
     let wait = Wait {
         registry,
         session: Arc::clone(&session),
-        until: Instant::now() + hold,
+        begun,
+        until: begun + hold,
         account,
         message,
         carried,
@@ -163,19 +168,18 @@ impl Wait {
             let body = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
             return Source::Last(event_of(body.as_bytes()));
         }
-        let asking = match means {
+        let request = self.message.id().unwrap_or_default();
+        let prompt = match means {
             Means::Browser => None,
-            _ => flows.open_prompt(self.session.hash, flow),
+            _ => Some(flows.open_prompt(self.session.hash, flow, request.as_str())),
         };
-        let asking = asking.and_then(|asking| {
-            let request = self.message.id().unwrap_or_default();
-            let mark = mark(&self.session, flow, request)?;
-            Some((asking, mark))
-        });
-        let question = asking
+        let is_carried = prompt.as_ref().is_some_and(Prompt::is_carried);
+        let mark = is_carried.then(|| mark(&self.session, flow, request));
+        let mark = mark.flatten();
+        let question = mark
             .as_ref()
-            .map(|(_, mark)| question(flows, flow, means, mark.as_id()));
-        let rest = Source::opening(self.through(flow.clone(), means, asking));
+            .map(|mark| question(flows, flow, means, mark.as_id()));
+        let rest = Source::opening(self.through(flow.clone(), means, prompt, mark));
         match question {
             Some(question) => Source::Saying(event_of(question.as_bytes()), Box::new(rest)),
             None => rest,
@@ -186,51 +190,60 @@ impl Wait {
         self,
         flow: Flow,
         means: Means,
-        asking: Option<(Prompt, RawIdBuf)>,
+        prompt: Option<Prompt>,
+        mark: Option<RawIdBuf>,
     ) -> Result<Source, UpstreamError> {
         let flows = Arc::clone(&self.account.flows);
         let id = self.message.id().unwrap_or_default().to_buf();
         let call = Call::begin(&self.session, id.as_id());
-        let needed = |why: &str| {
-            let body = error(id.as_id(), codes::SIGN_IN_NEEDED, why, None);
+        let needed = |why: &str, link: Option<&str>| {
+            let body = error(id.as_id(), codes::SIGN_IN_NEEDED, why, link);
             Source::Last(event_of(body.as_bytes()))
+        };
+        let useless = async {
+            match &prompt {
+                Some(prompt) => prompt.useless().await,
+                None => std::future::pending().await,
+            }
         };
         let end = tokio::select! {
             biased;
             () = call.cancelled() => return Ok(Source::Ended),
             end = flows.wait(&flow) => end,
+            why = useless => return Ok(needed(&why.to_string(), flow.link().as_deref())),
             () = tokio::time::sleep_until(self.until) => {
-                if let Some((asking, _)) = asking {
-                    asking.keep();
+                if let Some(prompt) = prompt {
+                    prompt.keep();
                 }
                 if means == Means::Link {
                     notify_when_done(&self.session, &flows, &flow);
                 }
+                let why = not_yet(flows.had_stray_since(self.begun));
                 let body = match means {
                     Means::Browser => {
-                        told_body(&self.session, &self.message, flow.link().as_deref(), NOT_YET)
+                        told_body(&self.session, &self.message, flow.link().as_deref(), why)
                     }
-                    _ => try_later(id.as_id(), &flow, means),
+                    _ => try_later(id.as_id(), &flow, means, why),
                 };
                 return Ok(Source::Last(event_of(body.as_bytes())));
             }
         };
         drop(call);
-        let withdrawn = asking.and_then(|(asking, mark)| {
-            let withdrawn = asking.is_open().then(|| withdrawn(mark.as_id()));
-            asking.keep();
+        let withdrawn = prompt.zip(mark).and_then(|(prompt, mark)| {
+            let withdrawn = prompt.is_open().then(|| withdrawn(mark.as_id()));
+            prompt.keep();
             withdrawn
         });
         let rest = match end {
             Some(FlowOutcome::SignedIn) => self.resume().await,
             Some(FlowOutcome::Declined { said }) => {
-                needed(&SignInError::Declined { said }.to_string())
+                needed(&SignInError::Declined { said }.to_string(), None)
             }
-            Some(FlowOutcome::Failed(why)) => needed(&why),
+            Some(FlowOutcome::Failed(why)) => needed(&why, None),
             None => match self.account.current_flow().await {
                 Ok(Some(next)) => self.on(&next),
                 Ok(None) => self.resume().await,
-                Err(error) => needed(&error.to_string()),
+                Err(error) => needed(&error.to_string(), None),
             },
         };
         Ok(match withdrawn {
@@ -306,17 +319,25 @@ fn notify_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
 
 /// Handles the client's response to a prompt.
 pub(crate) async fn answered(session: &Session, id: RawId<'_>, answer: &Message) {
-    let (Some(flow), Some(account)) = (
-        id.as_str().get(..FlowId::LENGTH).and_then(FlowId::parse),
-        session.upstream.account(&session.caller),
-    ) else {
+    let asked = id.as_str().split_at_checked(FlowId::LENGTH);
+    let asked = asked.and_then(|(flow, request)| Some((FlowId::parse(flow)?, request)));
+    let account = session.upstream.account(&session.caller);
+    let (Some((flow, request)), Some(account)) = (asked, account) else {
         return;
     };
-    // An error is no response to the prompt, which stays open until it expires.
-    let Some(Ok(elicited)) = answer.result().map(serde_json::from_str::<Elicited>) else {
-        return;
+    let elicited = match answer.result().map(serde_json::from_str::<Elicited>) {
+        Some(Ok(elicited)) => elicited.take(session, &account, &flow).await,
+        useless => {
+            let why = match useless {
+                None => Useless::Error,
+                Some(_) => Useless::Malformed,
+            };
+            let flows = &account.flows;
+            flows.prompt_failed(session.hash, &flow, Some(request), why);
+            Err(why.into())
+        }
     };
-    if let Err(error) = elicited.take(session, &account, &flow).await {
+    if let Err(error) = elicited {
         tracing::info!(%error, ?flow, "response to a sign-in prompt rejected");
     }
 }

@@ -275,9 +275,13 @@ impl CallbackHandler {
         };
         let id = FlowId::of(&state);
         let expected = self.expected.lock().clone();
-        let Some((flows, _)) = expected.filter(|(_, flow)| flow.id == id) else {
+        let Some((flows, flow)) = expected else {
             return Ok(not_a_sign_in());
         };
+        if flow.id != id {
+            flows.note_stray();
+            return Ok(wrong_state());
+        }
         let delivered = flows.deliver(&state, delivery, DeliveryRoute::Loopback);
         Ok(match delivered.await {
             Ok(end) => end_page(&end),
@@ -292,6 +296,15 @@ impl CallbackHandler {
             Err(DeliveryError::Aborted) => return Err(Fault::Stopping),
         })
     }
+}
+
+fn wrong_state() -> Response<ReplyBody> {
+    page(
+        StatusCode::BAD_REQUEST,
+        "Not a sign-in",
+        "<p>The <code>state</code> in this address is not that of the sign-in that was started here, which \
+         still waits.</p>",
+    )
 }
 
 fn not_a_sign_in() -> Response<ReplyBody> {

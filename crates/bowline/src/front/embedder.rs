@@ -1,10 +1,11 @@
-//! The API for a program that runs its clients' dialogs itself: it learns a session's hash when the session
-//! opens, and answers the elicitations of that session. It always needs the API token.
+//! The API for a program that runs its clients' dialogs itself: it answers the elicitations of a session, which it
+//! names by the id, or by the hash that it learns when the session opens. It always needs the API token.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_egress::Sent;
+use bowline_wire::id::SessionId;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use super::access::require_api_token;
 use super::body::whole_body;
-use crate::exchange::sign_in::answer::{Effect, Elicited};
+use crate::exchange::sign_in::answer::{AnswerError, Effect, Elicited};
 use crate::fault::Fault;
 use crate::front::html::no_store;
 use crate::front::response;
@@ -54,10 +55,17 @@ pub(crate) fn hash_header(hash: SessionHash) -> Option<(HeaderName, HeaderValue)
     Some((SESSION, value))
 }
 
-/// The hash of the session whose elicitation is answered at this path.
+/// The session whose elicitation is answered at this path, by its hash or its id.
 pub(crate) fn route(path: &str) -> Option<&str> {
-    let hash = path.strip_prefix("/api/sessions/")?;
-    hash.strip_suffix("/elicitation")
+    let session = path.strip_prefix("/api/sessions/")?;
+    session.strip_suffix("/elicitation")
+}
+
+/// The hash of a session that is named by its hash or its id.
+fn hash_of(session: &str) -> String {
+    let id = HeaderValue::try_from(session).ok();
+    let id = id.as_ref().and_then(SessionId::from_header);
+    id.map_or_else(|| session.to_owned(), |id| SessionHash::of(&id).to_string())
 }
 
 /// Answers an elicitation of a session.
@@ -66,17 +74,18 @@ pub(crate) async fn answer(
     head: &Parts,
     body: Incoming,
     peer: Peer,
-    hash: &str,
+    session: &str,
 ) -> Result<Response<ReplyBody>, Fault> {
     require_api_token(hub, &head.headers, peer)?;
     if head.method != Method::POST {
         return Err(Fault::Method { allow: "POST" });
     }
     let body = whole_body(body, MAX_ANSWER).await?;
-    let sessions = sessions(hub, hash);
+    let hash = hash_of(session);
+    let sessions = sessions(hub, &hash);
     let result = match sessions.is_empty() {
         false => take_any(&sessions, &body).await?,
-        true => elsewhere(hub, hash, &body).await?,
+        true => elsewhere(hub, &hash, &body).await?,
     };
     Ok(no_store(response::json(StatusCode::OK, result)))
 }
@@ -167,10 +176,18 @@ async fn take(session: &Session, body: &Bytes) -> Result<String, Fault> {
     let result = match effect {
         Ok(Effect::Ended(end)) => end.name(),
         Ok(Effect::GoesOn) => "waiting",
-        Err(DeliveryError::UnknownFlow) => return Err(Fault::NoSuchQuestion),
-        Err(DeliveryError::IssuerMismatch) => return Err(Fault::WrongIssuer),
-        Err(DeliveryError::Store(error)) => return Err(error.into()),
-        Err(DeliveryError::Aborted) => return Err(Fault::Stopping),
+        Err(AnswerError::Useless(why)) => {
+            tracing::info!(error = %why, session = %session.hash, "response to a sign-in prompt rejected");
+            return Err(Fault::NoSuchQuestion);
+        }
+        Err(AnswerError::Refused(refused)) => {
+            return Err(match refused {
+                DeliveryError::UnknownFlow => Fault::NoSuchQuestion,
+                DeliveryError::IssuerMismatch => Fault::WrongIssuer,
+                DeliveryError::Store(error) => error.into(),
+                DeliveryError::Aborted => Fault::Stopping,
+            });
+        }
     };
     Ok(json!({"result": result}).to_string())
 }

@@ -23,7 +23,7 @@ pub(crate) fn end_page(end: &FlowOutcome) -> Response<ReplyBody> {
         FlowOutcome::Declined { said } => {
             let said = said.as_deref().map(|said| {
                 let said = escaped(said);
-                format!("<p>The authorization server says: <q id=\"said\">{said}</q></p>")
+                format!("<p>The authorization server answered <span id=\"said\">{said}</span>.</p>")
             });
             let text = "<p id=\"done\">You declined. You can close this page.</p>";
             let text = format!("{text}{}", said.unwrap_or_default());

@@ -191,7 +191,7 @@ fn asked_first(flow: &Flow, code: &Secret, form: Option<&[u8]>) -> Option<Respon
 /// The page of an answer that was not accepted.
 fn refused(error: DeliveryError) -> Result<Response<ReplyBody>, Fault> {
     match error {
-        DeliveryError::UnknownFlow => Ok(gone()),
+        DeliveryError::UnknownFlow => Ok(nobodys()),
         DeliveryError::IssuerMismatch => Ok(page(
             status::of(&Fault::WrongIssuer, None),
             "Not a sign-in",
@@ -255,6 +255,17 @@ fn gone() -> Response<ReplyBody> {
         "<p>This sign-in has ended, or a browser has already continued with it.</p>\
          <p>If you have just continued here and the next page did not open, ask for a new link: \
          have your client call the tool <code>sign_in</code>.</p>",
+    )
+}
+
+/// The same for an answer whose state is wrong, used or too old, and for one in another browser.
+fn nobodys() -> Response<ReplyBody> {
+    page(
+        status::of(&Fault::NoSuchFlow, None),
+        "No such sign-in",
+        "<p>No sign-in of this browser waits for this answer: its <code>state</code> is wrong, or it was used \
+         before, or the sign-in has ended.</p>\
+         <p>For a new link, have your client call the tool <code>sign_in</code>.</p>",
     )
 }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::account::{Account, AccountKey, SignInReason};
 use super::auth_server::AuthServerError;
-use super::flow::{AwaitedInput, Flow, FlowKind, FlowState, Since};
+use super::flow::{AwaitedInput, Flow, FlowKind, FlowOutcome, FlowState, Since};
 use super::flow_store::FlowStoreError;
 use super::flows::{Flows, SignInError};
 use super::step_ups::requested_scopes;
@@ -61,8 +61,10 @@ impl Flows {
             .flow_store
             .signing(&key.caller, &key.server_url)
             .await?;
-        if now < before.declined_until {
-            return Err(SignInError::Declined { said: None });
+        match before.not_asked(now).cloned() {
+            Some(FlowOutcome::Declined { said }) => return Err(SignInError::Declined { said }),
+            Some(FlowOutcome::Failed(why)) => return Err(SignInError::Failed(why)),
+            Some(FlowOutcome::SignedIn) | None => {}
         }
         if let Some(flow) = self.under_way(&before, now).await? {
             let is_fitting =

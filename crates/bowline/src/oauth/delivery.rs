@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use bowline_system::clock;
 use thiserror::Error;
+use tokio::time::Instant;
 
-use self::refusal::refusal;
+use self::refusal::{code_of, refusal};
 use self::save::Backoff;
 use super::auth_server::{AuthServerError, check_issuer};
 use super::flow::{Authorization, Flow, FlowId, FlowOutcome};
@@ -23,6 +24,11 @@ use super::secret::Secret;
 
 /// How long a caller that declined is not asked again, in seconds.
 const DECLINE_REMEMBERED: i64 = 10 * 60;
+
+/// How long no other browser is opened after a sign-in that failed, in seconds: what failed fails again, and every
+/// call would open one.
+const FAILURE_REMEMBERED: i64 = 60;
+
 /// An authorization server's answer.
 #[derive(Debug)]
 pub(crate) enum Delivery {
@@ -108,11 +114,10 @@ impl Flows {
         route: DeliveryRoute<'_>,
     ) -> Result<(Flow, Option<String>), DeliveryError> {
         let id = FlowId::of(state);
-        let flow = self
-            .flow_store
-            .flow(&id)
-            .await?
-            .ok_or(DeliveryError::UnknownFlow)?;
+        let Some(flow) = self.flow_store.flow(&id).await? else {
+            self.note_stray();
+            return Err(DeliveryError::UnknownFlow);
+        };
         let authorization = flow.authorization().ok_or(DeliveryError::UnknownFlow)?;
         let may_deliver = match route {
             DeliveryRoute::Loopback => flow.loopback().is_some(),
@@ -140,6 +145,18 @@ impl Flows {
         Ok((flow, iss))
     }
 
+    /// Notes an answer whose state is that of no flow: it is forged, used or too late. Nobody knows whose it is, and
+    /// anybody can send one, so it ends no flow.
+    pub(crate) fn note_stray(&self) {
+        tracing::info!("sign-in answer refused: no sign-in has its state");
+        *self.last_stray.lock() = Some(Instant::now());
+    }
+
+    /// Whether such an answer came since then.
+    pub(crate) fn had_stray_since(&self, since: Instant) -> bool {
+        self.last_stray.lock().is_some_and(|stray| since <= stray)
+    }
+
     /// Takes a flow for one answer, and ends it.
     async fn finish(
         &self,
@@ -155,7 +172,11 @@ impl Flows {
             },
             Delivery::Error {
                 error, description, ..
-            } => refusal(&error, description.as_deref()),
+            } => {
+                let (server, code) = (&flow.server, code_of(&error));
+                tracing::info!(%server, flow = ?id, code, "sign-in refused by the authorization server");
+                refusal(&error, description.as_deref())
+            }
         };
         self.end(&flow, outcome.clone()).await;
         Ok(outcome)
@@ -260,9 +281,11 @@ impl Flows {
                     return false;
                 }
                 signing.flow = None;
-                if matches!(outcome, FlowOutcome::Declined { .. }) {
-                    signing.declined_until = now + DECLINE_REMEMBERED;
-                }
+                signing.not_asked_until = match outcome {
+                    FlowOutcome::Declined { .. } => now + DECLINE_REMEMBERED,
+                    FlowOutcome::Failed(_) if self.opens_browser() => now + FAILURE_REMEMBERED,
+                    FlowOutcome::Failed(_) | FlowOutcome::SignedIn => 0,
+                };
                 signing.last = Some((id.clone(), outcome.clone()));
                 true
             })

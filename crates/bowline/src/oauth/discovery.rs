@@ -54,7 +54,7 @@ pub(super) async fn discover(
             None => search.legacy(challenge, resource_metadata.is_some())?,
         },
     };
-    check_offers(&metadata)?;
+    check_offers(&metadata, trust)?;
     for endpoint in ["authorization_endpoint", "token_endpoint"] {
         search.check_endpoint(&metadata, endpoint)?;
     }
@@ -248,15 +248,17 @@ const S256: &str = "S256";
 const RESPONSES: &str = "response_types_supported";
 
 /// Checks that the authorization server supports the code flow and PKCE with S256. The metadata has to name
-/// the latter: RFC 8414 leaves that open, MCP does not.
-fn check_offers(metadata: &Document) -> Result<(), AuthServerError> {
+/// the latter, unless the operator knows better: RFC 8414 leaves that open, MCP does not.
+fn check_offers(metadata: &Document, trust: &Trust) -> Result<(), AuthServerError> {
     let offers = |name, what| strings(metadata, name).iter().any(|it| it == what);
     if metadata.contains_key(RESPONSES) && !offers(RESPONSES, "code") {
         return Err(AuthServerError::Malformed(RESPONSES));
     }
-    match offers(METHODS, S256) {
-        true => Ok(()),
-        false => Err(AuthServerError::NoS256),
+    match (offers(METHODS, S256), metadata.contains_key(METHODS)) {
+        (true, _) => Ok(()),
+        (false, true) => Err(AuthServerError::NoS256),
+        (false, false) if trust.allows_unlisted_pkce() => Ok(()),
+        (false, false) => Err(AuthServerError::UnlistedPkce),
     }
 }
 

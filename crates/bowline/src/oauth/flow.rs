@@ -121,15 +121,16 @@ pub(crate) struct FlowState {
     /// When that flow expires, in seconds since 1970.
     pub(crate) ends: i64,
     pub(crate) last: Option<(FlowId, FlowOutcome)>,
-    /// Until when the caller is not asked again, in seconds since 1970.
-    pub(crate) declined_until: i64,
+    /// Until when the caller is not asked again after the last one, in seconds since 1970.
+    #[serde(rename = "declined_until")]
+    pub(crate) not_asked_until: i64,
 }
 
 /// How a flow ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FlowOutcome {
     SignedIn,
-    /// The person or the client declined; with the authorization server's own words, if any.
+    /// The person or the client declined; with what the authorization server answered, if it was there.
     Declined {
         said: Option<String>,
     },
@@ -315,6 +316,12 @@ impl FlowState {
     /// The flow that is under way now.
     pub(crate) fn current(&self, now: i64) -> Option<&FlowId> {
         self.flow.as_ref().filter(|_| now < self.ends)
+    }
+
+    /// How the last flow ended, if that is why the caller is not asked again yet.
+    pub(crate) fn not_asked(&self, now: i64) -> Option<&FlowOutcome> {
+        let (_, outcome) = self.last.as_ref()?;
+        (now < self.not_asked_until).then_some(outcome)
     }
 
     /// The progress of a flow of this account.

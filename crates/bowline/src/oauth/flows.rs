@@ -13,6 +13,7 @@ use bowline_system::clock;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::account::{Account, AccountKey};
 use super::auth_server::AuthServerError;
@@ -49,6 +50,8 @@ pub(crate) struct Flows {
     pub(super) given_up: GivenUp,
     pub(super) step_ups: StepUps,
     pub(super) prompts: Prompts,
+    /// When an answer with an unknown state was last refused.
+    pub(super) last_stray: Mutex<Option<Instant>>,
     /// The last result of `initialize`, per account, with the number of the sign-in whose token was sent.
     pub(super) initialized: Mutex<HashMap<AccountKey, (u64, Box<str>)>>,
     pub(super) changed: Notify,
@@ -69,6 +72,9 @@ pub(crate) enum Home<'a> {
 pub(crate) enum SignInError {
     #[error("the sign-in was declined{}; call the tool `sign_in` to try again", in_brackets(.said.as_deref()))]
     Declined { said: Option<String> },
+    /// The last one failed a moment ago, and nobody asked for another.
+    #[error("the last sign-in failed: {0}; call the tool `sign_in` to try again")]
+    Failed(String),
     #[error("another sign-in replaced this one")]
     Replaced,
     #[error("nothing can listen for the browser's return")]
@@ -106,9 +112,9 @@ impl From<GrantError> for SignInError {
     }
 }
 
-/// The authorization server's own words, in brackets.
-fn in_brackets(said: Option<&str>) -> String {
-    said.map_or_else(String::new, |said| format!(" (\"{said}\")"))
+/// What the authorization server answered, in brackets.
+pub(crate) fn in_brackets(said: Option<&str>) -> String {
+    said.map_or_else(String::new, |said| format!(" ({said})"))
 }
 
 // === impl Flows ===
@@ -139,6 +145,7 @@ impl Flows {
             given_up: GivenUp::default(),
             step_ups: StepUps::default(),
             prompts: Prompts::default(),
+            last_stray: Mutex::default(),
             initialized: Mutex::default(),
             changed: Notify::new(),
             identities: CallerIdentities::default(),
@@ -211,7 +218,7 @@ impl Flows {
         }
         let taken = taken.map(|flow| flow.id);
         let forget = |signing: &mut FlowState| {
-            let was_declined = std::mem::take(&mut signing.declined_until) != 0;
+            let was_declined = std::mem::take(&mut signing.not_asked_until) != 0;
             let is_taken = taken.is_some() && signing.flow == taken;
             if is_taken {
                 signing.flow = None;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_system::clock;
 use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::watch;
 
 use super::flow::{Flow, FlowId};
 use super::flows::Flows;
@@ -18,46 +20,96 @@ pub(super) struct Prompts(Mutex<Vec<Entry>>);
 struct Entry {
     session: SessionHash,
     flow: FlowId,
+    /// The id of the request that carries it.
+    request: Box<str>,
     ends: i64,
-    is_answered: Arc<AtomicBool>,
+    answer: Arc<Answer>,
     /// Whether the client was promised a notification when the sign-in is complete.
     is_promised: bool,
 }
 
-/// A prompt that a request carries to its client. If the request ends before the client has answered, the
-/// next request prompts again.
+/// What the client has answered to a prompt.
+#[derive(Debug, Default)]
+struct Answer {
+    is_there: AtomicBool,
+    useless: watch::Sender<Option<Useless>>,
+}
+
+/// Why a client's answer to a prompt is of no use. Its flow continues, and the next request prompts again.
+#[derive(Debug, Clone, Copy, Error)]
+pub(crate) enum Useless {
+    #[error("the client answered the sign-in prompt with an error")]
+    Error,
+    #[error("the client's answer to the sign-in prompt is malformed")]
+    Malformed,
+    #[error("the client answered the sign-in prompt with a wrong `state`")]
+    WrongState,
+}
+
+/// A prompt, for one of the requests of its session that wait for the flow.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     flows: Arc<Flows>,
-    is_answered: Arc<AtomicBool>,
-    is_kept: bool,
+    answer: Arc<Answer>,
+    /// Whether this request carries it to the client. If that request ends before the client has answered, the
+    /// next request prompts again.
+    is_carried: bool,
 }
 
 // === impl Flows ===
 
 impl Flows {
-    /// Opens the prompt of a flow, for the first request in a session; `None` for all others.
+    /// The prompt of a flow in a session. The first request that asks for it carries it.
     pub(crate) fn open_prompt(
         self: &Arc<Self>,
         session: SessionHash,
         flow: &Flow,
-    ) -> Option<Prompt> {
-        let first =
-            |entry: &mut Entry, is_new: bool| is_new.then(|| Arc::clone(&entry.is_answered));
-        Some(Prompt {
-            is_answered: self.prompts.with(session, flow, first)?,
+        request: &str,
+    ) -> Prompt {
+        let open = |entry: &mut Entry, is_new: bool| {
+            if is_new {
+                entry.request = request.into();
+            }
+            (Arc::clone(&entry.answer), is_new)
+        };
+        let (answer, is_carried) = self.prompts.with(session, flow, open);
+        Prompt {
             flows: Arc::clone(self),
-            is_kept: false,
-        })
+            answer,
+            is_carried,
+        }
     }
 
-    /// Notes that the client has answered. After an unusable answer it is asked again.
-    pub(crate) fn prompt_answered(&self, session: SessionHash, flow: &FlowId, is_of_use: bool) {
-        let mut entries = self.prompts.0.lock();
+    /// Notes that the client has answered.
+    pub(crate) fn prompt_answered(&self, session: SessionHash, flow: &FlowId) {
+        let entries = self.prompts.0.lock();
         let its = entries.iter().filter(|it| it.is(session, flow));
-        its.for_each(|it| it.is_answered.store(true, Ordering::Relaxed));
-        if !is_of_use {
-            entries.retain(|it| !it.is(session, flow));
+        its.for_each(|it| it.answer.is_there.store(true, Ordering::Relaxed));
+    }
+
+    /// Has the next request of the session prompt again.
+    pub(crate) fn prompt_again(&self, session: SessionHash, flow: &FlowId) {
+        let mut entries = self.prompts.0.lock();
+        entries.retain(|it| !it.is(session, flow));
+    }
+
+    /// The same after an answer of no use to the prompt that this request carried, or to any. The requests of the
+    /// session that wait for the flow learn it: nobody may have been shown anything.
+    pub(crate) fn prompt_failed(
+        &self,
+        session: SessionHash,
+        flow: &FlowId,
+        request: Option<&str>,
+        why: Useless,
+    ) {
+        let mut entries = self.prompts.0.lock();
+        // A request that ended took its prompt along, and its client may answer that late.
+        let failed = |it: &mut Entry| {
+            it.is(session, flow) && request.is_none_or(|request| *it.request == *request)
+        };
+        for failed in entries.extract_if(.., failed) {
+            failed.answer.is_there.store(true, Ordering::Relaxed);
+            failed.answer.useless.send_replace(Some(why));
         }
     }
 
@@ -87,8 +139,9 @@ impl Prompts {
         let mut entry = Entry {
             session,
             flow: flow.id.clone(),
+            request: Box::default(),
             ends: flow.ends,
-            is_answered: Arc::default(),
+            answer: Arc::default(),
             is_promised: false,
         };
         let done = then(&mut entry, true);
@@ -108,22 +161,37 @@ impl Entry {
 // === impl Prompt ===
 
 impl Prompt {
+    /// Whether this request carries it to the client.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.is_carried
+    }
+
     /// Whether the client has not answered yet.
     pub(crate) fn is_open(&self) -> bool {
-        !self.is_answered.load(Ordering::Relaxed)
+        !self.answer.is_there.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the client gives an answer of no use.
+    pub(crate) async fn useless(&self) -> Useless {
+        let mut answer = self.answer.useless.subscribe();
+        let why = answer.wait_for(Option::is_some).await;
+        match why.ok().and_then(|why| *why) {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
     }
 
     /// Keeps the prompt open although the request ends.
     pub(crate) fn keep(mut self) {
-        self.is_kept = true;
+        self.is_carried = false;
     }
 }
 
 impl Drop for Prompt {
     fn drop(&mut self) {
-        if !self.is_kept && self.is_open() {
+        if self.is_carried && self.is_open() {
             let mut entries = self.flows.prompts.0.lock();
-            entries.retain(|it| !Arc::ptr_eq(&it.is_answered, &self.is_answered));
+            entries.retain(|it| !Arc::ptr_eq(&it.answer, &self.answer));
         }
     }
 }

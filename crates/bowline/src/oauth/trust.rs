@@ -27,6 +27,7 @@ const ENDPOINTS: [&str; 4] = [
 pub(crate) struct Trust {
     issuer: Option<Box<str>>,
     elsewhere: Vec<Origin>,
+    unlisted_pkce: bool,
 }
 
 // === impl Trust ===
@@ -38,7 +39,13 @@ impl Trust {
         Self {
             issuer: oauth.issuer.as_deref().map(Into::into),
             elsewhere: origins.collect(),
+            unlisted_pkce: oauth.unlisted_pkce,
         }
+    }
+
+    /// Whether an authorization server whose metadata lists no PKCE methods is taken for one that has S256.
+    pub(super) fn allows_unlisted_pkce(&self) -> bool {
+        self.unlisted_pkce
     }
 
     /// The only issuer that is accepted, if the operator configured one.

@@ -10,6 +10,7 @@ mod attacks;
 mod callback_route;
 mod clients;
 mod delivery;
+mod docker_agent;
 mod documents;
 mod embedder;
 mod imitations;

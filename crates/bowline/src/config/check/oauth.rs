@@ -10,13 +10,15 @@ use super::value;
 use crate::config::read::{Secret, Texts};
 use crate::config::report::Findings;
 use crate::config::{
-    Client, ClientSecret, Config, Flags, Flow, OAuth, RedirectUri, ServerOAuth, SignInProblem,
-    UrlProblem, file, url,
+    Client, ClientSecret, Config, Flags, Flow, OAuth, RedirectUri, ServerOAuth, SignInHost,
+    SignInProblem, UrlProblem, check_meta_prefix, file, url,
 };
 
 const PUBLIC_URL: &str = "write it like `https://gw.example.com`";
 const ISSUER: &str = "write it as the authorization server does, like `https://login.example.com`";
 const ORIGIN: &str = "write scheme, host and port alone, like `https://token.example.com`";
+const UNREDIRECTED: &str = "the flow `drive` needs a `redirect_uri`, and there is none";
+const REDIRECT: &str = "add `redirect_uri = \"https://app.example/cb\"`, here or in `[oauth]`";
 const METADATA_URL: &str = "write it like `https://gw.example.com/client.json`";
 
 /// Whether the file says what signing in needs of the rest of the configuration, right or wrong.
@@ -66,16 +68,39 @@ pub(super) fn check(written: &file::OAuth, flags: &Flags, findings: &mut Finding
     let public_url = written.public_url.as_ref();
     let redirect_uri = redirect_uri(written.redirect_uri.as_ref(), findings);
     let (deadline, hold) = (written.deadline.as_ref(), written.hold.as_ref());
+    let host = written
+        .host
+        .as_ref()
+        .and_then(|host| self::host(host, findings));
+    let host = flags.host.or(host).unwrap_or_default();
+    let meta_prefix = written.meta_prefix.as_ref();
+    let meta_prefix = meta_prefix.map(|prefix| self::meta_prefix(prefix, findings));
     OAuth {
         public_url: public_url.and_then(|url| self::public_url(url, findings)),
+        flow: flags.flow.or_else(|| flow_of_all(written, flags, findings)),
         redirect_uri: flags.redirect_uri.clone().or(redirect_uri),
+        host,
         deadline: value::duration("deadline", deadline, default.deadline, findings),
         hold: value::duration("hold", hold, default.hold, findings),
-        meta_prefix: match &written.meta_prefix {
-            None => default.meta_prefix,
-            Some(prefix) => meta_prefix(prefix, findings),
-        },
+        meta_prefix: flags
+            .meta_prefix
+            .clone()
+            .or(meta_prefix)
+            .unwrap_or_else(|| host.meta_prefix().to_owned()),
     }
+}
+
+/// The flow of all servers, as it is written. A redirect URI on the command line is for `drive`, and wins.
+fn flow_of_all(written: &file::OAuth, flags: &Flags, findings: &mut Findings) -> Option<Flow> {
+    let place = written.flow.as_ref()?;
+    let flow = flow(place, findings)?;
+    match (flow, &written.redirect_uri) {
+        _ if flags.redirect_uri.is_some() => return None,
+        (Flow::Drive, None) => findings.add(place.span(), UNREDIRECTED, REDIRECT),
+        (Flow::Managed | Flow::ClientDriven, Some(uri)) => misplaced(flow, uri, findings),
+        _ => {}
+    }
+    Some(flow)
 }
 
 /// How Bowline signs in at one server; what is wrong goes to `findings`.
@@ -96,18 +121,12 @@ pub(super) fn check_server(
     }
     let is_redirected = written.redirect_uri.is_some() || all.redirect_uri.is_some();
     if let (Some(Flow::Drive), Some(flow), false) = (chosen, &written.flow, is_redirected) {
-        findings.add(
-            flow.span(),
-            "the flow `drive` needs a `redirect_uri`, and there is none",
-            "add `redirect_uri = \"https://app.example/cb\"`, here or in `[oauth]`",
-        );
+        findings.add(flow.span(), UNREDIRECTED, REDIRECT);
     }
-    let unsaid = if is_redirected {
-        Flow::Drive
-    } else {
-        Flow::Managed
-    };
-    let flow = chosen.unwrap_or(unsaid);
+    let flow = chosen.unwrap_or(match &written.redirect_uri {
+        Some(_) => Flow::Drive,
+        None => all.server_flow(),
+    });
     let redirect_uri = own.or_else(|| all.redirect_uri.clone());
     ServerOAuth {
         flow,
@@ -119,6 +138,7 @@ pub(super) fn check_server(
         endpoints_elsewhere: endpoints_elsewhere(written.endpoints_elsewhere.as_ref(), findings),
         allow_private: written.allow_private.unwrap_or_default(),
         several_origins: written.several_origins.unwrap_or_default(),
+        unlisted_pkce: written.unlisted_pkce.unwrap_or_default(),
     }
 }
 
@@ -268,30 +288,23 @@ fn url_help(problem: UrlProblem, example: &'static str) -> &'static str {
 }
 
 fn meta_prefix(written: &Spanned<String>, findings: &mut Findings) -> String {
-    // As the protocol has it: labels between dots, of letters, digits and inner hyphens.
-    let is_label = |label: &str| {
-        label.starts_with(|c: char| c.is_ascii_alphabetic())
-            && label.ends_with(|c: char| c.is_ascii_alphanumeric())
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    if !written.get_ref().split('.').all(is_label) {
-        findings.add(
-            written.span(),
-            "`meta_prefix` is not a prefix that keys in `_meta` can have",
-            "use letters, digits and inner `-` and `.`, such as `bowline` or `com.example.app`; a \
-             `/` is added behind it",
-        );
+    if let Err(problem) = check_meta_prefix(written.get_ref()) {
+        findings.add(written.span(), problem.what(), problem.help());
     }
     written.get_ref().clone()
 }
 
+fn host(written: &Spanned<String>, findings: &mut Findings) -> Option<SignInHost> {
+    let host = SignInHost::named(written.get_ref());
+    if host.is_none() {
+        let help = "write `docker-agent`, or take it out: every other host needs nothing special";
+        findings.add(written.span(), "unknown `host`", help);
+    }
+    host
+}
+
 fn flow(written: &Spanned<String>, findings: &mut Findings) -> Option<Flow> {
-    let flows = [Flow::Managed, Flow::ClientDriven, Flow::Drive];
-    let flow = flows
-        .into_iter()
-        .find(|flow| flow.name() == written.get_ref());
+    let flow = Flow::named(written.get_ref());
     if flow.is_none() {
         findings.add(
             written.span(),

@@ -1,7 +1,7 @@
 //! The rules of `[oauth]` and of the `oauth` of a server.
 
 use super::{good, parse, seconds, server, wrong};
-use crate::config::{Client, ClientSecret, Config, Flags, Flow, OAuth, ServerOAuth};
+use crate::config::{Client, ClientSecret, Config, Flags, Flow, OAuth, ServerOAuth, SignInHost};
 
 /// A file with one server at which Bowline signs in as these lines say.
 fn signing_in(lines: &str) -> String {
@@ -438,6 +438,33 @@ fn others_must_say_who_they_are() {
 }
 
 #[test]
+fn a_host_and_a_flow_for_all_servers() {
+    let of = |oauth: &str, server: &str| good(&["[oauth]\n", oauth, &signing_in(server)].concat());
+    let config = of("host = \"docker-agent\"\n", "");
+    assert_eq!(config.oauth.host, SignInHost::DockerAgent);
+    assert_eq!(config.oauth.meta_prefix, "docker-agent");
+    let own = of("host = \"docker-agent\"\nmeta_prefix = \"cagent\"\n", "");
+    assert_eq!(own.oauth.meta_prefix, "cagent");
+    let flow = |config: Config| config.servers["a"].oauth.as_ref().unwrap().flow;
+    let client_driven = "flow = \"client-driven\"\n";
+    assert_eq!(flow(of(client_driven, "")), Flow::ClientDriven);
+    assert_eq!(flow(of(client_driven, "flow = \"managed\"")), Flow::Managed);
+    assert_eq!(flow(of(client_driven, DRIVE)), Flow::Drive);
+    for (oauth, why) in [
+        ("host = \"x\"", "unknown `host`"),
+        ("flow = \"x\"", "unknown `flow`"),
+        ("flow = \"drive\"", "needs a `redirect_uri`"),
+        (
+            "redirect_uri = \"https://x/\"\nflow = \"managed\"",
+            "means nothing with `managed`",
+        ),
+    ] {
+        let (_, _, said) = wrong(&["[oauth]\n", oauth, "\n", &server("")].concat());
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn flags_stand_in_for_the_file() {
     let with = |text: &str, flags: &Flags| Config::parse_with("x", text, &super::variable, flags);
     let flags = Flags {
@@ -453,6 +480,25 @@ fn flags_stand_in_for_the_file() {
     );
     assert_eq!(config.oauth.redirect_uri, flags.redirect_uri);
     with(&signing_in("flow = \"drive\""), &flags).unwrap();
+
+    let flags = Flags {
+        flow: Some(Flow::ClientDriven),
+        host: Some(SignInHost::DockerAgent),
+        meta_prefix: Some("x".to_owned()),
+        ..Flags::default()
+    };
+    let config = with(&signing_in(""), &flags).unwrap();
+    let oauth = config.servers["a"].oauth.as_ref().unwrap();
+    assert_eq!(oauth.flow, Flow::ClientDriven);
+    assert_eq!(config.oauth.host, SignInHost::DockerAgent);
+    assert_eq!(config.oauth.meta_prefix, "x");
+    let config = with(&signing_in(DRIVE), &flags).unwrap();
+    assert_eq!(
+        config.servers["a"].oauth.as_ref().unwrap().flow,
+        Flow::Drive
+    );
+    assert_eq!(Config::of_flags(&flags).oauth, config.oauth);
+    assert_eq!(Config::of_flags(&Flags::default()), Config::default());
 
     let listen = |address: &str| Flags {
         listen: Some(address.parse().unwrap()),

@@ -1,10 +1,11 @@
 //! A client's response to a sign-in prompt, by whichever route it came, and its effect on the flow.
 
 use serde::Deserialize;
+use thiserror::Error;
 
 use crate::oauth::{
     Account, AwaitedInput, ClientTokens, Delivery, DeliveryError, DeliveryRoute, FlowId,
-    FlowOutcome, Secret,
+    FlowOutcome, Secret, Useless,
 };
 use crate::session::Session;
 
@@ -46,6 +47,15 @@ pub(crate) enum Effect {
     GoesOn,
 }
 
+/// Why a response did nothing to its flow.
+#[derive(Debug, Error)]
+pub(crate) enum AnswerError {
+    #[error(transparent)]
+    Useless(#[from] Useless),
+    #[error(transparent)]
+    Refused(#[from] DeliveryError),
+}
+
 impl Elicited {
     /// Handles the response to the prompt of the flow with this id.
     pub(crate) async fn take(
@@ -53,22 +63,23 @@ impl Elicited {
         session: &Session,
         account: &Account,
         id: &FlowId,
-    ) -> Result<Effect, DeliveryError> {
+    ) -> Result<Effect, AnswerError> {
         let flows = &account.flows;
         // Noted first: a request that waits for the flow may wake before this is done, and must not withdraw
         // a prompt that was answered.
-        flows.prompt_answered(session.hash, id, true);
+        flows.prompt_answered(session.hash, id);
         let effect = self.apply(account, id).await;
-        if matches!(
-            effect,
-            Err(DeliveryError::UnknownFlow | DeliveryError::IssuerMismatch)
-        ) {
-            flows.prompt_answered(session.hash, id, false);
+        match &effect {
+            Err(AnswerError::Useless(why)) => flows.prompt_failed(session.hash, id, None, *why),
+            Err(AnswerError::Refused(
+                DeliveryError::UnknownFlow | DeliveryError::IssuerMismatch,
+            )) => flows.prompt_again(session.hash, id),
+            _ => {}
         }
         effect
     }
 
-    async fn apply(self, account: &Account, id: &FlowId) -> Result<Effect, DeliveryError> {
+    async fn apply(self, account: &Account, id: &FlowId) -> Result<Effect, AnswerError> {
         let flows = &account.flows;
         let flow = flows.flow_of(account, id).await?;
         if self.action != Action::Accept {
@@ -95,20 +106,25 @@ impl Elicited {
             },
             // The user opened the link; the authorization response comes to Bowline's own callback.
             AwaitedInput::Authorization(_) if flow.returns_to_bowline() => {
-                return Ok(Effect::GoesOn);
+                match content.into_tokens() {
+                    Some(tokens) if flows.settings().host.may_sign_in() => {
+                        flows.take_tokens(&flow, tokens).await?
+                    }
+                    _ => return Ok(Effect::GoesOn),
+                }
             }
             AwaitedInput::Authorization(_) => match (content.into_tokens(), code, state) {
                 (Some(tokens), _, _) => flows.take_tokens(&flow, tokens).await?,
                 (None, Some(code), Some(state)) => {
                     // The state in the response decides, and it must be this flow's.
                     if FlowId::of(state.expose()) != *id {
-                        return Err(DeliveryError::UnknownFlow);
+                        return Err(Useless::WrongState.into());
                     }
                     let code = Delivery::Code { code, iss: None };
                     let delivered = flows.deliver(state.expose(), code, DeliveryRoute::Forwarded);
                     delivered.await?
                 }
-                (None, Some(_), None) => return Err(DeliveryError::UnknownFlow),
+                (None, Some(_), None) => return Err(Useless::WrongState.into()),
                 (None, None, _) => return Ok(Effect::GoesOn),
             },
         };

@@ -4,7 +4,7 @@ use bowline_wire::compose;
 use bowline_wire::message::{RawId, RawIdBuf};
 use serde_json::{Map, Value, json};
 
-use crate::config::shown_url;
+use crate::config::{SignInHost, shown_url};
 use crate::exchange::sign_in::Means;
 use crate::oauth::{AwaitedInput, Flow, Flows};
 use crate::session::Session;
@@ -107,14 +107,22 @@ fn meta(flows: &Flows, flow: &Flow) -> Value {
             own("type", "oauth_flow");
             true
         }
+        AwaitedInput::Authorization(_) if flow.returns_to_bowline() => {
+            match flows.settings().host {
+                SignInHost::Any => {
+                    own("type", "oauth_flow");
+                    false
+                }
+                // Its terminal UI shows the link of a prompt only if that has no type. Its remote clients decline a prompt
+                // without these documents, and sign in by themselves with them.
+                SignInHost::DockerAgent => true,
+            }
+        }
         AwaitedInput::Authorization(way) => {
             own("type", "oauth_flow");
-            let is_for_host = !flow.returns_to_bowline();
-            if is_for_host {
-                own("authorize_url", &way.request.authorize_url);
-                own("state", way.request.state.expose());
-            }
-            is_for_host
+            own("authorize_url", &way.request.authorize_url);
+            own("state", way.request.state.expose());
+            true
         }
     };
     if is_for_host {

@@ -17,8 +17,15 @@ const TOOL: &str = "sign_in";
 /// The error for clients that can retry when the sign-in is done (2025-11-25).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Why a request fails that waited for a sign-in.
-pub(super) const NOT_YET: &str = "the user has not signed in yet";
+/// Why a request fails that waited for a sign-in. `had_stray`: an answer came that was no sign-in's.
+pub(super) fn not_yet(had_stray: bool) -> &'static str {
+    match had_stray {
+        false => "the user has not signed in yet",
+        true => {
+            "the user has not signed in yet; an answer with a wrong `state` came meanwhile, and was refused"
+        }
+    }
+}
 
 /// Why a request fails that needs a sign-in and is not held.
 pub(super) fn why(flow: &Flow) -> &'static str {
@@ -101,10 +108,10 @@ pub(crate) fn is_own_tool(message: &Message) -> bool {
 }
 
 /// The error for a request that was held until its time limit without a sign-in.
-pub(super) fn try_later(id: RawId<'_>, flow: &Flow, means: Means) -> String {
+pub(super) fn try_later(id: RawId<'_>, flow: &Flow, means: Means, why: &str) -> String {
     let link = flow.link();
     if means != Means::Link {
-        return error(id, codes::SIGN_IN_NEEDED, NOT_YET, link.as_deref());
+        return error(id, codes::SIGN_IN_NEEDED, why, link.as_deref());
     }
     let elicitation = json!({
         "mode": "url",
@@ -114,7 +121,7 @@ pub(super) fn try_later(id: RawId<'_>, flow: &Flow, means: Means) -> String {
     });
     let error = json!({
         "code": URL_ELICITATION_REQUIRED,
-        "message": "the user has not signed in yet; retry after the sign-in",
+        "message": format!("{why}; retry after the sign-in"),
         "data": {"elicitations": [elicitation]},
     });
     compose::error(id, error)

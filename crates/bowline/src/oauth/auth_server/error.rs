@@ -31,6 +31,11 @@ pub(crate) enum AuthServerError {
     Elsewhere(&'static str),
     #[error("the authorization server does not support PKCE with S256")]
     NoS256,
+    #[error(
+        "the authorization server does not list its PKCE methods (`code_challenge_methods_supported`); \
+         if it supports S256, `unlisted_pkce` in the server's `oauth` can allow it"
+    )]
+    UnlistedPkce,
     #[error("the authorization server registers no clients; configure a client id for this server")]
     NoRegistration,
     #[error("the authorization server refused to register a client: {0}")]

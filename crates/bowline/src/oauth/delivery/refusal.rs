@@ -7,19 +7,19 @@ const MAX_DESCRIPTION: usize = 300;
 
 /// The outcome of a flow that the authorization server refused.
 pub(super) fn refusal(error: &str, description: Option<&str>) -> FlowOutcome {
-    let said = description.and_then(words_of);
-    if error == "access_denied" {
-        return FlowOutcome::Declined { said };
+    let code = code_of(error);
+    let said = match description.and_then(words_of) {
+        Some(words) => format!("{code}: \"{words}\""),
+        None => code.to_owned(),
+    };
+    match error {
+        "access_denied" => FlowOutcome::Declined { said: Some(said) },
+        _ => FlowOutcome::Failed(format!("the authorization server answered {said}")),
     }
-    let mut why = format!("the authorization server answered {}", code_of(error));
-    if let Some(said) = said {
-        why = format!("{why}: \"{said}\"");
-    }
-    FlowOutcome::Failed(why)
 }
 
 /// The error code, if it looks like one: anybody could have written it.
-fn code_of(error: &str) -> &str {
+pub(super) fn code_of(error: &str) -> &str {
     let is_code = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     match error.len() <= 40 && error.bytes().all(is_code) {
         true => error,
@@ -107,9 +107,13 @@ mod tests {
         assert_eq!(
             said("access_denied", Some("Ask.")),
             FlowOutcome::Declined {
-                said: Some("Ask.".to_owned())
+                said: Some("access_denied: \"Ask.\"".to_owned())
             }
         );
+        let said_nothing_else = FlowOutcome::Declined {
+            said: Some("access_denied".to_owned()),
+        };
+        assert_eq!(said("access_denied", None), said_nothing_else);
         let why = "the authorization server answered server_error: \"Down.\"";
         assert_eq!(
             said("server_error", Some("Down.")),

@@ -317,7 +317,7 @@ impl Words {
     }
 
     /// The authorization server publishes no such thing.
-    fn leave_out(&mut self, name: &str) {
+    pub(crate) fn leave_out(&mut self, name: &str) {
         self.metadata.as_object_mut().unwrap().remove(name);
     }
 

@@ -9,6 +9,7 @@ use crate::kit::asking::{
     REDIRECT, accept, gateway, pass_on, question, reply, session, stream, text,
 };
 use crate::kit::browser::{browse, come_back, query, set_out};
+use crate::kit::events::Events;
 use crate::kit::gateway::only;
 use crate::kit::messages::{call, list};
 use crate::kit::protected::{GOOD, Protected};
@@ -157,32 +158,102 @@ async fn a_host_drives_with_the_state_and_the_code_comes_back_once() {
 }
 
 #[tokio::test]
-async fn a_wrong_state_exchanges_nothing_and_the_right_one_still_counts() {
+async fn a_wrong_state_ends_the_request_at_once_and_the_right_one_still_counts() {
     let server = Protected::alone().await;
     let gateway = gateway(&server, Flow::Drive, |_| {}).await;
     let client = session(&gateway, &json!({})).await;
     let mut events = stream(&client, &call(1)).await;
     let asked = question(&mut events).await;
     let state = asked["params"]["_meta"]["bowline/state"].as_str().unwrap();
-    for wrong in [
-        json!({"code": "c", "state": "forged"}),
-        json!({"code": "c"}),
-    ] {
-        reply(&client, &asked, &accept(&wrong)).await;
+    let mut waiting = stream(&client, &call(2)).await;
+    reply(
+        &client,
+        &asked,
+        &accept(&json!({"code": "c", "state": "forged"})),
+    )
+    .await;
+    for events in [&mut events, &mut waiting] {
+        ends_with(events, "wrong `state`").await;
     }
     assert_eq!(server.token_requests().len(), 0);
-    // Its answer was of no use, so the next request asks again.
-    let mut again = stream(&client, &call(2)).await;
-    assert_ne!(question(&mut again).await["id"], asked["id"]);
+    // The answer was of no use, so the next request asks again, for the same sign-in.
+    let mut again = stream(&client, &call(3)).await;
+    let second = question(&mut again).await;
+    assert_ne!(second["id"], asked["id"]);
+    assert_eq!(second["params"]["_meta"]["bowline/state"], state);
+    reply(&client, &second, &accept(&json!({"code": "c"}))).await;
+    ends_with(&mut again, "wrong `state`").await;
+    let mut again = stream(&client, &call(4)).await;
+    question(&mut again).await;
     assert_eq!(pass_on(&gateway, state, "c").await, 200);
-    assert_eq!(text(&events.next_message().await.1), "good-1");
-    // The second question was not answered, and nobody waits for its answer now.
+    // The last question was not answered, and nobody waits for its answer now.
     assert_eq!(
         again.next_message().await.1["method"],
         "notifications/cancelled"
     );
     assert_eq!(text(&again.next_message().await.1), "good-1");
     assert_eq!(server.token_requests().len(), 1);
+}
+
+/// The end of a request that was given up with this reason.
+async fn ends_with(events: &mut Events, why: &str) -> Value {
+    let (_, told) = events.next_message().await;
+    assert_eq!(told["error"]["code"], SIGN_IN_NEEDED, "{told}");
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains(why), "{message}");
+    told
+}
+
+/// Such as a host that has no dialogs yet: whoever waits would wait for nobody.
+#[tokio::test]
+async fn a_client_that_cannot_ask_yet_is_asked_again_at_the_next_call() {
+    for (flow, elicitation, has_link) in [
+        (Flow::Managed, json!({"url": {}}), true),
+        (Flow::Managed, json!({"form": {}}), true),
+        (Flow::Drive, json!({"form": {}}), true),
+        (Flow::ClientDriven, json!({}), false),
+    ] {
+        let server = Protected::alone().await;
+        let gateway = gateway(&server, flow, |_| {}).await;
+        let client = session(&gateway, &elicitation).await;
+        let mut last = Value::Null;
+        for id in 1..4 {
+            let mut events = stream(&client, &call(id)).await;
+            let asked = question(&mut events).await;
+            assert_ne!(asked["id"], last);
+            last = asked["id"].clone();
+            let mut waiting = stream(&client, &call(10 + id)).await;
+            let why = json!({"code": -32603, "message": "no elicitation handler configured"});
+            let answer = match id {
+                1 => json!({"jsonrpc": "2.0", "id": last, "result": {"action": "maybe"}}),
+                _ => json!({"jsonrpc": "2.0", "id": last, "error": why}),
+            };
+            assert_eq!(client.send(&answer).await.status, 202);
+            for events in [&mut events, &mut waiting] {
+                let told = ends_with(events, "the sign-in prompt").await;
+                assert_eq!(told["error"]["data"]["url"].is_string(), has_link);
+            }
+        }
+        assert_eq!((server.token_requests().len(), server.tool_calls()), (0, 0));
+        // A prompt that went with its request may be answered late: that is not this one's answer.
+        let mut gone = stream(&client, &call(30)).await;
+        let early = question(&mut gone).await;
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 30}});
+        assert_eq!(client.send(&cancel).await.status, 202);
+        gone.ends_cleanly().await;
+        // Its flow was never ended: whoever has the link can still sign in.
+        let mut events = stream(&client, &call(20)).await;
+        let asked = question(&mut events).await;
+        let late = json!({"code": -32603, "message": "cancelled"});
+        let late = json!({"jsonrpc": "2.0", "id": early["id"], "error": late});
+        assert_eq!(client.send(&late).await.status, 202);
+        match asked["params"]["url"].as_str() {
+            Some(link) => assert_eq!(browse(&gateway, link).await, 200),
+            None => reply(&client, &asked, &json!({"action": "decline"})).await,
+        }
+        let (_, told) = events.next_message().await;
+        assert!(!told.to_string().contains("prompt"), "{told}");
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use crate::kit::asking::{API_TOKEN, gateway, pass_on, question, session, stream,
 use crate::kit::browser::set_out;
 use crate::kit::client::{Answer, Client, sent};
 use crate::kit::events::Events;
+use crate::kit::log::Log;
 use crate::kit::messages::call;
 use crate::kit::protected::Protected;
 
@@ -94,6 +95,8 @@ async fn a_no_of_the_authorization_server_is_remembered() {
     let server = Protected::alone().await;
     let gateway = gateway(&server, Flow::Drive, |_| {}).await;
     let (client, mut events, state) = waiting(&gateway).await;
+    let log = Log::default();
+    let _kept = log.keep();
     let query = format!("state={state}&error=access_denied&error_description=%3Cscript%3E");
     let told = post(&gateway, &query, Some(API_TOKEN)).await;
     assert_eq!(
@@ -103,8 +106,12 @@ async fn a_no_of_the_authorization_server_is_remembered() {
     let refused = answer(&mut events).await;
     assert_eq!(refused["error"]["code"], -31003);
     let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains("declined (\"<script>\")"), "{message}");
-    assert!(client.send(&call(2)).await.text.contains("declined"));
+    let named = "declined (access_denied: \"<script>\")";
+    assert!(message.contains(named), "{message}");
+    // What anybody can have written is not.
+    assert!(log.contains("access_denied") && !log.contains("script"));
+    let later = client.send(&call(2)).await.json();
+    assert_eq!(later["error"]["message"], message);
     assert_eq!(server.token_requests().len(), 0);
 }
 

@@ -72,6 +72,31 @@ async fn the_operator_can_let_documents_lead_there() {
 }
 
 #[tokio::test]
+async fn pkce_that_is_not_listed_is_the_operators_to_allow_and_is_used() {
+    for is_allowed in [false, true] {
+        let silent = |words: &mut Words| words.leave_out("code_challenge_methods_supported");
+        let stage = OAuthStage::set_with(silent, |config| {
+            let server = config.servers.values_mut().next().unwrap();
+            server.oauth.as_mut().unwrap().unlisted_pkce = is_allowed;
+        })
+        .await;
+        let client = stage.client(None).await;
+        if !is_allowed {
+            let why = stage.refusal(&client).await;
+            assert!(why.contains("does not list its PKCE methods"), "{why}");
+            assert!(why.contains("`unlisted_pkce`"), "{why}");
+            continue;
+        }
+        let mut browser = Browser::new();
+        let opened = browser.open(&stage.link(&client).await).await;
+        let asked = opened.authorize_url.query().unwrap();
+        assert!(asked.contains("code_challenge_method=S256"), "{asked}");
+        stage.come_back(&browser, &opened.state, "code").await;
+        assert!(stage.token_requests()[0]["code_verifier"].len() >= 43);
+    }
+}
+
+#[tokio::test]
 async fn a_token_endpoint_behind_the_gateway_gets_no_code() {
     let forbidden = RefCell::new(String::new());
     let twist = |words: &mut Words| {

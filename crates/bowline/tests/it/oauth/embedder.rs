@@ -6,7 +6,7 @@ use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::kit::asking::{API_TOKEN, gateway, initialize, question, stream, text};
+use crate::kit::asking::{API_TOKEN, gateway, initialize, question, session, stream, text};
 use crate::kit::client::{Client, sent};
 use crate::kit::messages::call;
 use crate::kit::protected::Protected;
@@ -86,10 +86,37 @@ async fn a_question_is_answered_for_the_client() {
     let forged = json!({"action": "accept", "content": {"code": "c", "state": "forged"}});
     assert_eq!(answer(&gateway, &hash, token, &forged).await.0, 404);
     assert_eq!(server.token_requests().len(), 0);
+    // The request learns at once that its answer was of no use.
+    let (_, told) = events.next_message().await;
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("wrong `state`"), "{message}");
+    let mut events = stream(&client, &call(2)).await;
+    question(&mut events).await;
     let told = answer(&gateway, &hash, token, &body).await;
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&events.next_message().await.1), "good-1");
     assert_eq!(answer(&gateway, &hash, token, &body).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_session_is_named_by_its_id_too() {
+    let server = Protected::alone().await;
+    let gateway = gateway(&server, Flow::Drive, |_| {}).await;
+    let client = session(&gateway, &json!({})).await;
+    let mut events = stream(&client, &call(1)).await;
+    let asked = question(&mut events).await;
+    let content = json!({"code": "c", "state": asked["params"]["_meta"]["bowline/state"]});
+    let body = json!({"action": "accept", "content": content});
+    let id = client.session.as_ref().unwrap().to_str().unwrap();
+    for wrong in [None, Some("wrong")] {
+        assert_eq!(answer(&gateway, id, wrong, &body).await.0, 401);
+    }
+    let token = Some(API_TOKEN);
+    let other = "A".repeat(id.len());
+    assert_eq!(answer(&gateway, &other, token, &body).await.0, 404);
+    let told = answer(&gateway, id, token, &body).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})));
+    assert_eq!(text(&events.next_message().await.1), "good-1");
 }
 
 /// A client of several servers has one hash, and whichever of its servers asks is answered; one asks at a time.
@@ -233,8 +260,8 @@ async fn a_question_is_answered_at_any_gateway_that_has_peers() {
     let token = Some(API_TOKEN);
     // It has to have heard of the first one.
     until_so("the other gateway is known", async || {
-        let forged = json!({"action": "accept", "content": {"code": "c", "state": "forged"}});
-        let (status, told) = answer(&second, &hash, token, &forged).await;
+        let other = json!({"action": "accept", "elicitation_id": "0".repeat(32)});
+        let (status, told) = answer(&second, &hash, token, &other).await;
         assert_eq!(status, 404, "{told}");
         told["error"]["data"]["reason"] == "no_such_question"
     })

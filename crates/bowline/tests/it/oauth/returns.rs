@@ -129,4 +129,5 @@ async fn a_refusal_needs_no_form() {
     ];
     let page = browser.get(&stage.callback_url(&refusal)).await;
     assert!(page.text.contains("You declined"), "{}", page.text);
+    assert!(page.text.contains("access_denied"), "{}", page.text);
 }

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use crate::kit::asking::{
     API_TOKEN, accept, gateway, pass_on, question, reply, session, stream, text,
 };
-use crate::kit::browser::{browse, come_back};
+use crate::kit::browser::{Browser, browse, come_back};
 use crate::kit::client::{Client, sent};
 use crate::kit::events::Events;
 use crate::kit::gateway::with_admin;
+use crate::kit::log::Log;
 use crate::kit::messages::call;
 use crate::kit::protected::Protected;
 use crate::kit::wait::{until, until_so};
@@ -102,6 +103,52 @@ async fn a_form_that_takes_longer_than_the_hold_still_counts() {
         let tokens = accept(&json!({"access_token": "good-late"}));
         reply(&client, &asked, &tokens).await;
         assert_eq!(text(&client.send(&call(2)).await.json()), "good-late");
+    }
+}
+
+/// Nobody knows whose it is, so it ends nothing; but whoever waited in vain learns of it, and the log has it.
+#[tokio::test]
+async fn an_answer_with_a_wrong_state_is_named_and_ends_nothing() {
+    for flow in [Flow::Drive, Flow::Managed] {
+        let server = Protected::alone().await;
+        let log = Log::default();
+        let _kept = log.keep();
+        let gateway = gateway(&server, flow, |config| config.oauth.hold = SHORT).await;
+        let client = session(&gateway, &json!({"url": {}})).await;
+        let mut events = stream(&client, &call(1)).await;
+        let asked = question(&mut events).await;
+        match flow {
+            Flow::Drive => assert_eq!(pass_on(&gateway, "forged", "c").await, 404),
+            _ => {
+                let url = format!("http://{}/oauth/callback", gateway.listen());
+                let page = Browser::new()
+                    .get(&format!("{url}?state=forged&code=c"))
+                    .await;
+                assert_eq!(page.status, 404);
+                assert!(page.text.contains("<code>state</code>"), "{}", page.text);
+            }
+        }
+        assert_eq!(log.lines_with("no sign-in has its state").len(), 1);
+        assert!(!log.contains("forged"));
+        let (_, told) = events.next_message().await;
+        let message = told["error"]["message"].as_str().unwrap();
+        assert!(message.contains("wrong `state`"), "{message}");
+        // It counts for those who waited then.
+        let mut later = stream(&client, &call(2)).await;
+        let (_, told) = later.next_message().await;
+        let message = told["error"]["message"].as_str().unwrap();
+        assert!(!message.contains("wrong `state`"), "{message}");
+        match flow {
+            Flow::Drive => {
+                let state = asked["params"]["_meta"]["bowline/state"].as_str().unwrap();
+                assert_eq!(pass_on(&gateway, state, "c").await, 200);
+            }
+            _ => {
+                let link = asked["params"]["url"].as_str().unwrap();
+                assert_eq!(browse(&gateway, link).await, 200);
+            }
+        }
+        assert_eq!(text(&client.send(&call(3)).await.json()), "good-1");
     }
 }
 

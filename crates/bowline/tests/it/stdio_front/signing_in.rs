@@ -271,6 +271,50 @@ async fn a_no_is_remembered_until_the_tool_is_called() {
     assert_eq!(text(&client.ask(&whoami(4)).await), "good-1");
 }
 
+/// What failed fails again, so not every call opens a browser.
+#[tokio::test]
+async fn a_sign_in_that_fails_opens_no_second_browser_until_the_tool_is_called() {
+    let mut machine = Machine::new().await;
+    let mut client = machine.client().await;
+    client.say(&whoami(1)).await;
+    let (back, state) = follow(&machine.next_link().await).await;
+    let failed = [("state", state.as_str()), ("error", "server_error")];
+    let back = url::Url::parse_with_params(&back, failed).unwrap();
+    Browser::new().get(back.as_str()).await;
+    client.answer_to(&json!(1)).await;
+    for id in 2..10 {
+        let refused = client.ask(&whoami(id)).await;
+        assert_eq!(refused["error"]["code"], SIGN_IN_NEEDED, "{refused}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("server_error"), "{message}");
+    }
+    assert!(machine.is_quiet());
+    client.say(&call_of(10, "sign_in", &json!({}))).await;
+    sign_in(&machine.next_link().await).await;
+    assert_eq!(text(&client.ask(&whoami(11)).await), "good-1");
+}
+
+#[tokio::test]
+async fn a_wrong_state_ends_no_sign_in_and_is_named() {
+    let mut machine = Machine::new().await;
+    let mut config = machine.config();
+    config.oauth.hold = Duration::from_secs(4);
+    let mut client = machine.client_with(config, true, &json!({})).await;
+    client.say(&whoami(1)).await;
+    let link = machine.next_link().await;
+    let (back, _) = follow(&link).await;
+    let forged = [("state", "forged"), ("code", "c")];
+    let back = url::Url::parse_with_params(&back, forged).unwrap();
+    let page = Browser::new().get(back.as_str()).await;
+    assert_eq!(page.status, 400);
+    assert!(page.text.contains("<code>state</code>"), "{}", page.text);
+    let refused = client.answer_to(&json!(1)).await;
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("wrong `state`"), "{message}");
+    sign_in(&link).await;
+    assert_eq!(text(&client.ask(&whoami(2)).await), "good-1");
+}
+
 #[tokio::test]
 async fn a_sign_in_that_nobody_finishes_ends_at_its_deadline() {
     let mut machine = Machine::new().await;
