@@ -19,6 +19,10 @@ pub(crate) enum Safety {
 
 /// Looks a request up in the table.
 pub(crate) fn safety_of(request: &Message, policy: &Replay) -> Safety {
+    #[cfg(feature = "planted")]
+    if crate::planted::has(crate::planted::Bug::ReplayEverything) {
+        return Safety::Safe;
+    }
     if *policy == Replay::Never {
         return Safety::Unsafe;
     }

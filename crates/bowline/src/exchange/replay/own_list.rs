@@ -25,6 +25,8 @@ use crate::exchange::send::{Request, request_once};
 use crate::exchange::stream::events::EventRelay;
 use crate::exchange::stream::relay::Relay;
 use crate::leg::{Leg, repeat_id};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::session::{Call, Session};
 use crate::upstream::budget::{Budget, errand, moment};
 use crate::upstream::{
@@ -154,6 +156,10 @@ pub(crate) async fn confirms(request: &Request<'_>, leg: &Arc<Leg>) -> Result<bo
     let Safety::IfShown(tool) = safety_of(&request.message, policy) else {
         return Ok(true);
     };
+    #[cfg(feature = "planted")]
+    if planted::has(Bug::HintsKept) || planted::has(Bug::ChangeIsUnheard) {
+        return Ok(true);
+    }
     let (tools, again) = (&session.upstream.tool_hints, leg.tool_hints.again());
     let failed = tools.next();
     let listing = async {

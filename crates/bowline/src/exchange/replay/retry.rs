@@ -209,10 +209,6 @@ async fn may_run_twice(request: &Request<'_>, leg: &Leg) -> bool {
 
 /// Whether a request that was sent on this leg in this epoch is safe to repeat.
 pub(crate) async fn is_safe(session: &Session, request: &Message, leg: &Leg, sent: Epoch) -> bool {
-    #[cfg(feature = "planted")]
-    if crate::planted::has(crate::planted::Bug::ReplayEverything) {
-        return true;
-    }
     let server = session.upstream.config();
     match safety_of(request, &server.recovery.replay) {
         Safety::Safe => true,
