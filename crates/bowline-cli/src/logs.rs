@@ -86,3 +86,16 @@ fn filter(levels: &str) -> Result<Targets, Failure> {
         Failure::usage(message, "write it like `RUST_LOG=info,bowline=debug`")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_stays_the_same_json_and_steers_nothing() {
+        let mut written = Vec::new();
+        let event = "{\"stderr\":\"\u{202e}\u{9b}2J\"}\n";
+        Escaping(&mut written).write_all(event.as_bytes()).unwrap();
+        assert_eq!(written, b"{\"stderr\":\"\\u202e\\u009b2J\"}\n");
+    }
+}

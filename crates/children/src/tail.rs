@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn bytes_are_bounded_and_printable() {
         let mut tail = Tail::default();
-        tail.push(b"\x1b[31mred\xff\x1b[0m\t");
+        tail.push(b"\x1b[31mred\xff\x1b[0m\t\xe2\x80\xae\xc2\x9b");
         assert_eq!(tail.to_string(), "[31mred\u{fffd}[0m");
         for _ in 0..3 {
             tail.push(&[0xff; 10_000]);

@@ -24,6 +24,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":"open","result":{"protocolVersion":"2025-11
 while read -r line; do
   case "$line" in *look*) break ;; esac
 done
+case "$line" in *look*) ;; *) exit ;; esac
 for directory in /proc/[0-9]*; do
   case "$(tr '\0' ' ' <"$directory/cmdline")" in
     *"bowline supervise "*) who=supervisor ;;

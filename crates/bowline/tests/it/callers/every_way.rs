@@ -458,7 +458,7 @@ async fn nobody_reaches_what_the_configuration_does_not_give_it() {
     let mut runner = TestRunner::deterministic();
     for _ in 0..2 {
         let reloads = reloads().new_tree(&mut runner).unwrap().current();
-        let Some(mut stage) = Stage::start().await else {
+        let Some(mut stage) = Box::pin(Stage::start()).await else {
             return;
         };
         for reload in &reloads {
