@@ -2,8 +2,8 @@
 //!
 //! Whoever does anything for a caller asks here, at every request. What only a caller that may do so can have is made
 //! by asking: the exchange of a session and the request of an attachment ask when they are made, a session when it is
-//! opened, and a mailbox takes a [`Permitted`], which nothing else makes. So a way in that
-//! does not ask does not compile. What goes on after that, a stream, ends with the reload that takes the leave away.
+//! opened, and a mailbox takes a [`Permitted`], which nothing else makes. So a way in that does not ask does not
+//! compile. What goes on after that, a stream, ends with the reload that takes the leave away.
 //!
 //! A caller's identity is what its grants and flows are stored under: its name, and a fingerprint of its key or of its
 //! first certificate. If the name is later given to another key, that is another caller, which finds nothing of the

@@ -120,16 +120,16 @@ impl Arrival {
         };
         let found = found.ok_or(Fault::UnknownSession)?;
         let (unions, carried) = (&self.hub.unions, Carried::default());
-        let admitted = unions.admit(found.clone(), &self.caller, carried)?;
-        self.check(&found)?;
+        let admitted = unions.admit(found, &self.caller, carried)?;
+        self.check(&admitted)?;
         Ok(admitted)
     }
 
     /// Refuses what is too old, or in another revision than the request says.
-    fn check(&self, found: &Dialog) -> Result<(), Fault> {
+    fn check(&self, found: &Admitted) -> Result<(), Fault> {
         if self.hub.registry.is_too_old(|| found.age()) {
             let unions = &self.hub.unions;
-            unions.close(found, Ending::TooOld);
+            unions.close(&found.dialog(), Ending::TooOld);
             return Err(Fault::UnknownSession);
         }
         let named = self.headers.get(mcp::PROTOCOL_VERSION);

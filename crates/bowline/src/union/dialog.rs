@@ -95,22 +95,6 @@ impl Dialog {
         }
     }
 
-    /// The time since it was opened.
-    pub(crate) fn age(&self) -> Duration {
-        match self {
-            Self::Session(in_use) => in_use.session().age(),
-            Self::Attachment(in_use) => in_use.attachment().age(),
-        }
-    }
-
-    /// Whether it speaks this revision.
-    pub(crate) fn is_of(&self, version: &str) -> bool {
-        match self {
-            Self::Session(in_use) => in_use.session().leg().version() == version,
-            Self::Attachment(in_use) => in_use.attachment().version.as_str() == version,
-        }
-    }
-
     /// Whether something else uses it as well.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
@@ -184,6 +168,22 @@ impl Admitted {
         match self {
             Self::Session(exchange) => Dialog::Session(exchange.in_use.clone()),
             Self::Attachment(attached) => Dialog::Attachment(attached.in_use.clone()),
+        }
+    }
+
+    /// The time since what the client has was opened.
+    pub(crate) fn age(&self) -> Duration {
+        match self {
+            Self::Session(exchange) => exchange.in_use.session().age(),
+            Self::Attachment(attached) => attached.attachment().age(),
+        }
+    }
+
+    /// Whether the client speaks this revision there.
+    pub(crate) fn is_of(&self, version: &str) -> bool {
+        match self {
+            Self::Session(exchange) => exchange.in_use.session().leg().version() == version,
+            Self::Attachment(attached) => attached.attachment().version.as_str() == version,
         }
     }
 

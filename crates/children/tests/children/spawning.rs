@@ -75,7 +75,7 @@ async fn nothing_of_the_gateways_environment_reaches_the_supervisor() {
     let command = SupervisorCommand::new("/bin/sh");
     let command = command.args(["-c", telling, supervise, copy.to_str().unwrap()]);
     let supervisor = Supervisor::new(command);
-    let mut child = supervisor.spawn(sh("exit 0")).await.unwrap();
+    let child = supervisor.spawn(sh("exit 0")).await.unwrap();
     assert_eq!(child.exited().await, Exit::Code(0));
     let environment = std::fs::read(copy).unwrap();
     let variables = environment.split(|byte| *byte == 0);
