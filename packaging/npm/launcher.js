@@ -3,24 +3,55 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
+const { existsSync } = require("node:fs");
 const { constants } = require("node:os");
+const { basename, dirname, join } = require("node:path");
 
-const platform = `${process.platform}-${process.arch}`;
-const wanted = `@bowline/cli-${platform}`;
+const own = dirname(__dirname);
+const { name, version, optionalDependencies } = require("../package.json");
+const wanted = `${name}-${process.platform}-${process.arch}`;
+
+function fail(message, help) {
+  console.error(`error: ${message}`);
+  console.error(`help: ${help}`);
+  process.exit(1);
+}
+
+// Where installers put what a package depends on: in it, or beside it. Node itself would go on looking in every
+// directory above, whose packages are somebody else's.
+function places() {
+  const places = [join(own, "node_modules", wanted)];
+  const beside = dirname(dirname(own));
+  if (basename(beside) === "node_modules") places.push(join(beside, wanted));
+  // Yarn keeps a table instead, and nothing else is looked at.
+  if (process.versions.pnp) places.unshift(dirname(require.resolve(`${wanted}/package.json`)));
+  return places;
+}
 
 function program() {
+  let found;
   try {
-    return require.resolve(`${wanted}/bin/bowline`);
+    found = places().find((place) => existsSync(join(place, "package.json")));
   } catch {
-    const built = Object.keys(require("../package.json").optionalDependencies);
-    console.error(`error: the package ${wanted} is not installed`);
-    console.error(
-      built.includes(wanted)
-        ? "help: install without --omit=optional"
-        : `help: there are packages for ${built.join(", ")}; elsewhere, build Bowline from its source`,
-    );
-    process.exit(1);
+    // Yarn's table has no such package.
   }
+  if (!found) {
+    const built = Object.keys(optionalDependencies);
+    fail(
+      `the package ${wanted} is not installed`,
+      built.includes(wanted)
+        ? "install without --omit=optional"
+        : `there are packages for ${built.join(", ")}; elsewhere, build Bowline from its source`,
+    );
+  }
+  const its = require(join(found, "package.json"));
+  if (its.name !== wanted || its.version !== version) {
+    fail(
+      `${found} is ${its.name} ${its.version}, and not ${wanted} ${version}`,
+      `install ${name} ${version} again`,
+    );
+  }
+  return join(found, "bin", "bowline");
 }
 
 const child = spawn(program(), process.argv.slice(2), { stdio: "inherit" });

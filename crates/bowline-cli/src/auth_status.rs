@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use bowline::login::GrantSummary;
+use bowline_system::printable::{escaped, printable};
 use serde_json::{Value, json};
 
 /// What `bowline auth` prints.
@@ -148,62 +149,20 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[[String; 7]]) -> fmt::Result {
     Ok(())
 }
 
-/// Text without characters that a terminal obeys, or that reverse, hide or break the text around them: issuers and
-/// scopes are untrusted.
-pub(crate) fn printable(text: &str) -> String {
-    let shown = |character| match is_unprintable(character) {
-        true => '\u{fffd}',
-        false => character,
-    };
-    text.chars().map(shown).collect()
-}
-
-/// Control, format and separator characters (Unicode's Cc, Cf, Zl and Zp), and tags.
-fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{8e2}'
-        )
-        || matches!(
-            character,
-            '\u{180e}' | '\u{feff}' | '\u{110bd}' | '\u{110cd}'
-        )
-        || matches!(character, '\u{600}'..='\u{605}' | '\u{890}'..='\u{891}')
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
-        || matches!(character, '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}')
-        || matches!(character, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
-}
-
-/// JSON as text in which these characters are escaped.
+/// JSON as text in which nothing of others can steer a terminal.
 pub(crate) fn escaped_json(value: &Value) -> String {
-    let mut text = String::new();
-    for character in format!("{value:#}").chars() {
-        match is_unprintable(character) && character != '\n' {
-            true => {
-                for unit in character.encode_utf16(&mut [0; 2]) {
-                    text += &format!("\\u{unit:04x}");
-                }
-            }
-            false => text.push(character),
-        }
-    }
-    text
+    escaped(&format!("{value:#}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use bowline_system::printable::is_unprintable;
+
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_printed() {
-        let untrusted = "a\u{202e}b\u{2028}c\u{9b}d\u{1b}[2Je\u{e0041}ü";
-        assert_eq!(
-            printable(untrusted),
-            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}[2Je\u{fffd}ü"
-        );
-        let value = json!({"issuer": untrusted});
+    fn json_stays_the_same_json() {
+        let value = json!({"issuer": "a\u{202e}b\u{9b}c\u{1b}[2Jd\u{e0041}ü"});
         let text = escaped_json(&value);
         assert!(
             text.chars()

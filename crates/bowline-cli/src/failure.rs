@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use bowline::config::{ConfigErrors, StoreKind};
 use bowline::{OpenStoreError, SealKeysError, SocketFileError, StartError, StoreError};
+use bowline_system::printable::printable_lines;
 
 const USAGE: u8 = 2;
 
@@ -120,8 +121,11 @@ impl Complaint {
         } else {
             [""; 3]
         };
-        let mut text = format!("{error}error{off}: {}\n", self.message);
+        // Both may quote a server, or a file.
+        let message = printable_lines(&self.message);
+        let mut text = format!("{error}error{off}: {message}\n");
         if let Some(advice) = &self.help {
+            let advice = printable_lines(advice);
             // Writing to a String cannot fail.
             writeln!(text, "  {help}help{off}: {advice}").ok();
         }

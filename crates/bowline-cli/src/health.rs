@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use bowline::config::ListenAddress;
+use bowline_system::printable::escaped;
 use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, StatusCode};
@@ -38,10 +39,9 @@ pub(crate) async fn health(arguments: &HealthArguments) -> Result<ExitCode, Fail
     let (status, body) = asked
         .and_then(|answered| answered)
         .with_context(|| format!("the gateway at {admin} is not well"))?;
-    print(format_args!(
-        "{}\n",
-        String::from_utf8_lossy(&body).trim_end()
-    ))?;
+    // Whoever has the port may have written it.
+    let said = String::from_utf8_lossy(&body);
+    print(format_args!("{}\n", escaped(said.trim_end())))?;
     Ok(match status.is_success() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

@@ -3,10 +3,11 @@
 mod line;
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use bowline_system::printable::escaped;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -16,6 +17,21 @@ use self::line::Line;
 use crate::args::LogFormat;
 use crate::failure::Failure;
 use crate::{colour, environment};
+
+/// Writes JSON so that nothing in it can steer a terminal. Each event is written at once.
+struct Escaping<W>(W);
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        self.0.write_all(escaped(&text).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// Sends logs to stderr from now on; those of these levels, unless the environment says otherwise.
 pub(crate) fn to_stderr(format: LogFormat, levels: &str) -> Result<(), Failure> {
@@ -31,6 +47,7 @@ pub(crate) fn to_stderr(format: LogFormat, levels: &str) -> Result<(), Failure> 
             subscriber.event_format(line).finish().with(filter).init();
         }
         LogFormat::Json => {
+            let subscriber = subscriber.with_writer(|| Escaping(io::stderr()));
             let subscriber = subscriber.json().flatten_event(true);
             subscriber.finish().with(filter).init();
         }
@@ -68,4 +85,17 @@ fn filter(levels: &str) -> Result<Targets, Failure> {
         let message = format!("the environment variable RUST_LOG cannot be used: {error}");
         Failure::usage(message, "write it like `RUST_LOG=info,bowline=debug`")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_stays_the_same_json_and_steers_nothing() {
+        let mut written = Vec::new();
+        let event = "{\"stderr\":\"\u{202e}\u{9b}2J\"}\n";
+        Escaping(&mut written).write_all(event.as_bytes()).unwrap();
+        assert_eq!(written, b"{\"stderr\":\"\\u202e\\u009b2J\"}\n");
+    }
 }

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
+use bowline_system::privacy;
 use clap::Parser as _;
 use tokio::runtime::Runtime;
 
@@ -53,6 +54,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const CONNECT_LEVELS: &str = "info,bowline::process=debug";
 
 fn main() -> ExitCode {
+    // Before anything is read: whatever it is, servers that run as this user are not to read it here.
+    if let Err(error) = privacy::keep_private() {
+        let error = anyhow::Error::new(error);
+        let error = error.context("cannot keep other processes from reading this one");
+        return Failure::from(error).show(colour());
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(shown) => return failure::show_clap(&shown),

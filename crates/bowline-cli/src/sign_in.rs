@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use bowline::config::{CallerName, Config, shown_url};
 use bowline::login::{GrantManager, GrantManagerError, GrantSummary, LoginError, SignOutOutcome};
+use bowline_system::printable::printable;
 
 use crate::args::{AuthArguments, ConfigArguments, LogoutArguments, SignInArguments};
-use crate::auth_status::{AuthStatus, AuthStatusRow, date, escaped_json, printable, until};
+use crate::auth_status::{AuthStatus, AuthStatusRow, date, escaped_json, until};
 use crate::failure::Failure;
 use crate::named_server::NamedServer;
 use crate::plan::Plan;

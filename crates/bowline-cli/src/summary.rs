@@ -11,6 +11,7 @@ use bowline::config::{
     Command, Config, Fingerprint, OAuth, OnLoss, OnUnreachable, Password, Recovery, RedisStore,
     Replay, Server, ServerOAuth, SignInHost, Store, StoreKind, Target,
 };
+use bowline_system::printable::is_unprintable;
 use http::Uri;
 
 use crate::plan::Plan;
@@ -376,7 +377,10 @@ fn string(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => string.extend(['\\', c]),
-            _ if c.is_control() => string.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ if is_unprintable(c) && c.len_utf16() == 1 => {
+                string.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            _ if is_unprintable(c) => string.push_str(&format!("\\U{:08x}", u32::from(c))),
             _ => string.push(c),
         }
     }

@@ -22,6 +22,8 @@ mod help;
 mod killing;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/privacy.rs"]
+mod privacy;
 #[path = "cli/probing.rs"]
 mod probing;
 #[path = "cli/reloading.rs"]

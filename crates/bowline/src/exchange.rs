@@ -37,6 +37,7 @@ use self::send::request;
 use self::stream::outlet::Outlet;
 use self::stream::relay::Relay;
 use self::stream::{LiveStream, Source};
+use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::{Ending, Registry};
@@ -46,18 +47,41 @@ use crate::session_store::announcement::Announcement;
 use crate::share::Permit;
 use crate::upstream::{Carried, UpstreamError};
 
-/// A session, and what its messages are sent with.
+/// A session that its caller may use, and what its messages are sent with. It is made for one request: what stays
+/// open keeps an [`InUse`].
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) registry: Arc<Registry>,
     pub(crate) id: SessionId,
     pub(crate) in_use: InUse,
     pub(crate) carried: Carried,
+    /// Nothing but [`Exchange::new`] makes one, and that asks.
+    _asked: (),
 }
 
 // === impl Exchange ===
 
 impl Exchange {
+    /// A caller's request of a session. One that is another caller's, or that the caller may not use now, is an unknown
+    /// one.
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        in_use: InUse,
+        caller: &Caller,
+        carried: Carried,
+    ) -> Result<Self, Fault> {
+        match in_use.session().is_for(caller) {
+            true => Ok(Self {
+                registry: Arc::clone(registry),
+                id: in_use.session().id,
+                in_use,
+                carried,
+                _asked: (),
+            }),
+            false => Err(Fault::UnknownSession),
+        }
+    }
+
     /// Sends one message and returns the reply. Dropping the reply counts as the client's disconnect.
     pub(crate) fn handle(self, message: Message) -> impl Future<Output = Result<Reply, Fault>> {
         let sent = Sent::default();

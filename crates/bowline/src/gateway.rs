@@ -25,11 +25,12 @@ use self::bind::Bound;
 pub use self::bridge::{Bridge, OpenBrowser};
 pub use self::reload::ReloadError;
 use self::reload::StartupSettings;
+use crate::callers::Callers;
 use crate::config::{
     Config, ListenAddress, ServerCertificate, ServerName, SignInProblem, StoreKind,
 };
 use crate::guard::Guard;
-use crate::guard::callers::Callers;
+use crate::guard::callers::is_open_at;
 use crate::hub::Hub;
 use crate::upstream::Upstream;
 
@@ -189,7 +190,7 @@ impl Gateway {
         if !keys.is_empty() {
             return Err(ReloadError { keys });
         }
-        let asked = self.hub.callers.have_certificates();
+        let asked = self.hub.callers.now().have_certificates();
         let certificate = config.tls.clone();
         reload::reconfigure(&self.hub, config);
         self.reconfigure_certificate(certificate, asked);
@@ -246,7 +247,7 @@ fn warn_of_shared_directories(listeners: [Option<&ListenAddress>; 2]) {
 
 /// Warns of listeners that anybody on the network can use.
 fn warn_of_open_listeners(config: &Config, listen: &ListenAddress, admin: Option<&ListenAddress>) {
-    if Callers::new(&config.callers).are_open_at(listen) {
+    if is_open_at(&Callers::new(&config.callers), listen) {
         tracing::warn!(
             %listen,
             "no keys are required: everyone who can reach this address can use every server; add [callers], or listen on 127.0.0.1"

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bowline_egress::Tls;
 use tokio_util::task::TaskTracker;
 
+use crate::callers::Callers;
 use crate::config::{KeyHash, Limits};
 use crate::drain::Drain;
 use crate::guard::Guard;
-use crate::guard::callers::Callers;
 use crate::guard::loops::Pseudonym;
 use crate::guard::rate_limit::RateLimit;
 use crate::listener::bodies::BodyMemory;
@@ -30,7 +30,7 @@ use crate::upstream::{LiveChannels, Surroundings};
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) guard: Guard,
-    pub(crate) callers: Callers,
+    pub(crate) callers: Arc<Callers>,
     pub(crate) routes: Routes,
     pub(crate) registry: Arc<Registry>,
     /// The clients of several servers.
@@ -99,6 +99,12 @@ impl Hub {
     /// Ends the streams that are read in the name of somebody who has signed out.
     pub(crate) fn end_streams_of_signed_out(&self) {
         self.end_streams_where(|session| session.leg().is_signed_out());
+    }
+
+    /// Ends the streams of callers that may not use them any more. Those of HTTP+SSE clients see to that themselves.
+    pub(crate) fn end_streams_of_the_unpermitted(&self) {
+        self.end_streams_where(|session| !session.is_permitted());
+        self.unions.end_streams_of_the_unpermitted();
     }
 
     pub(crate) fn end_streams_where(&self, is_over: impl Fn(&Session) -> bool) {

@@ -12,6 +12,7 @@ pub mod reference;
 
 mod admin;
 mod caller;
+mod callers;
 mod descriptors;
 mod drain;
 mod exchange;

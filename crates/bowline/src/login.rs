@@ -14,12 +14,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::task::TaskTracker;
 
 use crate::caller::Caller;
+use crate::callers::{identity_of, name_of};
 use crate::config::{CallerName, Config, Server, StoreKind, shown_url};
 use crate::front::callback::{Callback, Callbacks, Started};
 use crate::gateway::{StartError, local};
 use crate::oauth::{
     Account, AuthServerError, Flow, FlowOutcome, Flows, Grant, ProbeOutcome, Secret, SignInError,
-    SignInReason, Vault, identity_of, in_brackets, name_of,
+    SignInReason, Vault, in_brackets,
 };
 
 pub use crate::oauth::SignOutOutcome;
@@ -249,7 +250,7 @@ impl GrantManager {
 }
 
 fn known_as(flows: &Flows, caller: Option<&CallerName>) -> Caller {
-    let named = |name: &CallerName| flows.identities.named(name.clone());
+    let named = |name: &CallerName| flows.callers.named(name.clone());
     caller.map_or(Caller::Local, named)
 }
 

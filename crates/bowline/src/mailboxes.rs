@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::room::{Room, RoomPermit};
-use crate::caller::Caller;
-use crate::config::{Limits, ServerName};
+use crate::callers::Permitted;
+use crate::config::Limits;
 use crate::fault::Fault;
 use crate::owners::Owners;
 use crate::upstream::Carried;
@@ -107,14 +107,13 @@ impl Mailboxes {
     /// Opens a mailbox. Returns it with its token and what is put into it.
     pub(crate) fn open(
         self: &Arc<Self>,
-        server: &ServerName,
-        caller: &Caller,
+        permitted: &Permitted<'_>,
         query: Option<Box<str>>,
         limits: &Limits,
     ) -> Result<(OpenMailbox, String, mpsc::Receiver<Letter>), NoRandomness> {
         let id = StreamId::generate()?;
         let plain = [&id.0, self.me.as_bytes()].concat();
-        let sealed = self.keys.seal(&place(server, caller), &plain)?;
+        let sealed = self.keys.seal(&place(permitted), &plain)?;
         // Every letter has a place in one of the rooms.
         let (letters, incoming) = mpsc::channel(2 * room::MAX_REQUESTS);
         let mailbox = Mailbox {
@@ -131,16 +130,15 @@ impl Mailboxes {
         Ok((open, BASE64_URL_SAFE_NO_PAD.encode(sealed), incoming))
     }
 
-    /// Where the stream is that this token names, which came from this caller on the path of this server. The
+    /// Where the stream is that this token names, which came from this caller on the path of this server or union. The
     /// one place where that is decided.
     pub(crate) async fn locate(
         &self,
         token: &str,
-        server: &ServerName,
-        caller: &Caller,
+        permitted: &Permitted<'_>,
         owners: &Owners,
     ) -> StreamAt {
-        let Some((id, gateway)) = self.read(token, server, caller) else {
+        let Some((id, gateway)) = self.read(token, permitted) else {
             return StreamAt::Gone;
         };
         if gateway == self.me {
@@ -160,24 +158,20 @@ impl Mailboxes {
         self.open.lock().len()
     }
 
-    fn read(
-        &self,
-        token: &str,
-        server: &ServerName,
-        caller: &Caller,
-    ) -> Option<(StreamId, Box<str>)> {
+    fn read(&self, token: &str, permitted: &Permitted<'_>) -> Option<(StreamId, Box<str>)> {
         if token.len() > MAX_TOKEN {
             return None;
         }
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
-        let plain = self.keys.open(&place(server, caller), &sealed).ok()?;
+        let plain = self.keys.open(&place(permitted), &sealed).ok()?;
         let (id, gateway) = plain.split_first_chunk()?;
         Some((StreamId(*id), std::str::from_utf8(gateway).ok()?.into()))
     }
 }
 
 /// Whose token it is, and for what.
-fn place(server: &ServerName, caller: &Caller) -> Vec<u8> {
+fn place(permitted: &Permitted<'_>) -> Vec<u8> {
+    let (server, caller) = (permitted.at(), permitted.caller());
     let (name, key) = (caller.name(), caller.key());
     let key = key.map(|key| key.to_string()).unwrap_or_default();
     // Names have no line breaks.

@@ -14,6 +14,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 
 use self::union::{COMMON, Union, UnionParts};
+use crate::caller::Caller;
+use crate::callers::{Callers, Permitted};
 use crate::config::{self, Server, ServerName};
 use crate::fault::Fault;
 use crate::share::ServerShares;
@@ -129,6 +131,18 @@ impl Destination {
         match self {
             Self::Server(upstream) => &upstream.name,
             Self::Union(union) => &union.name,
+        }
+    }
+
+    /// A caller's leave to speak there now. Which servers of a union it may use is asked for each of them.
+    pub(crate) fn permit<'a>(
+        &'a self,
+        callers: &Callers,
+        caller: &'a Caller,
+    ) -> Option<Permitted<'a>> {
+        match self {
+            Self::Server(upstream) => callers.permit(caller, &upstream.name),
+            Self::Union(union) => callers.permit_union(caller, &union.name),
         }
     }
 

@@ -383,10 +383,14 @@ impl Session {
         }
     }
 
-    /// Whether its caller is still configured, and may still use the server.
-    pub(crate) fn is_callers(&self) -> bool {
-        let identities = self.upstream.identities();
-        identities.may_use(&self.caller, &self.upstream.name)
+    /// Whether it is this caller's, who may use it now.
+    pub(crate) fn is_for(&self, caller: &Caller) -> bool {
+        self.caller == *caller && self.upstream.permit(caller).is_some()
+    }
+
+    /// Whether its caller may use it now.
+    pub(crate) fn is_permitted(&self) -> bool {
+        self.is_for(&self.caller)
     }
 }
 

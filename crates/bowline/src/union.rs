@@ -36,7 +36,9 @@ use self::attachments::Attachments;
 use self::known::Known;
 use self::list::List;
 use self::listing::Absence;
+use crate::caller::Caller;
 use crate::config::ServerName;
+use crate::fault::Fault;
 use crate::oauth::Flows;
 use crate::registry::Registry;
 use crate::upstream::{Carried, Upstream};
@@ -53,12 +55,14 @@ pub(crate) struct Unions {
     absences: Mutex<BTreeMap<ServerName, Arc<Absence>>>,
 }
 
-/// An attachment, and what its messages are sent with.
+/// An attachment that its caller may use, and what its messages are sent with.
 #[derive(Debug, Clone)]
 pub(crate) struct Attached {
     pub(crate) unions: Arc<Unions>,
     pub(crate) in_use: AttachmentUse,
     pub(crate) carried: Carried,
+    /// Only this floor makes one, and [`Attached::new`] asks.
+    _asked: (),
 }
 
 // === impl Unions ===
@@ -103,6 +107,32 @@ impl Unions {
 // === impl Attached ===
 
 impl Attached {
+    /// A caller's request of an attachment. One that is another caller's, or whose caller is not known now, is an
+    /// unknown one.
+    pub(crate) fn new(
+        unions: &Arc<Unions>,
+        in_use: AttachmentUse,
+        caller: &Caller,
+        carried: Carried,
+    ) -> Result<Self, Fault> {
+        let attached = Self {
+            unions: Arc::clone(unions),
+            in_use,
+            carried,
+            _asked: (),
+        };
+        match attached.attachment().caller == *caller && attached.is_permitted() {
+            true => Ok(attached),
+            false => Err(Fault::UnknownSession),
+        }
+    }
+
+    /// Whether its caller is known now. Which servers it may use is asked for each of them.
+    fn is_permitted(&self) -> bool {
+        let callers = &self.unions.flows.callers;
+        callers.knows(&self.attachment().caller)
+    }
+
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
         self.in_use.attachment()
     }
@@ -122,8 +152,7 @@ impl Attached {
 
     fn may_use(&self, server: &Upstream) -> bool {
         let caller = &self.attachment().caller;
-        let identities = &self.unions.flows.identities;
-        !server.is_retired() && identities.may_use(caller, &server.name)
+        !server.is_retired() && server.permit(caller).is_some()
     }
 
     /// What goes along with a message to this server.

@@ -73,8 +73,9 @@ use self::reserved::Reserved;
 use self::tool_hints::ToolHints;
 use self::upkeep::Upkeep;
 use crate::caller::Caller;
+use crate::callers::{Callers, Permitted};
 use crate::config::{Server, ServerName, Target};
-use crate::oauth::{Account, CallerIdentities, Flows};
+use crate::oauth::{Account, Flows};
 use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::share::{ServerShares, Share};
@@ -240,8 +241,13 @@ impl Upstream {
     }
 
     /// The configured callers.
-    pub(crate) fn identities(&self) -> &CallerIdentities {
-        &self.flows.identities
+    pub(crate) fn callers(&self) -> &Callers {
+        &self.flows.callers
+    }
+
+    /// A caller's leave to use this server now.
+    pub(crate) fn permit<'a>(&'a self, caller: &'a Caller) -> Option<Permitted<'a>> {
+        self.flows.callers.permit(caller, &self.name)
     }
 
     /// Accepts no new sessions from now on.

@@ -47,6 +47,8 @@ pub fn supervise() -> io::Result<()> {
     if let Some(of) = launch::step::is_of() {
         return launch::step::become_child(&of);
     }
+    // The requests that it gets have the secrets of all children.
+    bowline_system::privacy::keep_private()?;
     // Without a terminal, and out of reach of Ctrl-C, which is the gateway's.
     if let Err(error) = rustix::process::setsid()
         && error != Errno::PERM
@@ -57,7 +59,7 @@ pub fn supervise() -> io::Result<()> {
     {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         // Instead of `exe`, from `/proc/self/exe`. Only people read it.
-        drop(std::fs::write("/proc/self/comm", "bowline-superv"));
+        _ = rustix::thread::set_name(c"bowline-superv");
     }
     let signals = Signals::new()?;
     let mut state = State::new();

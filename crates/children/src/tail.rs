@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use bowline_system::printable::is_unprintable;
+
 /// How many lines, and how many bytes of them, are kept.
 const LINES: usize = 20;
 const BYTES: usize = 4 << 10;
@@ -15,14 +17,14 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Adds a line. What is not UTF-8, and control characters such as colours, are replaced or removed; a line
+    /// Adds a line. What is not UTF-8, and characters that a terminal obeys, are replaced or removed; a line
     /// that is too long is cut.
     pub fn push(&mut self, line: &[u8]) {
         let line = &line[..line.len().min(BYTES)];
         let mut text = String::new();
         for character in String::from_utf8_lossy(line)
             .chars()
-            .filter(|one| !one.is_control())
+            .filter(|one| !is_unprintable(*one))
         {
             if text.len() + character.len_utf8() > BYTES {
                 break;
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn bytes_are_bounded_and_printable() {
         let mut tail = Tail::default();
-        tail.push(b"\x1b[31mred\xff\x1b[0m\t");
+        tail.push(b"\x1b[31mred\xff\x1b[0m\t\xe2\x80\xae\xc2\x9b");
         assert_eq!(tail.to_string(), "[31mred\u{fffd}[0m");
         for _ in 0..3 {
             tail.push(&[0xff; 10_000]);

@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::time::SystemTime;
 
+use bowline_system::printable::is_unprintable;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -17,14 +18,16 @@ pub(super) struct Line {
     pub(super) colour: bool,
 }
 
-/// Writes the message as it is, since it is ours and may have several lines, and facts, which may be
-/// anybody's, as `name=value`.
+/// Writes the message, which is ours and may have several lines, and facts, which may be anybody's, as `name=value`.
 struct Facts<'a> {
     line: Clean<'a>,
 }
 
-/// Text without anything that could end the line or steer a terminal.
-struct Clean<'a>(&'a mut String);
+/// Text without anything that could steer a terminal or, unless it may have several lines, end the line.
+struct Clean<'a> {
+    text: &'a mut String,
+    has_lines: bool,
+}
 
 impl<S, N> FormatEvent<S, N> for Line
 where
@@ -62,7 +65,10 @@ where
                 line.push(':');
             }
         }
-        let clean = Clean(&mut line);
+        let clean = Clean {
+            text: &mut line,
+            has_lines: false,
+        };
         event.record(&mut Facts { line: clean });
         line.push('\n');
         writer.write_str(&line)
@@ -73,7 +79,7 @@ impl Visit for Facts<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         // Writing to a String cannot fail.
         match field.name() {
-            "message" => write!(self.line.0, " {value}").ok(),
+            "message" => write!(self.line.with_lines(), " {value}").ok(),
             name => write!(self.line, " {name}={value:?}").ok(),
         };
     }
@@ -89,22 +95,31 @@ impl Visit for Facts<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
-            "message" => write!(self.line.0, " {value:?}").ok(),
+            "message" => write!(self.line.with_lines(), " {value:?}").ok(),
             name => write!(self.line, " {name}={value:?}").ok(),
         };
     }
 }
 
+impl Clean<'_> {
+    fn with_lines(&mut self) -> Clean<'_> {
+        Clean {
+            text: self.text,
+            has_lines: true,
+        }
+    }
+}
+
 impl fmt::Write for Clean<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if !text.bytes().any(|byte| byte.is_ascii_control()) {
-            self.0.push_str(text);
+        if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            self.text.push_str(text);
             return Ok(());
         }
         for character in text.chars() {
-            match character.is_ascii_control() {
-                true => self.0.extend(character.escape_default()),
-                false => self.0.push(character),
+            match is_unprintable(character) && !(self.has_lines && character == '\n') {
+                true => self.text.extend(character.escape_default()),
+                false => self.text.push(character),
             }
         }
         Ok(())
@@ -144,7 +159,8 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             let cause = io::Error::other("no\nluck");
             let error: &dyn std::error::Error = &cause;
-            tracing::warn!(server = %"s", text = "a \"b\"\nc", number = 7, error, "it {}", "broke");
+            let said = "\u{202e}\u{9b}\u{1b}\r";
+            tracing::warn!(server = %"s", text = "a \"b\"\nc", said = %said, number = 7, error, "it {}{}", "broke", said);
         });
         let bytes = written.0.lock().clone();
         String::from_utf8(bytes).unwrap()
@@ -157,7 +173,7 @@ mod tests {
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
         assert_eq!(
             rest,
-            " WARN bowline::logs::line::tests: it broke server=s text=\"a \\\"b\\\"\\nc\" number=7 error=no\\nluck\n"
+            " WARN bowline::logs::line::tests: it broke\\u{202e}\\u{9b}\\u{1b}\\r server=s text=\"a \\\"b\\\"\\nc\" said=\\u{202e}\\u{9b}\\u{1b}\\r number=7 error=no\\nluck\n"
         );
     }
 

@@ -5,8 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use bowline::probe::{
     Era, Finding, Listing, Report, Sessions, Severity, SignIn, Streams, Transport, Verdict,
 };
-
-use crate::auth_status::printable;
+use bowline_system::printable::printable;
 
 /// How wide the first column is.
 const COLUMN: usize = 14;

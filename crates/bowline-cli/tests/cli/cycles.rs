@@ -26,10 +26,13 @@ struct Counted {
 
 impl Counted {
     fn of(pid: u32) -> Self {
+        // Whose descriptors may not be listed still shows their number.
         let count = |what: &str| {
-            std::fs::read_dir(format!("/proc/{pid}/{what}"))
-                .unwrap()
-                .count()
+            let path = format!("/proc/{pid}/{what}");
+            match std::fs::read_dir(&path) {
+                Ok(entries) => entries.count(),
+                Err(_) => usize::try_from(std::fs::metadata(&path).unwrap().len()).unwrap(),
+            }
         };
         let text = |task: &Path| std::fs::read_to_string(task.join("children")).unwrap_or_default();
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();

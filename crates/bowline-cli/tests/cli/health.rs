@@ -93,3 +93,23 @@ fn who_never_answers_is_not_waited_for() {
     assert_eq!(code, Some(1));
     assert!(stderr.contains("no answer within 200ms"), "{stderr}");
 }
+
+#[test]
+fn whoever_answers_cannot_steer_the_terminal() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap().to_string();
+    let answering = std::thread::spawn(move || {
+        let (mut asked, _) = stranger.accept().unwrap();
+        let head = BufReader::new(&asked).lines();
+        head.map_while(Result::ok).find(String::is_empty);
+        let body = "{\"a\":\"\u{1b}[2J\u{9b}2J\r\u{202e}b\",\n\"c\":1}";
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        asked.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    });
+    let (code, stdout, stderr) = run(bowline().args(["health", &address]));
+    answering.join().unwrap();
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let printed = "{\"a\":\"\\u001b[2J\\u009b2J\\u000d\\u202eb\",\n\"c\":1}\n";
+    assert_eq!(stdout, printed);
+}

@@ -74,6 +74,7 @@ fn is_kept(session: &Session) -> bool {
         && session.seems_kept()
         && upstream.config().keep_alive.is_some()
         && !upstream.is_retired()
+        && session.is_permitted()
         && !leg.endpoint.is_draining()
         && !leg.is_lost()
         && !leg.is_signed_out()

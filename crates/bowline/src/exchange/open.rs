@@ -65,6 +65,9 @@ pub(crate) struct Newborn {
 impl Opening {
     /// Opens a session. Returns the server's answer and, unless the server declined, the session.
     pub(crate) async fn open(self) -> Result<(Reply, Option<Newborn>), Fault> {
+        if self.upstream.permit(&self.caller).is_none() {
+            return Err(Fault::NoSuchServer);
+        }
         let kept = self.message.raw().len() + self.carried.len();
         if kept > MAX_OPENING {
             return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });

@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
-use crate::guard::callers::bearer_key;
+use crate::guard::callers::{bearer_key, identify};
 use crate::hub::Hub;
 use crate::net::Peer;
 
@@ -21,7 +21,7 @@ pub(crate) fn count_anonymous(hub: &Hub, peer: Peer) -> Result<(), Fault> {
 /// The same, unless the request shows a caller's key or certificate, or the API token.
 pub(crate) fn count_unless_known(hub: &Hub, head: &Parts, peer: Peer) -> Result<(), Fault> {
     let is_known = shows_api_token(hub, &head.headers)
-        || matches!(hub.callers.identify(head), Ok(Caller::Named(..)));
+        || matches!(identify(&hub.callers, head), Ok(Caller::Named(..)));
     match is_known {
         true => Ok(()),
         false => count_anonymous(hub, peer),
@@ -57,7 +57,7 @@ pub(crate) fn require_host(hub: &Hub, headers: &HeaderMap, peer: Peer) -> Result
 /// The caller of a request. Where callers have no keys, anybody on this machine is the local one: there the
 /// API token, where one is set, is required, because links of the flow `drive` have their state.
 pub(crate) fn identify_caller(hub: &Hub, head: &Parts, peer: Peer) -> Result<Caller, Fault> {
-    match hub.callers.identify(head) {
+    match identify(&hub.callers, head) {
         Ok(caller @ Caller::Named(..)) => Ok(caller),
         Ok(caller @ Caller::Local) => require_host(hub, &head.headers, peer).map(|()| caller),
         Err(fault) => Err(count_anonymous(hub, peer).err().unwrap_or(fault)),

@@ -1,7 +1,6 @@
 //! A request that passed the guard: who asks, which server, what goes along, which session.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use bowline_wire::{header as mcp, version};
@@ -9,24 +8,15 @@ use http::HeaderMap;
 use http::request::Parts;
 
 use crate::caller::Caller;
-use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::guard::callers::identify;
 use crate::hub::Hub;
 use crate::registry::Ending;
 use crate::route::union::Union;
 use crate::route::{Destination, Service, Way};
-use crate::session::InUse;
-use crate::union::Attached;
 use crate::union::attachment::AttachmentUse;
-use crate::union::dialog::Dialog;
+use crate::union::dialog::{Admitted, Dialog};
 use crate::upstream::{Carried, MAX_QUERY, Upstream};
-
-/// What a request named and may use.
-#[derive(Debug)]
-pub(crate) enum Found {
-    Session { id: SessionId, in_use: InUse },
-    Attachment(AttachmentUse),
-}
 
 /// A client's request, its body aside.
 #[derive(Debug)]
@@ -50,7 +40,7 @@ impl Arrival {
         if path.starts_with("/.well-known/") {
             return Err(Fault::NoMetadata);
         }
-        let caller = hub.callers.identify(head)?;
+        let caller = identify(&hub.callers, head)?;
         // Some clients have a URL that names the socket, and no place for a path.
         let is_bare = path == "/" && hub.guard.is_of_socket();
         let way = hub.routes.by_path(if is_bare { "/mcp" } else { path })?;
@@ -59,11 +49,8 @@ impl Arrival {
             service,
             is_common,
         } = way;
-        if let Destination::Server(upstream) = &to
-            && !hub.callers.may_use(&caller, &upstream.name)
-        {
-            return Err(Fault::NoSuchServer);
-        }
+        to.permit(&hub.callers, &caller)
+            .ok_or(Fault::NoSuchServer)?;
         let query = head.uri.query();
         if query.is_some_and(|query| query.len() > MAX_QUERY) {
             return Err(Fault::QueryTooLong { limit: MAX_QUERY });
@@ -95,103 +82,97 @@ impl Arrival {
         Ok(())
     }
 
-    /// What was found, and what its messages are sent with. The rest is let go: headers are parts of the
+    /// The same request with what its messages are sent with. The rest is let go: headers are parts of the
     /// connection's read buffer, and would keep it as long as the answer takes.
-    pub(crate) fn into_dialog(self, found: Found) -> Dialog {
-        match found {
-            Found::Session { id, in_use } => Dialog::Session(Exchange {
-                registry: Arc::clone(&self.hub.registry),
-                id,
-                carried: match self.to {
+    pub(crate) fn equip(self, mut admitted: Admitted) -> Admitted {
+        match &mut admitted {
+            Admitted::Session(exchange) => {
+                exchange.carried = match self.to {
                     Destination::Server(_) => self.carried,
                     Destination::Union(_) => {
-                        self.carried.for_server(&in_use.session().upstream.config())
+                        let server = exchange.in_use.session().upstream.config();
+                        self.carried.for_server(&server)
                     }
-                },
-                in_use,
-            }),
-            Found::Attachment(in_use) => {
-                let mut carried = self.carried;
-                carried.via = self.hub.pseudonym.after(&self.headers);
-                Dialog::Attachment(Attached {
-                    unions: Arc::clone(&self.hub.unions),
-                    in_use,
-                    carried,
-                })
+                };
+            }
+            Admitted::Attachment(attached) => {
+                attached.carried = self.carried;
+                attached.carried.via = self.hub.pseudonym.after(&self.headers);
             }
         }
+        admitted
     }
 
-    /// What the request names: its caller's, on the path of its server or union. Anybody else's gets the same
-    /// refusal as one that never existed.
-    pub(crate) async fn find(&self) -> Result<Found, Fault> {
+    /// What the request names, if its caller may use it now: its caller's, on the path of its server or union. Anything
+    /// else gets the same refusal as what never existed.
+    pub(crate) async fn find(&self) -> Result<Admitted, Fault> {
         let value = self
             .headers
             .get(mcp::SESSION_ID)
             .ok_or(Fault::SessionRequired)?;
         let id = SessionId::from_header(value).ok_or(Fault::UnknownSession)?;
-        let Destination::Server(upstream) = &self.to else {
-            return Box::pin(self.find_in_union(&id)).await;
+        let found = match &self.to {
+            Destination::Server(upstream) => match self.session(&id, upstream).await? {
+                None if self.is_common => Box::pin(self.find_attachment(&id)).await?,
+                found => found,
+            },
+            Destination::Union(union) => Box::pin(self.find_in_union(&id, union)).await?,
         };
-        match self.session(&id, upstream).await? {
-            Some(in_use) => self.current(Found::Session { id, in_use }),
-            None if self.is_common => Box::pin(self.find_attachment(&id)).await,
-            None => Err(Fault::UnknownSession),
-        }
+        let found = found.ok_or(Fault::UnknownSession)?;
+        let (unions, carried) = (&self.hub.unions, Carried::default());
+        let admitted = unions.admit(found, &self.caller, carried)?;
+        self.check(&admitted)?;
+        Ok(admitted)
     }
 
-    /// The session of this server with this id, if it is this caller's.
-    async fn session(
-        &self,
-        id: &SessionId,
-        upstream: &Arc<Upstream>,
-    ) -> Result<Option<InUse>, Fault> {
-        let found = self.hub.registry.table.find(id, upstream).await;
-        let found = found.map_err(|error| Fault::store_failed(&error))?;
-        Ok(found.filter(|in_use| {
-            let session = in_use.session();
-            session.caller == self.caller && Arc::ptr_eq(&session.upstream, upstream)
-        }))
-    }
-
-    /// What may be used now, unless it is too old, or in another revision than the request says.
-    fn current(&self, found: Found) -> Result<Found, Fault> {
+    /// Refuses what is too old, or in another revision than the request says.
+    fn check(&self, found: &Admitted) -> Result<(), Fault> {
         if self.hub.registry.is_too_old(|| found.age()) {
-            found.end(&self.hub);
+            let unions = &self.hub.unions;
+            unions.close(&found.dialog(), Ending::TooOld);
             return Err(Fault::UnknownSession);
         }
         let named = self.headers.get(mcp::PROTOCOL_VERSION);
         match named.map(|version| version.to_str()) {
-            None => {}
-            Some(Ok(named)) if version::is_supported(named) || found.is_of(named) => {}
-            Some(_) => return Err(Fault::ProtocolVersion),
+            None => Ok(()),
+            Some(Ok(named)) if version::is_supported(named) || found.is_of(named) => Ok(()),
+            Some(_) => Err(Fault::ProtocolVersion),
         }
-        Ok(found)
+    }
+
+    /// The session of this server with this id.
+    async fn session(
+        &self,
+        id: &SessionId,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Option<Dialog>, Fault> {
+        let found = self.hub.registry.table.find(id, upstream).await;
+        let found = found.map_err(|error| Fault::store_failed(&error))?;
+        Ok(found.map(Dialog::Session))
     }
 
     /// An attachment of the union of this path, or a session from before there were several servers.
-    async fn find_in_union(&self, id: &SessionId) -> Result<Found, Fault> {
-        let Destination::Union(union) = &self.to else {
-            return Err(Fault::UnknownSession);
-        };
+    async fn find_in_union(
+        &self,
+        id: &SessionId,
+        union: &Arc<Union>,
+    ) -> Result<Option<Dialog>, Fault> {
         if self.is_common && !self.may_be_known(id, union).await? {
-            return Err(Fault::UnknownSession);
+            return Ok(None);
         }
-        if let Some(in_use) = self.attachment(id, union).await? {
-            return self.current(Found::Attachment(in_use));
-        }
-        if !self.is_common {
-            return Err(Fault::UnknownSession);
+        let attachment = self.attachment(id, union).await?;
+        if attachment.is_some() || !self.is_common {
+            return Ok(attachment);
         }
         for server in &union.now().servers {
             // A member is nobody's but its attachment's.
-            if let Some(in_use) = self.session(id, server).await?
+            if let Some(Dialog::Session(in_use)) = self.session(id, server).await?
                 && in_use.session().leg().generation.leg == 0
             {
-                return self.current(Found::Session { id: *id, in_use });
+                return Ok(Some(Dialog::Session(in_use)));
             }
         }
-        Err(Fault::UnknownSession)
+        Ok(None)
     }
 
     /// Whether it is worth to ask for each of what can be named at the common path.
@@ -213,52 +194,21 @@ impl Arrival {
     }
 
     /// An attachment from before there was only one server.
-    async fn find_attachment(&self, id: &SessionId) -> Result<Found, Fault> {
-        let union = self.hub.routes.common_union();
-        let union = union.ok_or(Fault::UnknownSession)?;
-        let found = self.attachment(id, &union).await?;
-        self.current(Found::Attachment(found.ok_or(Fault::UnknownSession)?))
+    async fn find_attachment(&self, id: &SessionId) -> Result<Option<Dialog>, Fault> {
+        match self.hub.routes.common_union() {
+            Some(union) => self.attachment(id, &union).await,
+            None => Ok(None),
+        }
     }
 
     async fn attachment(
         &self,
         id: &SessionId,
         union: &Arc<Union>,
-    ) -> Result<Option<AttachmentUse>, Fault> {
+    ) -> Result<Option<Dialog>, Fault> {
         let found = self.hub.unions.find(id, union).await;
         let found = found.map_err(|error| Fault::store_failed(&error))?;
-        Ok(found.filter(|in_use| {
-            let attachment = in_use.attachment();
-            attachment.caller == self.caller && attachment.union.name == union.name
-        }))
-    }
-}
-
-// === impl Found ===
-
-impl Found {
-    fn age(&self) -> Duration {
-        match self {
-            Self::Session { in_use, .. } => in_use.session().age(),
-            Self::Attachment(in_use) => in_use.attachment().age(),
-        }
-    }
-
-    fn is_of(&self, version: &str) -> bool {
-        match self {
-            Self::Session { in_use, .. } => in_use.session().leg().version() == version,
-            Self::Attachment(in_use) => in_use.attachment().version.as_str() == version,
-        }
-    }
-
-    /// Ends what has reached its maximum age.
-    fn end(&self, hub: &Hub) {
-        match self {
-            Self::Session { id, .. } => {
-                let registry = &hub.registry;
-                registry.end_session(id, Ending::TooOld, &Carried::default());
-            }
-            Self::Attachment(in_use) => hub.unions.end_later(in_use.attachment(), Ending::TooOld),
-        }
+        let is_its = |in_use: &AttachmentUse| in_use.attachment().union.name == union.name;
+        Ok(found.filter(is_its).map(Dialog::Attachment))
     }
 }

@@ -90,14 +90,16 @@ pub(crate) async fn answer(
     Ok(no_store(response::json(StatusCode::OK, result)))
 }
 
-/// The session in this gateway's memory that has a hash, or those of the attachment that has it.
+/// The session in this gateway's memory that has a hash, or those of the attachment that has it, as far as their caller
+/// may use them.
 pub(super) fn sessions(hub: &Hub, hash: &str) -> Vec<Arc<Session>> {
-    if let Some(members) = hub.unions.sessions_of(hash) {
-        return members;
-    }
-    let mut all = hub.registry.table.all();
-    all.retain(|session| session.hash.to_string() == hash);
-    all
+    let has_it = |session: &Session| session.hash.to_string() == hash;
+    let mut found = match hub.unions.sessions_of(hash) {
+        Some(members) => members,
+        None => hub.registry.table.those(has_it),
+    };
+    found.retain(|session| session.is_permitted());
+    found
 }
 
 /// Gives the answer to the one of these sessions that waits for it.

@@ -30,6 +30,7 @@ use super::client::{AfterEnd, Client, Incoming, Outgoing};
 use super::peer::delivery::Delivery;
 use super::response::{self, ReplyBody};
 use super::streamable::Refused;
+use crate::callers::Callers;
 use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::listener::Connection;
@@ -80,12 +81,14 @@ fn open(
     let hub = Arc::clone(&arrival.hub);
     let prefix = endpoint::prefix(&arrival, &head.uri, connection.is_proxied());
     let Arrival { to, caller, .. } = arrival;
+    let permitted = to.permit(&hub.callers, &caller);
+    let permitted = permitted.ok_or(Fault::NoSuchServer)?;
     let share = to.streams().of_caller(&caller);
     let place = share.take();
     let place = place.ok_or_else(|| Fault::TooManyStreams(to.streams().exhausted()))?;
     let query = head.uri.query().filter(|query| !query.is_empty());
     let query = query.map(Into::into);
-    let opened = hub.mailboxes.open(to.name(), &caller, query, &hub.limits);
+    let opened = hub.mailboxes.open(&permitted, query, &hub.limits);
     let (mailbox, token, letters) = opened.map_err(|_| Fault::Random)?;
     let path = endpoint::path(head.uri.path(), to.name());
     let left = CancellationToken::new();
@@ -119,6 +122,7 @@ async fn run(
         tokio::select! {
             biased;
             () = client.left.cancelled() => Duration::ZERO,
+            () = unpermitted(&client) => Duration::ZERO,
             () = client.over.cancelled() => LAST_ANSWERS,
             () = never_begun(&client) => Duration::ZERO,
             () = unread(&client) => {
@@ -139,6 +143,15 @@ async fn run(
         client.left.cancel();
     }
     end(&client).await;
+}
+
+/// Waits until a reload takes from the caller what it talks to.
+async fn unpermitted(client: &Client) {
+    let Client {
+        hub, to, caller, ..
+    } = client;
+    let may_speak = |callers: &Callers| to.permit(callers, caller).is_some();
+    hub.callers.until_not(may_speak).await;
 }
 
 /// Waits until the client has had its time to send `initialize` and has not.
@@ -246,8 +259,10 @@ async fn locate(arrival: &Arrival, token: &str) -> Result<StreamAt, Fault> {
     let Arrival {
         hub, to, caller, ..
     } = arrival;
+    let permitted = to.permit(&hub.callers, caller);
+    let permitted = permitted.ok_or(Fault::NoSuchServer)?;
     let owners = &hub.channels.owners;
-    let located = hub.mailboxes.locate(token, to.name(), caller, owners);
+    let located = hub.mailboxes.locate(token, &permitted, owners);
     match located.await {
         StreamAt::Gone => Err(Fault::UnknownSession),
         StreamAt::Elsewhere(gateway) if hub.peers.is_none() => {

@@ -35,11 +35,11 @@ pub(super) async fn serve(
     let (_, upstream) = upstream.ok_or(Fault::NoSuchServer)?;
     // One that is no longer configured may still be signed in.
     let caller = match query.get("caller") {
-        None if hub.callers.are_known() => return Err(Fault::NoSuchCaller),
+        None if !hub.callers.now().is_empty() => return Err(Fault::NoSuchCaller),
         None => Caller::Local,
         Some(name) => {
             let name = name.parse().map_err(|_| Fault::NoSuchCaller)?;
-            hub.flows.identities.named(name)
+            hub.flows.callers.named(name)
         }
     };
     let config = upstream.config();

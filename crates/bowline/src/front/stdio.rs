@@ -110,7 +110,7 @@ async fn tell_unread(client: &Client) {
 
 /// Takes one message, if there is room for it.
 async fn take(client: &Arc<Client>, message: Message, room: &Room, notices: &mut Notices) {
-    client.conversation.notice_sleep(&client.to);
+    client.conversation.notice_sleep(client);
     let place = match room.take(message.raw().len()) {
         Ok(place) => place,
         Err(fault) => {

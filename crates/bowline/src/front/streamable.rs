@@ -27,7 +27,7 @@ use crate::net::Peer;
 use crate::route::{Destination, Service};
 use crate::session::MAX_OPENING;
 use crate::union::attachments::Attaching;
-use crate::union::dialog::Dialog;
+use crate::union::dialog::Admitted;
 
 /// The methods of MCP, as `Allow` lists them.
 const METHODS: &str = "GET, POST, DELETE";
@@ -153,9 +153,11 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
         Box::pin(initialize(arrival, message)).await
     } else {
         match arrival.find().await {
-            Ok(found) => match arrival.into_dialog(found) {
-                Dialog::Session(exchange) => exchange.handle(message).await.map(response::respond),
-                Dialog::Attachment(attached) => {
+            Ok(found) => match arrival.equip(found) {
+                Admitted::Session(exchange) => {
+                    exchange.handle(message).await.map(response::respond)
+                }
+                Admitted::Attachment(attached) => {
                     let handled = Box::pin(attached.handle(message)).await;
                     handled.map(response::respond)
                 }
@@ -175,7 +177,7 @@ async fn post_batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody
         return Err(Malformed::Batch.into());
     }
     let found = arrival.find().await?;
-    let reply = arrival.into_dialog(found).handle_batch(&array).await?;
+    let reply = arrival.equip(found).handle_batch(&array).await?;
     Ok(response::respond(reply))
 }
 
@@ -288,8 +290,8 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     }
     let mark = arrival.headers.get(mcp::LAST_EVENT_ID).cloned();
     let mark = mark.filter(|id| !id.is_empty());
-    let dialog = arrival.into_dialog(found);
-    let outlet = dialog
+    let admitted = arrival.equip(found);
+    let outlet = admitted
         .listen(mark.as_ref().map(HeaderValue::as_bytes))
         .await?;
     Ok(response::stream(outlet))
@@ -299,12 +301,12 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
 
 async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     let found = arrival.find().await?;
-    let dialog = arrival.into_dialog(found);
+    let admitted = arrival.equip(found);
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::DeletedLivesOn) {
         return Ok(response::empty(StatusCode::NO_CONTENT));
     }
-    match dialog.delete().await? {
+    match admitted.delete().await? {
         true => Ok(response::empty(StatusCode::NO_CONTENT)),
         false => Err(Fault::UnknownSession),
     }

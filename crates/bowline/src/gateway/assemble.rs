@@ -16,7 +16,6 @@ use crate::config::{Config, ListenAddress, Password, Server, StoreKind, Target};
 use crate::descriptors;
 use crate::drain::Drain;
 use crate::guard::Guard;
-use crate::guard::callers::Callers;
 use crate::guard::loops::Pseudonym;
 use crate::guard::rate_limit::RateLimit;
 use crate::hub::Hub;
@@ -166,7 +165,7 @@ impl Basis {
         let unions = Unions::new(Arc::clone(&registry), Arc::clone(&flows));
         Arc::new(Hub {
             guard,
-            callers: Callers::new(&config.callers),
+            callers: Arc::clone(&flows.callers),
             unions: Arc::new(unions),
             routes,
             registry,
@@ -344,6 +343,6 @@ fn flows(
         Home::Pages(&public_url),
         auth_servers,
     );
-    flows.identities.know(&config.callers);
+    flows.callers.replace(&config.callers);
     Ok(flows)
 }

@@ -43,7 +43,7 @@ impl Gateway {
         if let Some(old) = self.certificate() {
             let new = old.read_again()?;
             if new != old {
-                use_certificate(&self.hub, &new, self.hub.callers.have_certificates());
+                use_certificate(&self.hub, &new, self.hub.callers.now().have_certificates());
                 *self.certificate.lock() = Some(new);
             }
         }
@@ -52,7 +52,7 @@ impl Gateway {
 
     /// Takes over what another configuration says.
     pub(super) fn reconfigure_certificate(&self, new: Option<ServerCertificate>, asked: bool) {
-        let asks = self.hub.callers.have_certificates();
+        let asks = self.hub.callers.now().have_certificates();
         let mut held = self.certificate.lock();
         if let Some(new) = &new
             && (held.as_ref(), asked) != (Some(new), asks)

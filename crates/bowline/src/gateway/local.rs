@@ -80,6 +80,6 @@ pub(crate) fn flows(
         Home::Loopback(loopback),
         auth_servers,
     );
-    flows.identities.know(&config.callers);
+    flows.callers.replace(&config.callers);
     Ok(flows)
 }

@@ -72,9 +72,8 @@ impl StartupSettings {
 /// Takes another set of servers over, without touching sessions but those of callers that are gone and those whose
 /// token is gone.
 pub(super) fn reconfigure(hub: &Hub, config: Config) {
-    hub.flows.identities.know(&config.callers);
     hub.callers.replace(&config.callers);
-    hub.end_streams_where(|session| !session.is_callers());
+    hub.end_streams_of_the_unpermitted();
     let unions = config.all_unions();
     let make = |name, server| Arc::new(Upstream::new(name, server, hub.surroundings()));
     hub.routes

@@ -6,158 +6,58 @@
 //! unknown one beside a good key counts for nothing. Where no callers are configured everybody who can reach the
 //! listener is the one local caller.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bowline_system::clock;
 use http::request::Parts;
 use http::{HeaderMap, header};
-use parking_lot::RwLock;
 
-use crate::caller::{Caller, ClientCertificate, KeyPrint};
-use crate::config::{self, CallerName, CertificateHash, KeyHash, ListenAddress, ServerName};
+use crate::caller::{Caller, ClientCertificate};
+use crate::callers::{Callers, Known};
+use crate::config::ListenAddress;
 use crate::fault::Fault;
 
-/// The callers of a gateway; a reload replaces them all.
-#[derive(Debug)]
-pub(crate) struct Callers {
-    known: RwLock<Known>,
-    /// Whether some of them may not use every server.
-    are_limited: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    is_empty: bool,
-    keys: Vec<(Caller, KeyHash)>,
-    certificates: Vec<(Caller, CertificateHash)>,
-    /// Those who may not use every server, and what they may use.
-    limited: Vec<(Caller, Vec<ServerName>)>,
-}
-
-// === impl Callers ===
-
-impl Callers {
-    pub(crate) fn new(configured: &BTreeMap<CallerName, config::Caller>) -> Self {
-        let known = Known::of(configured);
-        Self {
-            are_limited: AtomicBool::new(!known.limited.is_empty()),
-            known: RwLock::new(known),
-        }
+/// Who sent a request. The certificate of its connection, if it has one, is among its extensions.
+pub(crate) fn identify(callers: &Callers, head: &Parts) -> Result<Caller, Fault> {
+    let known = callers.now();
+    if known.is_empty() {
+        return Ok(Caller::Local);
     }
-
-    /// Replaces the callers by these.
-    pub(crate) fn replace(&self, configured: &BTreeMap<CallerName, config::Caller>) {
-        let next = Known::of(configured);
-        let mut known = self.known.write();
-        self.are_limited
-            .store(!next.limited.is_empty(), Ordering::Release);
-        *known = next;
-    }
-
-    /// Who sent a request. The certificate of its connection, if it has one, is among its extensions.
-    pub(crate) fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
-        let known = self.known.read();
-        if known.is_empty {
-            return Ok(Caller::Local);
-        }
-        let certificate = head.extensions.get::<Arc<ClientCertificate>>();
-        let certificate = certificate.map(|certificate| known.by_certificate(certificate));
-        if !head.headers.contains_key(header::AUTHORIZATION) {
-            return match certificate {
-                Some(by_certificate) => by_certificate.cloned(),
-                None if known.certificates.is_empty() => Err(Fault::Unauthorized),
-                None => Err(Fault::KeyOrCertificate),
-            };
-        }
-        let by_key = known.by_key(&head.headers)?;
-        match certificate {
-            Some(Ok(other)) if other != by_key => Err(Fault::TwoCallers),
-            _ => Ok(by_key.clone()),
-        }
-    }
-
-    /// Whether a caller may use a server.
-    pub(crate) fn may_use(&self, caller: &Caller, server: &ServerName) -> bool {
-        if !self.are_limited.load(Ordering::Acquire) {
-            return true;
-        }
-        let known = self.known.read();
-        let mut limited = known.limited.iter();
-        let limits = limited.find(|(one, _)| one == caller);
-        limits.is_none_or(|(_, servers)| servers.contains(server))
-    }
-
-    /// Whether callers have to show who they are.
-    pub(crate) fn are_known(&self) -> bool {
-        !self.known.read().is_empty
-    }
-
-    /// Whether some of them show certificates.
-    pub(crate) fn have_certificates(&self) -> bool {
-        !self.known.read().certificates.is_empty()
-    }
-
-    /// Whether anybody on the network may use a gateway that listens here.
-    pub(crate) fn are_open_at(&self, listen: &ListenAddress) -> bool {
-        !self.are_known() && !listen.is_local()
-    }
-}
-
-// === impl Known ===
-
-impl Known {
-    fn of(configured: &BTreeMap<CallerName, config::Caller>) -> Self {
-        let mut known = Self {
-            is_empty: configured.is_empty(),
-            ..Self::default()
+    let certificate = head.extensions.get::<Arc<ClientCertificate>>();
+    let certificate = certificate.map(|certificate| by_certificate(&known, certificate));
+    if !head.headers.contains_key(header::AUTHORIZATION) {
+        return match certificate {
+            Some(by_certificate) => by_certificate.cloned(),
+            None if known.have_certificates() => Err(Fault::KeyOrCertificate),
+            None => Err(Fault::Unauthorized),
         };
-        for (name, configured) in configured {
-            let caller = Caller::Named(name.clone(), KeyPrint::of_caller(configured));
-            if let Some(servers) = &configured.servers {
-                known.limited.push((caller.clone(), servers.clone()));
-            }
-            let keys = configured.key.iter();
-            known
-                .keys
-                .extend(keys.map(|key| (caller.clone(), key.clone())));
-            let certificates = configured.certificates.iter();
-            let certificates = certificates.map(|hash| (caller.clone(), *hash));
-            known.certificates.extend(certificates);
-        }
-        known
     }
+    let key = bearer_key(&head.headers);
+    let by_key = key.and_then(|key| known.by_key(key));
+    let by_key = by_key.ok_or(Fault::Unauthorized)?;
+    match certificate {
+        Some(Ok(other)) if other != by_key => Err(Fault::TwoCallers),
+        _ => Ok(by_key.clone()),
+    }
+}
 
-    fn by_key(&self, headers: &HeaderMap) -> Result<&Caller, Fault> {
-        let key = bearer_key(headers).ok_or(Fault::Unauthorized)?;
-        let presented = KeyHash::of(key);
-        // Always all of them, so that the time taken tells nothing of who is known.
-        let mut found = None;
-        for (caller, hash) in &self.keys {
-            if verify_slices_are_equal(&presented.0, &hash.0).is_ok() {
-                found = Some(caller);
-            }
-        }
-        found.ok_or(Fault::Unauthorized)
+/// The handshake has proved that the client has the key of this certificate.
+fn by_certificate<'a>(known: &'a Known, shown: &ClientCertificate) -> Result<&'a Caller, Fault> {
+    let caller = known.by_certificate(shown.hash);
+    let caller = caller.ok_or(Fault::UnknownCertificate(shown.hash))?;
+    let (validity, now) = (shown.validity, clock::unix_seconds());
+    if now < validity.not_before {
+        return Err(Fault::CertificateNotYetValid);
     }
+    if now > validity.not_after {
+        return Err(Fault::CertificateExpired);
+    }
+    Ok(caller)
+}
 
-    /// The handshake has proved that the client has the key of this certificate.
-    fn by_certificate(&self, shown: &ClientCertificate) -> Result<&Caller, Fault> {
-        let mut known = self.certificates.iter();
-        let (caller, _) = known
-            .find(|(_, hash)| *hash == shown.hash)
-            .ok_or(Fault::UnknownCertificate(shown.hash))?;
-        let (validity, now) = (shown.validity, clock::unix_seconds());
-        if now < validity.not_before {
-            return Err(Fault::CertificateNotYetValid);
-        }
-        if now > validity.not_after {
-            return Err(Fault::CertificateExpired);
-        }
-        Ok(caller)
-    }
+/// Whether anybody on the network may use a gateway that listens here.
+pub(crate) fn is_open_at(callers: &Callers, listen: &ListenAddress) -> bool {
+    callers.now().is_empty() && !listen.is_local()
 }
 
 /// The key in `Authorization: Bearer KEY`. Two such headers could be two readers' two callers, so
@@ -175,10 +75,14 @@ pub(crate) fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use bowline_wire::certificate::Validity;
     use http::HeaderValue;
 
     use super::*;
+    use crate::caller::KeyPrint;
+    use crate::config::{self, CallerName, CertificateHash, KeyHash};
 
     fn configured(callers: &[(&str, &str)]) -> BTreeMap<CallerName, config::Caller> {
         let hash = |key: &str| KeyHash::of(key.as_bytes());
@@ -203,7 +107,7 @@ mod tests {
     }
 
     fn who(callers: &Callers, authorization: &[&str]) -> Option<Caller> {
-        callers.identify(&head(authorization, None)).ok()
+        identify(callers, &head(authorization, None)).ok()
     }
 
     fn named(name: &str, key: &str) -> Option<Caller> {
@@ -276,7 +180,7 @@ mod tests {
         let early = certificate("new", -9, 99);
         let stranger = certificate("stranger", 9, 9);
         let who = |keys: &[&str], certificate| {
-            let caller = callers.identify(&head(keys, certificate));
+            let caller = identify(&callers, &head(keys, certificate));
             caller
                 .map(|caller| caller.name().unwrap().to_owned())
                 .map_err(|fault| fault.row().name)
@@ -301,7 +205,8 @@ mod tests {
         assert_eq!(who(&[], None), Err("unauthorized"));
         // Both of its certificates are one caller, and so are key and certificate.
         let renewed = certificate("old", 9, 9);
-        let full = |keys: &[&str], certificate| callers.identify(&head(keys, certificate)).unwrap();
+        let full =
+            |keys: &[&str], certificate| identify(&callers, &head(keys, certificate)).unwrap();
         assert_eq!(full(&[], Some(&new)), full(&[], Some(&renewed)));
         assert_eq!(full(&[], Some(&ann)), full(&[good], None));
     }
@@ -325,25 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_limited_for_those_who_have_a_list() {
-        let mut both = configured(&[("ann", "k-ann"), ("bob", "k-bob")]);
-        let callers = Callers::new(&both);
-        let [ann, bob] = ["ann", "bob"].map(|name| named(name, &format!("k-{name}")).unwrap());
-        let [server, other] = ["s", "t"].map(|name| name.parse().unwrap());
-        let may = |who: &Caller| (callers.may_use(who, &server), callers.may_use(who, &other));
-        assert_eq!((may(&ann), may(&bob)), ((true, true), (true, true)));
-        both.get_mut("bob").unwrap().servers = Some(vec![server.clone()]);
-        callers.replace(&both);
-        assert_eq!((may(&ann), may(&bob)), ((true, true), (true, false)));
-        both.get_mut("bob").unwrap().servers = None;
-        callers.replace(&both);
-        assert_eq!(may(&bob), (true, true));
-    }
-
-    #[test]
     fn a_listener_that_others_reach_needs_callers() {
         let open = |listen: &str, callers: &[(&str, &str)]| {
-            Callers::new(&configured(callers)).are_open_at(&listen.parse().unwrap())
+            is_open_at(
+                &Callers::new(&configured(callers)),
+                &listen.parse().unwrap(),
+            )
         };
         assert!(open("0.0.0.0:6270", &[]));
         assert!(open("[::]:6270", &[]));

@@ -4,7 +4,7 @@
 //! deadline, and can be evicted like any connection of a stranger, so one that hangs holds nobody up.
 //!
 //! Any certificate of a client passes the handshake if the client proves that it has the key. Whose it is, and
-//! whether it is still valid, is decided for each request ([`Callers`](crate::guard::callers::Callers)): there a
+//! whether it is still valid, is decided for each request ([`identify`](crate::guard::callers::identify)): there a
 //! reload counts at once, and the client gets a reason that a person can read, where a failed handshake is a number.
 
 use std::fmt;

@@ -14,8 +14,8 @@ use super::flow::Flow;
 use super::flow_store::FlowStoreError;
 use super::flows::Flows;
 use super::grants::{CachedBearer, GrantError};
-use super::identity::identity_of;
 use crate::caller::Caller;
+use crate::callers::identity_of;
 
 /// The largest result of `initialize` that is cached.
 const MAX_REMEMBERED: usize = 64 * 1024;

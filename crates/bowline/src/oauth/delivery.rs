@@ -199,9 +199,9 @@ impl Flows {
         taken.ok_or(DeliveryError::UnknownFlow)
     }
 
-    /// Whether no other flow replaced this one, and its caller is still configured.
+    /// Whether no other flow replaced this one, and its caller may still use the server.
     pub(super) async fn is_under_way(&self, flow: &Flow) -> Result<bool, FlowStoreError> {
-        if !self.identities.knows_identity(&flow.caller) {
+        if !self.callers.permits_sign_in(&flow.caller, &flow.server) {
             return Ok(false);
         }
         let signing = self

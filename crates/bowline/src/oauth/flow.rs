@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::account::AccountKey;
 use super::auth_server::AuthorizationRequest;
 use super::grant::{ClientIdentity, Discovery};
-use super::identity::name_of;
 use super::loopback::LoopbackAddress;
 use super::secret::Secret;
 use super::vault::Registrar;
+use crate::callers::name_of;
 
 /// How long the exchange of a code and the saving of its tokens may take, in seconds.
 const FINISHED_WITHIN: i64 = 60;

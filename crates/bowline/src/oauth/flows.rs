@@ -22,12 +22,12 @@ use super::failures::RecentFailures;
 use super::flow::{Flow, FlowOutcome, FlowProgress, FlowState};
 use super::flow_store::{FlowStore, FlowStoreError};
 use super::grants::{GrantError, Grants};
-use super::identity::CallerIdentities;
 use super::loopback::Loopback;
 use super::prompts::Prompts;
 use super::registration::{Doubt, GivenUp};
 use super::step_ups::StepUps;
 use super::vault::{Vault, VaultError};
+use crate::callers::Callers;
 use crate::config;
 
 /// How often the store is read to see whether another gateway has finished a flow.
@@ -55,8 +55,8 @@ pub(crate) struct Flows {
     /// The last result of `initialize`, per account, with the number of the sign-in whose token was sent.
     pub(super) initialized: Mutex<HashMap<AccountKey, (u64, Box<str>)>>,
     pub(super) changed: Notify,
-    /// The configured callers.
-    pub(crate) identities: CallerIdentities,
+    /// The callers that are configured now.
+    pub(crate) callers: Arc<Callers>,
 }
 
 /// Where the browser returns to after a sign-in.
@@ -148,7 +148,7 @@ impl Flows {
             last_stray: Mutex::default(),
             initialized: Mutex::default(),
             changed: Notify::new(),
-            identities: CallerIdentities::default(),
+            callers: Arc::default(),
         })
     }
 
@@ -191,10 +191,12 @@ impl Flows {
         signing: &FlowState,
         now: i64,
     ) -> Result<Option<Flow>, FlowStoreError> {
-        match signing.current(now) {
-            None => Ok(None),
-            Some(id) => self.flow_store.flow(id).await,
-        }
+        let Some(id) = signing.current(now) else {
+            return Ok(None);
+        };
+        let flow = self.flow_store.flow(id).await?;
+        // One that cannot be finished is in nobody's way: it may be for another server with the same URL.
+        Ok(flow.filter(|flow| self.callers.permits_sign_in(&flow.caller, &flow.server)))
     }
 
     /// Makes way for a new link at the caller's request: forgets a decline, and drops a flow that a browser

@@ -9,8 +9,8 @@ use super::flow::FlowOutcome;
 use super::flows::{Flows, SignInError};
 use super::grant::Grant;
 use super::grants::GrantError;
-use super::identity::{identity_of, name_of};
 use crate::caller::Caller;
+use crate::callers::{identity_of, name_of};
 
 /// The outcome of a sign-out. In any case the caller is not signed in any more.
 #[derive(Debug)]

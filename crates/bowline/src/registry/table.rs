@@ -109,14 +109,15 @@ impl Table {
         id: &SessionId,
         upstream: &Arc<Upstream>,
     ) -> Result<Option<InUse>, PersistenceError> {
-        let cached = self.cached(id);
-        match (&self.session_store, cached) {
-            (None, found) => Ok(found),
-            (Some(_), Some(in_use)) if in_use.session().is_fresh() => Ok(Some(in_use)),
+        let found = match (&self.session_store, self.cached(id)) {
+            (None, found) => found,
+            (Some(_), Some(in_use)) if in_use.session().is_fresh() => Some(in_use),
             (Some(session_store), cached) => {
-                Box::pin(self.look_up(session_store, id, upstream, cached)).await
+                Box::pin(self.look_up(session_store, id, upstream, cached)).await?
             }
-        }
+        };
+        // A server of the same name may have been configured since.
+        Ok(found.filter(|in_use| Arc::ptr_eq(&in_use.session().upstream, upstream)))
     }
 
     pub(crate) fn cached(&self, id: &SessionId) -> Option<InUse> {

@@ -145,7 +145,7 @@ impl Persistence {
         // The session may be about to expire in the store: the first use must restart its time.
         persistence.touched = 0.into();
         persistence.lacks_key = written.lacks_key().into();
-        let caller = written.caller(upstream.identities())?;
+        let caller = written.caller(upstream.callers())?;
         let leg = persistence
             .leg(id, (upstream, &caller), &written, &live)
             .await?;

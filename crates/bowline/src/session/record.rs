@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::caller::Caller;
+use crate::callers::Callers;
 use crate::leg::capabilities::{Capabilities, MissingLists};
 use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg};
-use crate::oauth::CallerIdentities;
 use crate::session::Session;
 use crate::session::client_state::ClientState;
 use crate::session::client_state::Said;
@@ -130,7 +130,7 @@ impl Record {
 
     /// The session's caller. A record without a key fingerprint belongs to whichever key has the name
     /// now.
-    pub(crate) fn caller(&self, known: &CallerIdentities) -> Result<Caller, BadRecord> {
+    pub(crate) fn caller(&self, known: &Callers) -> Result<Caller, BadRecord> {
         records::caller(self.caller.as_deref(), self.key.as_deref(), known)
     }
 
@@ -232,10 +232,10 @@ mod tests {
     fn a_record_that_names_no_key_is_whose_the_name_is_now() {
         use crate::config::{self, KeyHash};
         use std::collections::BTreeMap;
-        let identities = CallerIdentities::default();
+        let identities = Callers::default();
         let give = |key: &[u8]| {
             let caller = config::Caller::with_key(KeyHash::of(key));
-            identities.know(&BTreeMap::from([("bob".parse().unwrap(), caller)]));
+            identities.replace(&BTreeMap::from([("bob".parse().unwrap(), caller)]));
             identities.named("bob".parse().unwrap())
         };
         let record = |key: &str| {

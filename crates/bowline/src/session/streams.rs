@@ -59,7 +59,7 @@ impl Session {
         self.streams.lock().live.len()
     }
 
-    /// Registers the stream of a new request. `false`: the session has ended, or its caller is no longer configured
+    /// Registers the stream of a new request. `false`: the session has ended, or its caller may not use it any more
     /// and the new stream was ended.
     pub(crate) fn attach<S: ClientStream + 'static>(
         &self,
@@ -90,7 +90,7 @@ impl Session {
                 return false;
             }
             // Under the lock, so that a reload that ends streams finds this one.
-            if !self.is_callers() {
+            if !self.is_permitted() {
                 drop(streams);
                 stream.end();
                 return false;

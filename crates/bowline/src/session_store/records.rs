@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use super::record_error::{BadRecord, LAYOUT};
 use crate::caller::Caller;
-use crate::oauth::CallerIdentities;
+use crate::callers::Callers;
 
 /// Reads a record, unless a newer release wrote it.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadRecord> {
@@ -24,7 +24,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadRecord> {
 pub(crate) fn caller(
     name: Option<&str>,
     key: Option<&str>,
-    known: &CallerIdentities,
+    known: &Callers,
 ) -> Result<Caller, BadRecord> {
     let Some(name) = name else {
         return Ok(Caller::Local);

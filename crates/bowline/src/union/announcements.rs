@@ -35,10 +35,10 @@ impl Unions {
             },
             Announcement::Listens(_, number) => attachment.listening.listens_elsewhere(*number),
             Announcement::Cancelled(_, request) => {
-                let attached = Attached {
-                    unions: Arc::clone(self),
-                    in_use: in_use.clone(),
-                    carried: Carried::default(),
+                let caller = &attachment.caller;
+                let attached = Attached::new(self, in_use.clone(), caller, Carried::default());
+                let Ok(attached) = attached else {
+                    return true;
                 };
                 let request = request.clone();
                 let tracker = self.registry.tracker.clone();

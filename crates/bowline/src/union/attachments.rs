@@ -85,6 +85,9 @@ impl Attaching {
             return Err(Fault::InitializeTooLarge { limit: MAX_OPENING });
         }
         let (unions, union) = (self.unions, self.union);
+        if !unions.flows.callers.knows(&self.caller) {
+            return Err(Fault::NoSuchServer);
+        }
         let table = &unions.registry.table;
         let room = table.keep_opening(&self.caller, kept);
         let room = room.ok_or(Fault::TooManyBodies)?;
@@ -128,6 +131,7 @@ impl Attaching {
             unions,
             in_use,
             carried,
+            _asked: (),
         };
         let result = welcome::result(&attached);
         Ok((Reply::result(&self.message, &result), attached))
@@ -181,7 +185,7 @@ impl Unions {
         id: &SessionId,
         union: &Arc<Union>,
     ) -> Result<Option<AttachmentUse>, PersistenceError> {
-        let loaded = Stored::load(session_store, id, union, &self.flows.identities).await?;
+        let loaded = Stored::load(session_store, id, union, &self.flows.callers).await?;
         Ok(loaded.map(|attachment| self.attachments.insert(attachment)))
     }
 
@@ -333,6 +337,15 @@ impl Unions {
     pub(crate) fn all_changed(&self) {
         for attachment in self.attachments.all() {
             attachment.listening.all_changed();
+        }
+    }
+
+    /// Ends the streams of callers that are known no more.
+    pub(crate) fn end_streams_of_the_unpermitted(&self) {
+        for attachment in self.attachments.all() {
+            if !self.flows.callers.knows(&attachment.caller) {
+                attachment.listening.cut();
+            }
         }
     }
 

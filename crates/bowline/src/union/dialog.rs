@@ -1,31 +1,126 @@
 //! What a client has open with this gateway: a session with one server, or an attachment to several. Fronts use
 //! both in the same way.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
 use bytes::Bytes;
 
-use super::Attached;
+use super::attachment::AttachmentUse;
+use super::{Attached, Unions};
+use crate::caller::Caller;
 use crate::exchange::Exchange;
-use crate::exchange::batch::{self, TakesMessages as _};
+use crate::exchange::batch;
+use crate::exchange::batch::TakesMessages as _;
 use crate::exchange::reply::Reply;
 use crate::exchange::stream::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::Ending;
+use crate::session::InUse;
 use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, UpstreamError};
 
-/// What a client has open.
+/// What a client has open, for as long as a front keeps it. Nothing is asked of it but by a request that is let in.
 #[derive(Debug, Clone)]
 pub(crate) enum Dialog {
+    Session(InUse),
+    Attachment(AttachmentUse),
+}
+
+/// A request of what a client has open, whose caller may use that now.
+#[derive(Debug, Clone)]
+pub(crate) enum Admitted {
     Session(Exchange),
     Attachment(Attached),
+}
+
+// === impl Unions ===
+
+impl Unions {
+    /// Lets a caller's request at what it has open. What is not its, or no more, is unknown to it.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        dialog: Dialog,
+        caller: &Caller,
+        carried: Carried,
+    ) -> Result<Admitted, Fault> {
+        match dialog {
+            Dialog::Session(in_use) => {
+                Exchange::new(&self.registry, in_use, caller, carried).map(Admitted::Session)
+            }
+            Dialog::Attachment(in_use) => {
+                Attached::new(self, in_use, caller, carried).map(Admitted::Attachment)
+            }
+        }
+    }
+
+    /// Ends what a client has open, without waiting for the store.
+    pub(crate) fn close(self: &Arc<Self>, dialog: &Dialog, ending: Ending) {
+        match dialog {
+            Dialog::Session(in_use) => {
+                let id = &in_use.session().id;
+                self.registry.end_session(id, ending, &Carried::default());
+            }
+            Dialog::Attachment(in_use) => self.end_later(in_use.attachment(), ending),
+        }
+    }
+
+    /// Whether what a client has open has not ended, as far as this gateway knows.
+    pub(crate) fn is_alive(&self, dialog: &Dialog) -> bool {
+        match dialog {
+            Dialog::Session(in_use) => self.registry.table.has_cached(&in_use.session().id),
+            Dialog::Attachment(in_use) => self.has_cached(&in_use.attachment().id),
+        }
+    }
 }
 
 // === impl Dialog ===
 
 impl Dialog {
+    pub(crate) fn id(&self) -> &SessionId {
+        match self {
+            Self::Session(in_use) => &in_use.session().id,
+            Self::Attachment(in_use) => &in_use.attachment().id,
+        }
+    }
+
+    /// As logs name it.
+    pub(crate) fn hash(&self) -> SessionHash {
+        match self {
+            Self::Session(in_use) => in_use.session().hash,
+            Self::Attachment(in_use) => in_use.attachment().hash,
+        }
+    }
+
+    /// Whether something else uses it as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Session(in_use) => in_use.is_shared(),
+            Self::Attachment(in_use) => in_use.is_shared(),
+        }
+    }
+
+    /// Everything may have changed that the client was told: its session is another one now.
+    pub(crate) fn all_changed(&self) {
+        match self {
+            Self::Session(in_use) => in_use.session().client_state.lists_changed(),
+            Self::Attachment(in_use) => in_use.attachment().listening.all_changed(),
+        }
+    }
+}
+
+impl PartialEq for Dialog {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+// === impl Admitted ===
+
+impl Admitted {
     /// Takes one message and returns the reply.
     pub(crate) async fn handle(self, message: Message) -> Result<Reply, Fault> {
         match self {
@@ -68,62 +163,35 @@ impl Dialog {
         deleted.map_err(|error| Fault::store_failed(&error))
     }
 
-    /// Ends it, without waiting for the store.
-    pub(crate) fn end(&self, ending: Ending) {
+    /// What the client has open.
+    pub(crate) fn dialog(&self) -> Dialog {
         match self {
-            Self::Session(exchange) => {
-                let registry = &exchange.registry;
-                registry.end_session(&exchange.id, ending, &exchange.carried);
-            }
-            Self::Attachment(attached) => {
-                let unions = &attached.unions;
-                unions.end_later(attached.attachment(), ending);
-            }
+            Self::Session(exchange) => Dialog::Session(exchange.in_use.clone()),
+            Self::Attachment(attached) => Dialog::Attachment(attached.in_use.clone()),
         }
     }
 
-    pub(crate) fn id(&self) -> &SessionId {
+    /// The time since what the client has was opened.
+    pub(crate) fn age(&self) -> Duration {
         match self {
-            Self::Session(exchange) => &exchange.id,
-            Self::Attachment(attached) => &attached.attachment().id,
+            Self::Session(exchange) => exchange.in_use.session().age(),
+            Self::Attachment(attached) => attached.attachment().age(),
         }
     }
 
-    /// As logs name it.
-    pub(crate) fn hash(&self) -> SessionHash {
+    /// Whether the client speaks this revision there.
+    pub(crate) fn is_of(&self, version: &str) -> bool {
         match self {
-            Self::Session(exchange) => exchange.in_use.session().hash,
-            Self::Attachment(attached) => attached.attachment().hash,
+            Self::Session(exchange) => exchange.in_use.session().leg().version() == version,
+            Self::Attachment(attached) => attached.attachment().version.as_str() == version,
         }
     }
 
-    /// Whether it has not ended, as far as this gateway knows.
-    pub(crate) fn is_alive(&self) -> bool {
+    /// What its messages are sent with.
+    pub(crate) fn carried(&self) -> &Carried {
         match self {
-            Self::Session(exchange) => exchange.registry.table.cached(&exchange.id).is_some(),
-            Self::Attachment(attached) => {
-                let attachments = &attached.unions.attachments;
-                attachments.cached(&attached.attachment().id).is_some()
-            }
-        }
-    }
-
-    /// Whether its caller is still configured.
-    pub(crate) fn is_callers(&self) -> bool {
-        match self {
-            Self::Session(exchange) => exchange.in_use.session().is_callers(),
-            Self::Attachment(attached) => {
-                let identities = &attached.unions.flows.identities;
-                identities.knows(&attached.attachment().caller)
-            }
-        }
-    }
-
-    /// Whether something else uses it as well.
-    pub(crate) fn is_shared(&self) -> bool {
-        match self {
-            Self::Session(exchange) => exchange.in_use.is_shared(),
-            Self::Attachment(attached) => attached.in_use.is_shared(),
+            Self::Session(exchange) => &exchange.carried,
+            Self::Attachment(attached) => &attached.carried,
         }
     }
 
@@ -135,16 +203,8 @@ impl Dialog {
         }
     }
 
-    /// The same, with what came with another message.
-    pub(crate) fn carrying(mut self, with: &Carried) -> Self {
-        let (Self::Session(Exchange { carried, .. }) | Self::Attachment(Attached { carried, .. })) =
-            &mut self;
-        carried.clone_from(with);
-        self
-    }
-
     /// Opens the streams of servers again: the connections of before are of no use.
-    pub(crate) fn restart_streams(&self) {
+    pub(crate) fn restart_streams(self) {
         let restart = |exchange: &Exchange| {
             let session = exchange.in_use.session();
             let listening = session.streams.lock().find(&StreamOrigin::Standalone);
@@ -153,38 +213,11 @@ impl Dialog {
             }
         };
         match self {
-            Self::Session(exchange) => restart(exchange),
+            Self::Session(exchange) => restart(&exchange),
             Self::Attachment(attached) => {
-                let attached = attached.clone();
                 let tracker = attached.unions.registry.tracker.clone();
                 tracker.spawn(async move { attached.members().await.iter().for_each(restart) });
             }
         }
-    }
-
-    /// Everything may have changed that the client was told: its session is another one now.
-    pub(crate) fn all_changed(&self) {
-        match self {
-            Self::Session(exchange) => exchange.in_use.session().client_state.lists_changed(),
-            Self::Attachment(attached) => attached.attachment().listening.all_changed(),
-        }
-    }
-}
-
-impl From<Exchange> for Dialog {
-    fn from(exchange: Exchange) -> Self {
-        Self::Session(exchange)
-    }
-}
-
-impl From<Attached> for Dialog {
-    fn from(attached: Attached) -> Self {
-        Self::Attachment(attached)
-    }
-}
-
-impl PartialEq for Dialog {
-    fn eq(&self, other: &Self) -> bool {
-        self.id() == other.id()
     }
 }

@@ -167,7 +167,7 @@ impl Joint {
                 () = sleep_until(next) => {}
                 _ = missing.tick() => self.attached.ask_for_missing(),
             }
-            if !self.is_callers() {
+            if !self.attached.is_permitted() {
                 return;
             }
         }
@@ -179,16 +179,6 @@ impl Joint {
             self.events.send(said).await?;
         }
         Ok(())
-    }
-
-    /// Whether its caller is still configured.
-    fn is_callers(&self) -> bool {
-        let attachment = self.attached.attachment();
-        self.attached
-            .unions
-            .flows
-            .identities
-            .knows(&attachment.caller)
     }
 
     /// Listens to members that were opened since.

@@ -96,6 +96,13 @@ impl Listening {
         self.news.notify_one();
     }
 
+    /// Ends the stream that is open here.
+    pub(super) fn cut(&self) {
+        if let Some(over) = self.current.lock().over.take() {
+            over.cancel();
+        }
+    }
+
     /// Ends the stream that is open here, and every later one.
     pub(super) fn end(&self) {
         let mut current = self.current.lock();

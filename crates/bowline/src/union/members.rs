@@ -62,20 +62,21 @@ impl Attached {
         let table = &self.unions.registry.table;
         let found = table.find(&member.session, server).await;
         let found = found.map_err(|error| Fault::store_failed(&error))?;
-        let is_its = |in_use: &InUse| Arc::ptr_eq(&in_use.session().upstream, server);
-        match found.filter(is_its) {
-            Some(in_use) => Ok(Exchange {
-                registry: Arc::clone(&self.unions.registry),
-                id: member.session,
-                in_use,
-                carried: self.carried_to(server),
-            }),
+        match found {
+            Some(in_use) => self.exchange(in_use),
             None => {
                 self.give_up(member.number, false).await;
                 let server = server.name.clone();
                 Err(Fault::MemberLost { server })
             }
         }
+    }
+
+    /// A request of a member.
+    fn exchange(&self, in_use: InUse) -> Result<Exchange, Fault> {
+        let carried = self.carried_to(&in_use.session().upstream);
+        let (registry, caller) = (&self.unions.registry, &self.attachment().caller);
+        Exchange::new(registry, in_use, caller, carried)
     }
 
     /// Forgets a member whose session is gone. The next use opens another one; before that the client is told, unless
@@ -148,12 +149,7 @@ impl Attached {
             });
         };
         self.unions.known.note_instructions(self, server, &answer);
-        let exchange = Exchange {
-            registry: Arc::clone(&self.unions.registry),
-            id: newborn.session.id,
-            in_use: newborn.session.begin_use(),
-            carried: self.carried_to(server),
-        };
+        let exchange = self.exchange(newborn.session.begin_use())?;
         let level = self.set_up(&exchange).await;
         let member = Member {
             number,

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 
 use super::attachment::Attachment;
 use crate::caller::Caller;
+use crate::callers::Callers;
 use crate::config::ServerName;
 use crate::leg::marks::Seal;
-use crate::oauth::CallerIdentities;
 use crate::session_store::record_error::{BadRecord, LAYOUT};
 use crate::session_store::records;
 use crate::upstream::Carried;
@@ -89,7 +89,7 @@ impl Record {
         records::parse(bytes)
     }
 
-    pub(super) fn caller(&self, known: &CallerIdentities) -> Result<Caller, BadRecord> {
+    pub(super) fn caller(&self, known: &Callers) -> Result<Caller, BadRecord> {
         records::caller(self.caller.as_deref(), self.key.as_deref(), known)
     }
 }

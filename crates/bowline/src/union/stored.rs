@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::attachment::{Attachment, Parts};
 use super::record::{Record, State};
-use crate::oauth::CallerIdentities;
+use crate::callers::Callers;
 use crate::route::union::Union;
 use crate::session_store::announcement::Announcement;
 use crate::session_store::record_error::BadRecord;
@@ -59,7 +59,7 @@ impl Stored {
         session_store: &Arc<SessionStore>,
         id: &SessionId,
         union: &Arc<Union>,
-        identities: &CallerIdentities,
+        callers: &Callers,
     ) -> Result<Option<Attachment>, PersistenceError> {
         if session_store.has_ended(id) {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Stored {
         let before = clock::unix_seconds().saturating_sub(record.opened);
         Ok(Some(Attachment::new(Parts {
             id: *id,
-            caller: record.caller(identities)?,
+            caller: record.caller(callers)?,
             union: Arc::clone(union),
             seal: record.seal,
             initialize: initialize.map_err(|_| BadRecord::Impossible("initialize"))?,

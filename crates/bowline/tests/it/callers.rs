@@ -5,6 +5,7 @@
 
 mod cross_origin;
 mod departures;
+mod every_way;
 mod keys;
 mod loops;
 mod servers;

@@ -15,7 +15,7 @@ use super::SupervisorCommand;
 use super::serve::{Connection, Outgoing};
 use super::table::{Asked, Table};
 use crate::protocol::{LARGEST_FRAME, Request};
-use crate::spawn::{Failure, FailureKind, Spawn, SpawnError};
+use crate::spawn::{Failure, FailureKind, Spawn, SpawnError, TAG};
 
 /// Requests to a supervisor. When the last owner drops it, the supervisor ends what is left, and exits.
 #[derive(Debug)]
@@ -41,6 +41,11 @@ impl Link {
             process.arg0(name);
         }
         process.args(&command.arguments);
+        // Secrets of the gateway's are of no use to it. The environments of children come with the requests for them.
+        process.env_clear();
+        if let Some(outer) = std::env::var_os(TAG) {
+            process.env(TAG, outer);
+        }
         process
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())

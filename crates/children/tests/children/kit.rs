@@ -93,7 +93,11 @@ fn parent_of(pid: i32) -> Option<i32> {
 
 /// How many entries a directory of `/proc` has, such as descriptors or threads.
 pub(crate) fn count(directory: impl AsRef<Path>) -> usize {
-    std::fs::read_dir(directory).unwrap().count()
+    let directory = directory.as_ref();
+    match std::fs::read_dir(directory) {
+        Ok(entries) => entries.count(),
+        Err(_) => usize::try_from(std::fs::metadata(directory).unwrap().len()).unwrap(),
+    }
 }
 
 /// The memory of a process that is in use, in KiB.

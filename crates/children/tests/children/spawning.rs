@@ -66,6 +66,29 @@ except OSError:
 
 /// Not even if the gateway was started with `nohup`.
 #[tokio::test]
+async fn nothing_of_the_gateways_environment_reaches_the_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("environ");
+    // What this shell was started with; it becomes the supervisor.
+    let telling = "cat /proc/$$/environ >\"$1\"; exec \"$0\"";
+    let supervise = env!("CARGO_BIN_EXE_bowline-supervise");
+    let command = SupervisorCommand::new("/bin/sh");
+    let command = command.args(["-c", telling, supervise, copy.to_str().unwrap()]);
+    let supervisor = Supervisor::new(command);
+    let child = supervisor.spawn(sh("exit 0")).await.unwrap();
+    assert_eq!(child.exited().await, Exit::Code(0));
+    let environment = std::fs::read(copy).unwrap();
+    let variables = environment.split(|byte| *byte == 0);
+    let is_other = |name: &&[u8]| !name.is_empty() && !name.starts_with(TAG.as_bytes());
+    assert_eq!(variables.filter(is_other).count(), 0);
+    assert!(
+        std::env::vars_os().next().is_some(),
+        "this process has none, either"
+    );
+    supervisor.stop().await;
+}
+
+#[tokio::test]
 async fn a_child_ignores_and_blocks_no_signal() {
     let ignoring = "trap '' HUP INT USR1 ALRM; exec \"$0\"";
     let supervise = env!("CARGO_BIN_EXE_bowline-supervise");

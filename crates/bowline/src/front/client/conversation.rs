@@ -13,7 +13,6 @@ use tokio::sync::watch;
 
 use super::requests::{Cancel, Patience};
 use super::{AfterEnd, Client, Incoming, listening};
-use crate::exchange::Exchange;
 use crate::exchange::answer::Answer;
 use crate::exchange::open::Opening;
 use crate::exchange::reply::Reply;
@@ -22,7 +21,7 @@ use crate::registry::Ending;
 use crate::route::Destination;
 use crate::telemetry::SessionHash;
 use crate::union::attachments::Attaching;
-use crate::union::dialog::Dialog;
+use crate::union::dialog::{Admitted, Dialog};
 use crate::upstream::Carried;
 
 /// What counts as a sleep of the machine. Clocks are also corrected in small steps.
@@ -97,7 +96,7 @@ impl Conversation {
 
     /// Does not use connections from before the machine slept: servers and routers have forgotten them, and
     /// the clock by which connections get old stood still.
-    pub(in crate::front) fn notice_sleep(&self, to: &Destination) {
+    pub(in crate::front) fn notice_sleep(&self, client: &Client) {
         let now = clock::ahead_of_timers();
         let before = std::mem::replace(&mut *self.ahead.lock(), now);
         let slept = now.saturating_sub(before);
@@ -105,9 +104,12 @@ impl Conversation {
             return;
         }
         tracing::info!(?slept, "the machine was asleep");
-        to.drop_idle_connections();
-        if let Phase::Open(dialog) = &*self.phase.borrow() {
-            dialog.restart_streams();
+        client.to.drop_idle_connections();
+        let current = self.phase.borrow().clone().into_open();
+        if let Some(dialog) = current
+            && let Ok(admitted) = client.admit(dialog, &Carried::default())
+        {
+            admitted.restart_streams();
         }
     }
 }
@@ -154,7 +156,8 @@ impl Client {
                         // `initialize` is never cancelled.
                         Some(dialog) => {
                             let cancel = Cancel::default();
-                            self.relay(id.as_id(), reply, &dialog, &cancel).await
+                            let admitted = self.admit(dialog, &Carried::default())?;
+                            self.relay(id.as_id(), reply, &admitted, &cancel).await
                         }
                         None => self.decline(id.as_id(), reply).await.map(|()| None),
                     }
@@ -168,22 +171,32 @@ impl Client {
         }
     }
 
-    /// The session, when it is open, and what a message is sent with. If it has ended, another one is opened in
+    /// Lets a message in at what the client has open, if the client may still use that.
+    pub(super) fn admit(&self, dialog: Dialog, carried: &Carried) -> Result<Admitted, Fault> {
+        let unions = &self.hub.unions;
+        unions.admit(dialog, &self.caller, carried.clone())
+    }
+
+    /// The session, when it is open, for a message that is sent with this. If it has ended, another one is opened in
     /// its place, or the conversation is over.
-    pub(super) async fn dialog(self: &Arc<Self>, carried: &Carried) -> Result<Dialog, Fault> {
+    pub(super) async fn admitted(self: &Arc<Self>, carried: &Carried) -> Result<Admitted, Fault> {
         let mut phase = self.conversation.phase.subscribe();
         let phase = phase.wait_for(|phase| !matches!(phase, Phase::Opening));
         let open = phase.await.ok().and_then(|phase| phase.clone().into_open());
         let dialog = match open {
             None => return Err(Fault::NotInitialized),
-            Some(dialog) if dialog.is_alive() => dialog,
+            Some(dialog) if self.hub.unions.is_alive(&dialog) => dialog,
             Some(_) if self.after_end == AfterEnd::Reopen => Box::pin(self.reopen()).await?,
             Some(_) => {
                 self.over.cancel();
                 return Err(Fault::UnknownSession);
             }
         };
-        Ok(dialog.carrying(carried))
+        let admitted = self.admit(dialog, carried);
+        if admitted.is_err() && self.after_end == AfterEnd::Over {
+            self.over.cancel();
+        }
+        admitted
     }
 
     /// Opens a session for the client in place of one that has ended, with the client's own `initialize`.
@@ -191,7 +204,7 @@ impl Client {
         let _reopening = self.conversation.reopening.lock().await;
         let current = self.conversation.phase.borrow().clone();
         match current {
-            Phase::Open(ended) if !ended.is_alive() => {}
+            Phase::Open(ended) if !self.hub.unions.is_alive(&ended) => {}
             Phase::Open(dialog) => return Ok(dialog),
             Phase::Closed | Phase::Opening => return Err(Fault::NotInitialized),
         }
@@ -206,7 +219,8 @@ impl Client {
         while let Ok(Some(_)) = answer.next().await {}
         let initialized = compose::bare_notification("notifications/initialized");
         if let Ok(initialized) = Message::parse(initialized.into()) {
-            dialog.clone().handle(initialized).await?;
+            let admitted = self.admit(dialog.clone(), &Carried::default())?;
+            admitted.handle(initialized).await?;
         }
         tracing::warn!(session = %dialog.hash(), "the session had ended; another one was opened");
         dialog.all_changed();
@@ -218,7 +232,7 @@ impl Client {
             }
             is_current
         });
-        listening::start(self, dialog.clone());
+        listening::start(self, dialog.clone(), Carried::default());
         Ok(dialog)
     }
 
@@ -261,7 +275,7 @@ impl Client {
                     message,
                 };
                 let (reply, attached) = attaching.open().await?;
-                return Ok((reply, Some(attached.into())));
+                return Ok((reply, Some(Dialog::Attachment(attached.in_use))));
             }
         };
         let opening = Opening {
@@ -273,16 +287,12 @@ impl Client {
             member: None,
         };
         let (reply, newborn) = opening.open().await?;
-        let exchange = newborn.map(|newborn| {
+        let dialog = newborn.map(|newborn| {
             let in_use = newborn.session.begin_use();
-            Exchange {
-                registry: Arc::clone(&self.hub.registry),
-                id: newborn.announce(),
-                in_use,
-                carried: Carried::default(),
-            }
+            newborn.announce();
+            Dialog::Session(in_use)
         });
-        Ok((reply, exchange.map(Dialog::from)))
+        Ok((reply, dialog))
     }
 
     /// Passes on the answer of a server that opened no session.
@@ -307,7 +317,8 @@ impl Client {
     /// Ends a session here and at its server.
     pub(in crate::front) fn end_session(&self, dialog: Option<Dialog>) {
         if let Some(dialog) = dialog {
-            dialog.end(Ending::Deleted);
+            let unions = &self.hub.unions;
+            unions.close(&dialog, Ending::Deleted);
         }
     }
 }

@@ -5,28 +5,34 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{AfterEnd, Client};
 use crate::exchange::answer::Messages;
+use crate::exchange::stream::outlet::Outlet;
+use crate::fault::Fault;
 use crate::union::dialog::Dialog;
+use crate::upstream::Carried;
 
 /// The pause before the stream is opened again, which doubles while it fails.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Passes on what the server sends, until the session ends or the client leaves.
-pub(super) fn start(client: &Arc<Client>, dialog: Dialog) {
+pub(super) fn start(client: &Arc<Client>, dialog: Dialog, carried: Carried) {
     let client = Arc::clone(client);
     let tracker = client.hub.tracker.clone();
     tracker.spawn(async move {
         let left = client.left.clone();
-        left.run_until_cancelled(listen(client, dialog)).await
+        left.run_until_cancelled(listen(client, dialog, carried))
+            .await
     });
 }
 
-async fn listen(client: Arc<Client>, dialog: Dialog) {
+async fn listen(client: Arc<Client>, dialog: Dialog, carried: Carried) {
     let (mut pause, mut last) = (PAUSE, None);
     while client.may_listen(&dialog) {
-        match dialog.clone().listen(last.take().as_deref()).await {
+        match client.listen(&dialog, &carried, last.take()).await {
             Ok(outlet) => {
                 pause = PAUSE;
                 let mut messages = Messages::of_stream(outlet);
@@ -60,9 +66,21 @@ async fn listen(client: Arc<Client>, dialog: Dialog) {
 // === impl Client ===
 
 impl Client {
+    /// Opens the stream of what the server says on its own, after the event `last` if there is one.
+    async fn listen(
+        &self,
+        dialog: &Dialog,
+        carried: &Carried,
+        last: Option<Bytes>,
+    ) -> Result<Outlet, Fault> {
+        let admitted = self.admit(dialog.clone(), carried)?;
+        admitted.listen(last.as_deref()).await
+    }
+
     /// Whether the server may still say something to this client in this session.
     fn may_listen(&self, dialog: &Dialog) -> bool {
-        dialog.is_callers() && dialog.is_alive() && !self.hub.drain.has_begun()
+        let is_permitted = self.admit(dialog.clone(), &Carried::default()).is_ok();
+        is_permitted && self.hub.unions.is_alive(dialog) && !self.hub.drain.has_begun()
     }
 
     /// The session is over, unless the gateway stops: then requests are still answered.

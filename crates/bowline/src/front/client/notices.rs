@@ -106,22 +106,24 @@ impl Client {
         } = incoming;
         let is_initialized = message.method() == Some(INITIALIZED);
         let delivered = async {
-            let dialog = self.dialog(&carried).await?;
-            match dialog.clone().handle(message).await? {
+            let admitted = self.admitted(&carried).await?;
+            match admitted.clone().handle(message).await? {
                 Reply::Message { sent_as, .. } if !sent_as.is_good() => {
-                    Err(dialog.failed(sent_as.not_mcp()))
+                    Err(admitted.failed(sent_as.not_mcp()))
                 }
-                _ => Ok(dialog),
+                _ => Ok(admitted),
             }
         };
         match delivered.await {
-            Ok(dialog) if is_initialized => listening::start(self, dialog),
+            Ok(admitted) if is_initialized => {
+                listening::start(self, admitted.dialog(), carried);
+            }
             Ok(_) => {}
             Err(fault) => {
                 self.log(&fault);
                 // The server may not care; the session works without it.
-                if is_initialized && let Ok(dialog) = self.dialog(&carried).await {
-                    listening::start(self, dialog);
+                if is_initialized && let Ok(admitted) = self.admitted(&carried).await {
+                    listening::start(self, admitted.dialog(), carried);
                 }
             }
         }

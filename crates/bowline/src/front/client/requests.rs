@@ -17,7 +17,7 @@ use crate::exchange::reply::Reply;
 use crate::exchange::stream::outlet::Outlet;
 use crate::fault::{Fault, Reason};
 use crate::route::Destination;
-use crate::union::dialog::Dialog;
+use crate::union::dialog::Admitted;
 use crate::upstream::{Carried, StreamError, UpstreamError};
 
 /// How long a request waits for a server that cannot be reached, if it has no `call_timeout`. Most clients give
@@ -121,13 +121,13 @@ impl Client {
     ) -> Result<(), Fault> {
         let patience = Patience::begin(&self.to);
         loop {
-            let dialog = self.dialog(carried);
-            let Some(dialog) = cancel.cancelled.run_until_cancelled(dialog).await else {
+            let admitted = self.admitted(carried);
+            let Some(admitted) = cancel.cancelled.run_until_cancelled(admitted).await else {
                 return Ok(());
             };
-            let dialog = dialog?;
-            match dialog.clone().handle(message.clone()).await {
-                Ok(reply) => match self.relay(id, reply, &dialog, cancel).await? {
+            let admitted = admitted?;
+            match admitted.clone().handle(message.clone()).await {
+                Ok(reply) => match self.relay(id, reply, &admitted, cancel).await? {
                     None => return Ok(()),
                     Some(error) if !patience.waits_for_server() => {
                         self.pass_on(&error, cancel).await;
@@ -159,7 +159,7 @@ impl Client {
         &self,
         id: RawId<'_>,
         reply: Reply,
-        dialog: &Dialog,
+        admitted: &Admitted,
         cancel: &Cancel,
     ) -> Result<Option<Message>, Fault> {
         let mut answer = Answer::of(id, reply, &self.large);
@@ -187,17 +187,33 @@ impl Client {
                 {
                     rest.clone()
                 }
-                _ => return Err(dialog.failed(error)),
+                _ => return Err(admitted.failed(error)),
             };
             tokio::time::sleep(rest.retry.unwrap_or(PAUSE)).await;
             let last = rest.last_event_id.unwrap_or_default();
-            match rest_of(dialog, &last, &patience).await {
+            match self.rest_of(admitted, &last, &patience).await {
                 Ok(rest) => answer.resume(rest),
                 // The request was sent, whatever this says about the stream.
                 Err(fault) => {
                     let error = UpstreamError::OutcomeUnknown(fault.to_string().into());
-                    return Err(dialog.failed(error));
+                    return Err(admitted.failed(error));
                 }
+            }
+        }
+    }
+
+    /// The stream on which the rest of an answer comes.
+    async fn rest_of(
+        &self,
+        asked: &Admitted,
+        last: &[u8],
+        patience: &Patience,
+    ) -> Result<Outlet, Fault> {
+        loop {
+            let admitted = self.admit(asked.dialog(), asked.carried())?;
+            match admitted.listen(Some(last)).await {
+                Err(fault) if patience.allows(&fault) => patience.wait().await,
+                heard => return heard,
             }
         }
     }
@@ -205,8 +221,8 @@ impl Client {
     /// Sends the members of a batch, and passes their answers on.
     pub(super) async fn answer_batch(self: &Arc<Self>, array: &Bytes, carried: &Carried) {
         let answering = async {
-            let dialog = self.dialog(carried).await?;
-            match dialog.handle_batch(array).await? {
+            let admitted = self.admitted(carried).await?;
+            match admitted.handle_batch(array).await? {
                 Reply::Message { body, .. } => self.outgoing.send(body).await,
                 reply => {
                     let mut messages = Messages::of(reply, &self.large);
@@ -220,16 +236,6 @@ impl Client {
         let answered: Option<Result<(), Fault>> = self.left.run_until_cancelled(answering).await;
         if let Some(Err(fault)) = answered {
             self.refuse(&fault, None).await;
-        }
-    }
-}
-
-/// The stream on which the rest of an answer comes.
-async fn rest_of(dialog: &Dialog, last: &[u8], patience: &Patience) -> Result<Outlet, Fault> {
-    loop {
-        match dialog.clone().listen(Some(last)).await {
-            Err(fault) if patience.allows(&fault) => patience.wait().await,
-            heard => return heard,
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::hub::Hub;
 use crate::mailboxes::StreamAt;
 use crate::owners::Owner;
 use crate::peers::{Ending, Forward, ForwardKind, PeerError, Record};
-use crate::route::Destination;
 use crate::upstream::{Carried, Whose};
 
 /// How long the other gateway may take to put a message into a mailbox, if the server's `call_timeout` is not less.
@@ -109,21 +108,15 @@ pub(super) async fn take(hub: &Arc<Hub>, forward: &Forward, from: &str, out: &Ou
     let (Some(to), Some(caller)) = (to, whose.caller()) else {
         return Ending::Refused("it names no server, or nobody".into());
     };
-    let identities = &hub.flows.identities;
-    let may_use = match &to {
-        Destination::Server(upstream) => identities.may_use(&caller, &upstream.name),
-        // Which of its servers the caller may use is decided for each.
-        Destination::Union(_) => identities.knows(&caller),
-    };
-    if !may_use {
+    let Some(permitted) = to.permit(&hub.callers, &caller) else {
         tracing::warn!(
             gateway = from,
             "a forward was refused: its caller is not configured here, or may not use the server"
         );
         return Ending::Refused("its caller is not configured here".into());
-    }
+    };
     let owners = &hub.channels.owners;
-    let located = hub.mailboxes.locate(&stream, to.name(), &caller, owners);
+    let located = hub.mailboxes.locate(&stream, &permitted, owners);
     let StreamAt::Here(mailbox) = located.await else {
         return Ending::NotMine("this gateway has no such stream".into());
     };

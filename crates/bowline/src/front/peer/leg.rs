@@ -66,7 +66,10 @@ async fn find(
         .cached(&id)
         .ok_or_else(|| not_mine("the session is not here"))?;
     let session = in_use.session();
-    if !asked.whose.is_for(&session.upstream.name, &session.caller) || !session.is_callers() {
+    let caller = asked.whose.caller();
+    let is_its = caller.is_some_and(|caller| session.is_for(&caller))
+        && asked.whose.server() == session.upstream.name.as_ref();
+    if !is_its {
         tracing::warn!(
             session = %session.hash, gateway = from,
             "a forward was refused: the session is another caller's or another server's, or its caller is not configured here"

@@ -1,5 +1,7 @@
 //! How a flow ends when the authorization server refuses the sign-in, and which of its words are shown.
 
+use bowline_system::printable::is_unprintable;
+
 use crate::oauth::flow::FlowOutcome;
 
 /// The most characters of an error's description that are shown.
@@ -59,14 +61,6 @@ fn is_quotation_mark(character: char) -> bool {
             | '\u{301d}'..='\u{301f}' | '\u{fe41}'..='\u{fe44}' | '\u{ff02}' | '\u{ff07}'
             | '\u{ff40}' | '\u{ff62}' | '\u{ff63}' | '\u{1f676}'..='\u{1f678}'
     )
-}
-
-/// Control characters, and those that reverse or hide the text around them.
-fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{feff}')
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

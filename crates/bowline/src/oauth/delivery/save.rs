@@ -43,7 +43,7 @@ impl Flows {
     }
 
     async fn keep_now(&self, flow: &Flow, credentials: Credentials) -> Result<(), SignInError> {
-        if !self.identities.knows_identity(&flow.caller) {
+        if !self.callers.permits_sign_in(&flow.caller, &flow.server) {
             return Err(SignInError::SignedOut);
         }
         // An exchange may take long, and the caller may have signed in by another link meanwhile.

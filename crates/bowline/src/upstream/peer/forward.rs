@@ -90,11 +90,6 @@ impl Whose {
         }
     }
 
-    /// Whether it is for this server, in the name of this caller.
-    pub(crate) fn is_for(&self, server: &ServerName, caller: &Caller) -> bool {
-        server.as_ref() == self.server && self.caller().as_ref() == Some(caller)
-    }
-
     /// The name of the server.
     pub(crate) fn server(&self) -> &str {
         &self.server

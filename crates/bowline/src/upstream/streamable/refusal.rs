@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bowline_egress::read_limited;
+use bowline_system::printable::is_unprintable;
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf, echoes_id};
 use bowline_wire::sse::Decoder;
 use bowline_wire::{batch, media};
@@ -267,7 +268,7 @@ fn prose(body: &Bytes) -> Option<Box<str>> {
     if text.trim_start().starts_with('<') {
         return None;
     }
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let words = text.split(|c: char| c.is_whitespace() || is_unprintable(c));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let line: String = words.join(" ").chars().take(MAX_PROSE).collect();
     (!line.is_empty()).then(|| line.into())

@@ -17,7 +17,7 @@ use crate::kit::browser::{come_back, set_out};
 use crate::kit::client::{Client, sent};
 use crate::kit::events::Events;
 use crate::kit::gateway::config;
-use crate::kit::messages::call;
+use crate::kit::messages::{call, initialize_message};
 use crate::kit::protected::Protected;
 use crate::kit::stores::{in_file, in_redis};
 use crate::kit::wait::until;
@@ -324,4 +324,52 @@ async fn a_sign_in_of_a_caller_that_is_gone_brings_nothing() {
         }
         assert_eq!(server.tool_calls(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_sign_in_at_a_server_that_its_caller_lost_is_not_there() {
+    let server = Protected::alone().await;
+    let mut configured = None;
+    let gateway = gateway(&server, Flow::Managed, |config| {
+        let other = Server::from_url("http://127.0.0.1:9/mcp").unwrap();
+        config.servers.insert("t".parse().unwrap(), other);
+        config.callers = callers(&[("bob", "k-bob")]);
+        configured = Some(config.clone());
+    })
+    .await;
+    let may_use = |names: &[&str]| {
+        let mut config = configured.clone().unwrap();
+        let names = names.iter().map(|name| name.parse().unwrap());
+        config.callers.get_mut("bob").unwrap().servers = Some(names.collect());
+        gateway.reload(config).unwrap();
+    };
+    let mut client = Client::new(&gateway).with_key("k-bob");
+    let opening = client.post(&initialize_message());
+    let opened = sent(opening.header("bowline-session", "?")).await;
+    client.session = opened.headers.get("mcp-session-id").cloned();
+    let hash = opened.headers["bowline-session"].to_str().unwrap();
+    let at = |path: &str| format!("http://{}{path}", gateway.listen());
+    let pending = async || {
+        let client = Client::at(at("/api/mcp-oauth/pending")).with_key("k-bob");
+        let told = sent(client.get()).await.json();
+        told["pending"].as_array().unwrap().len()
+    };
+    let link = link(&client).await;
+    let (state, cookie) = set_out(&link).await.unwrap();
+    assert_eq!(pending().await, 1);
+    may_use(&["t"]);
+    assert_eq!(pending().await, 0);
+    assert_eq!(sent(reqwest::Client::new().get(&link)).await.status, 404);
+    assert_eq!(come_back(&gateway, &state, &cookie).await, 404);
+    let answer = reqwest::Client::new().post(at(&format!("/api/sessions/{hash}/elicitation")));
+    let answer = answer.bearer_auth(API_TOKEN).body(r#"{"action":"accept"}"#);
+    let answer = sent(answer).await;
+    assert_eq!(answer.status, 404, "{}", answer.text);
+    assert_eq!(answer.json()["error"]["data"]["reason"], "no_such_session");
+    assert!(server.token_requests().is_empty(), "the code was used");
+    // It is the caller's again with the server.
+    may_use(&["s", "t"]);
+    assert_eq!(pending().await, 1);
+    assert_eq!(come_back(&gateway, &state, &cookie).await, 200);
+    assert_eq!(client.send(&call(1)).await.status, 200);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bowline::Gateway;
 use bowline::config::{Caller, CallerName, Config, KeyHash};
-use bowline_testbed::scripted::Scripted;
+use bowline_testbed::scripted::{PATIENCE, Scripted};
 use reqwest::{StatusCode, Url};
 use serde_json::json;
 
@@ -87,6 +87,19 @@ async fn a_caller_that_loses_the_server_loses_its_stream() {
     assert_eq!(refused.status, 404, "{}", refused.text);
     ann.say(&call(2)).await;
     assert_eq!(next_call(&mut server).await, 2);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_reload_that_takes_its_server_also_before_its_session() {
+    let server = Scripted::start().await;
+    let mut config = guarded(&[("s", server.url()), ("t", "http://127.0.0.1:9/")]);
+    let gateway = Gateway::start(config.clone()).await.unwrap();
+    let bob = Sse::open_as(&gateway, "/sse/s", Some("k-bob")).await;
+    config.callers.get_mut("bob").unwrap().servers = Some(vec!["t".parse().unwrap()]);
+    gateway.reload(config).unwrap();
+    let ended = tokio::time::timeout(PATIENCE, bob.ended()).await;
+    assert!(ended.is_ok(), "the stream is still open");
+    server.finish();
 }
 
 /// The id of the next call; the end of another session may come first.
