@@ -2,7 +2,6 @@
 //!
 //! Flags win over the file. All bad flags with a URL are reported at once, and none with its URL.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -49,11 +48,17 @@ impl Plan {
         let flags = Flags {
             listen: arguments.listen.clone(),
             redirect_uri,
-            servers: servers.keys().cloned().collect(),
+            servers: servers.iter().map(|(name, _)| name.clone()).collect(),
         };
         let mut config = load(arguments.config.as_deref(), environment, &flags)?;
         config.api_token = api_token(environment)?;
         config.store.seal_keys = seal_keys(&config.store, environment)?;
+        let order = &mut config.order;
+        for (name, _) in &servers {
+            if !order.contains(name) {
+                order.push(name.clone());
+            }
+        }
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
         if let Some(listen) = flags.listen {
@@ -210,12 +215,13 @@ fn read_help(kind: io::ErrorKind) -> &'static str {
 
 /// The values of flags that hold URLs.
 struct FlagValues {
-    servers: BTreeMap<ServerName, Server>,
+    /// In the order in which they were given.
+    servers: Vec<(ServerName, Server)>,
     redirect_uri: Option<RedirectUri>,
 }
 
 fn read_flags(arguments: &ConfigArguments) -> Result<FlagValues, Vec<Complaint>> {
-    let mut servers = BTreeMap::new();
+    let mut servers: Vec<(ServerName, Server)> = Vec::new();
     let mut complaints = Vec::new();
     let uri = arguments.mcp_oauth_redirect_uri.as_deref();
     let uri = uri.and_then(|uri| {
@@ -230,10 +236,11 @@ fn read_flags(arguments: &ConfigArguments) -> Result<FlagValues, Vec<Complaint>>
             Err(complaint) => complaints.push(complaint),
             Ok((name, mut server)) => {
                 server.oauth = uri.clone().map(ServerOAuth::drive);
-                if servers.insert(name.clone(), server).is_some() {
+                if servers.iter().any(|(given, _)| *given == name) {
                     let message = format!("--server {name}: the name is given twice");
                     complaints.push(Complaint::new(message, "give each server its own name"));
                 }
+                servers.push((name, server));
             }
         }
     }
