@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::listening::Listening;
 use super::record::{Member, State};
-use super::shown::Shown;
 use super::slot::Slot;
 use super::stored::Stored;
 use crate::caller::Caller;
@@ -61,7 +60,6 @@ pub(crate) struct Attachment {
     slots: Mutex<HashMap<ServerName, Arc<Slot>>>,
     /// Requests whose members are being opened, so that the client can cancel them.
     openings: Mutex<Vec<(RawIdBuf, CancellationToken)>>,
-    pub(super) shown: Mutex<Shown>,
     /// Which server had which resource.
     pub(super) uris: Mutex<Homes>,
     pub(super) listening: Listening,
@@ -126,7 +124,6 @@ impl Attachment {
             stored: parts.stored,
             slots: Mutex::default(),
             openings: Mutex::default(),
-            shown: Mutex::default(),
             uris: Mutex::default(),
             listening: Listening::default(),
             prompting: Arc::default(),

@@ -6,6 +6,7 @@ use bowline_wire::compose;
 use bowline_wire::message::Message;
 
 use super::Attached;
+use super::known::Audience;
 use super::listing::answer_of;
 use super::record::Member;
 use super::routing::set_level;
@@ -147,7 +148,9 @@ impl Attached {
                 why: format!("it declined `initialize`: {why}").into(),
             });
         };
-        self.unions.known.note_instructions(self, server, &answer);
+        if let Some(audience) = Audience::on(&newborn.session.leg(), self) {
+            self.unions.known.note_instructions(audience, &answer);
+        }
         let exchange = Exchange {
             registry: Arc::clone(&self.unions.registry),
             id: newborn.session.id,

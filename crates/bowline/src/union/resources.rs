@@ -39,15 +39,14 @@ impl Attached {
         let home = attachment.uris.lock().get(uri);
         self.preferring(|server| {
             let is_home = home.as_ref() == Some(&server.name);
-            let listing = attachment.slot(&server.name).listing(List::Resources);
+            let listing = self.listing(server, List::Resources);
             is_home || (home.is_none() && listing.is_some_and(|listing| listing.has(uri)))
         })
     }
 
     pub(super) fn with_template(&self, uri: &str) -> Vec<Arc<Upstream>> {
-        let attachment = self.attachment();
         self.preferring(|server| {
-            let listing = attachment.slot(&server.name).listing(List::Templates);
+            let listing = self.listing(server, List::Templates);
             listing.is_some_and(|listing| listing.has(uri))
         })
     }
