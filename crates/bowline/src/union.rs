@@ -8,6 +8,7 @@ pub(crate) mod announcements;
 mod asking;
 pub(crate) mod attachment;
 pub(crate) mod attachments;
+mod claims;
 mod definition;
 pub(crate) mod dialog;
 mod joint;

@@ -168,6 +168,10 @@ impl Attached {
         }
         let source = audience.map(|audience| audience.source());
         let attachment = self.attachment();
+        if let (List::Resources, Ok(listing)) = (list, &asked) {
+            let mut uris = attachment.uris.lock();
+            uris.keep_listed(&server.name, |uri| listing.has(uri));
+        }
         if attachment.slot(&server.name).note(list, &asked, source) {
             attachment.listening.changed(list);
         }

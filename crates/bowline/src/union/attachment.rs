@@ -70,7 +70,7 @@ pub(crate) struct Attachment {
     pub(super) over: CancellationToken,
 }
 
-/// Which server had which resource: what was read or subscribed to last.
+/// Which server had which resource, as the last read of it showed.
 #[derive(Debug, Default)]
 pub(super) struct Homes(VecDeque<(String, ServerName)>);
 
@@ -242,8 +242,18 @@ impl Homes {
         Some(found.1.clone())
     }
 
+    pub(super) fn forget(&mut self, uri: &str) {
+        self.0.retain(|(known, _)| known != uri);
+    }
+
+    /// A server has listed its resources: what it had is its only if it is among them.
+    pub(super) fn keep_listed(&mut self, by: &ServerName, is_listed: impl Fn(&str) -> bool) {
+        self.0
+            .retain(|(known, server)| server != by || is_listed(known));
+    }
+
     pub(super) fn remember(&mut self, uri: String, server: ServerName) {
-        self.0.retain(|(known, _)| *known != uri);
+        self.forget(&uri);
         if uri.len() > Self::LONGEST {
             return;
         }
