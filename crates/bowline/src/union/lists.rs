@@ -41,6 +41,10 @@ impl Attached {
         if let Some(missing) = told.iter().find(|one| one.is_missing()) {
             return Err(missing.required());
         }
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::AbsenceIsSilent) {
+            told.retain(|one| one.absence.is_none());
+        }
         // A server of which nothing is known is not stale because a sign-in is offered for it.
         let missing = missing(&told);
         told.iter_mut().for_each(|one| one.offer_sign_in(list));
