@@ -93,7 +93,8 @@ def names_alone(origin, names):
 def definitions(origin):
     """Each definition is what its server sends where it is alone, but for the name."""
     union = opened(f"{origin}/mcp")
-    alone = {server: opened(f"{origin}/mcp/{server}") for server in sorted([*servers.LIVE, *servers.LATER])}
+    there = [server for server in servers.ORDER if server in (*servers.LIVE, *servers.LATER)]
+    alone = {server: opened(f"{origin}/mcp/{server}") for server in there}
     for method, key in (("tools/list", "tools"), ("prompts/list", "prompts")):
         expected = [
             {**item, "name": f"{server}__{item['name']}"}
