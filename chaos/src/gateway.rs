@@ -28,6 +28,8 @@ use crate::world::World;
 
 /// How long an endpoint that is no longer configured keeps its sessions.
 const DRAIN: &str = "1s";
+/// How long a list of all servers waits for one: for less time than a replica hangs.
+pub(crate) const LIST_TIMEOUT: &str = "4s";
 
 /// All gateways, which share their sessions if they are several. Killed when dropped.
 #[derive(Debug)]
@@ -198,7 +200,8 @@ impl Gateways {
         let server = |name: &str, endpoints: Vec<String>| {
             format!(
                 "[servers.{name}]\nendpoints = {endpoints:?}\n\
-                 recovery_budget = \"{budget}s\"\ndrain_timeout = \"{DRAIN}\"\n"
+                 recovery_budget = \"{budget}s\"\ndrain_timeout = \"{DRAIN}\"\n\
+                 list_timeout = \"{LIST_TIMEOUT}\"\n"
             )
         };
         let mut servers = server(Server::Replicas.name(), world.urls(without));

@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent))
 import features
 import harness
 import servers
-from servers import LATER, LIST_SECONDS, LIVE
+from servers import LATER, LIST_SECONDS, LIVE, ORDER
 
 STEP_SECONDS = 60
 # What a busy machine may add.
@@ -43,7 +43,7 @@ class Moment:
     def names(self, alone):
         """The names of all tools. `alone` is what each server has."""
         names = []
-        for server in sorted(alone):
+        for server in sorted(alone, key=ORDER.index):
             state, reasons = self._missing.get(server, (None, ()))
             if server in self._there or state == "stale":
                 names += [f"{server}__{tool}" for tool in alone[server]]

@@ -12,6 +12,19 @@ import harness
 import parts
 
 # Those that are there from the beginning, in the order of the configuration, which is that of names.
+# As the configuration has them.
+ORDER = (
+    "typescript",
+    "ev-http",
+    "ev-sse",
+    "gated",
+    "hanging",
+    "late",
+    "python",
+    "refusing",
+    "ev-stdio",
+    "files",
+)
 LIVE = ("ev-http", "ev-sse", "ev-stdio", "files", "python", "typescript")
 # What the others have, once they are there.
 LATER = {"gated": ["whoami", "echo", "bump", "admin"], "late": ["hello"]}
@@ -92,15 +105,17 @@ class Servers:
     def config(self):
         """All of them; and unions of some of them, whose names are bare."""
         text = ""
-        for name, url in self._urls.items():
-            text += f'[servers.{name}]\nurl = "{url}"\n'
+        for name in ORDER:
+            text += f"[servers.{name}]\n"
+            if name in self._commands:
+                words = json.dumps([str(word) for word in self._commands[name]])
+                text += f"command = {words}\n"
+                continue
+            text += f'url = "{self._urls[name]}"\n'
             if name in ("hanging", "late"):
                 text += f'list_timeout = "{LIST_SECONDS}s"\n'
             if name == "gated":
                 text += "[servers.gated.oauth]\n"
-        for name, command in self._commands.items():
-            words = json.dumps([str(word) for word in command])
-            text += f"[servers.{name}]\ncommand = {words}\n"
         for name, members in UNIONS.items():
             text += f'[unions.{name}]\nservers = {json.dumps(members)}\nnames = "bare"\n'
         return text

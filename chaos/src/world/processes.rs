@@ -9,6 +9,7 @@ use bowline_testbed::stdio::counted::{self, CLOSED, LOGS, NOTES, Note, Noted, YO
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::gateway::LIST_TIMEOUT;
 const PROGRAM: &str = "stdio-counting";
 
 /// A server that is a command.
@@ -51,6 +52,7 @@ impl Processes {
         };
         format!(
             "[servers.p]\ncommand = [{:?}]\nrecovery_budget = \"{budget}s\"\n\
+             list_timeout = \"{LIST_TIMEOUT}\"\n\
              [servers.p.env]\n{NOTES} = {:?}\n{CLOSED} = {:?}\n{logs}",
             self.program,
             self.notes(),

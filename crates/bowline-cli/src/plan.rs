@@ -2,7 +2,6 @@
 //!
 //! Flags win over the file. All bad flags with a URL are reported at once, and none with its URL.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -52,16 +51,25 @@ impl Plan {
             flow: arguments.mcp_oauth_flow,
             host: arguments.mcp_oauth_host,
             meta_prefix: arguments.mcp_oauth_meta_prefix.clone(),
-            servers: servers.keys().cloned().collect(),
+            servers: servers.iter().map(|(name, _)| name.clone()).collect(),
         };
         let mut config = load(arguments.config.as_deref(), environment, &flags)?;
         if flags.redirect_uri.is_some() || flags.flow.is_some() || flags.host.is_some() {
             check_flow(&config.oauth)?;
             let sign_in = |server: &mut Server| server.oauth = Some(config.oauth.server());
-            servers.values_mut().for_each(sign_in);
+            servers
+                .iter_mut()
+                .map(|(_, server)| server)
+                .for_each(sign_in);
         }
         config.api_token = api_token(environment)?;
         config.store.seal_keys = seal_keys(&config.store, environment)?;
+        let order = &mut config.order;
+        for (name, _) in &servers {
+            if !order.contains(name) {
+                order.push(name.clone());
+            }
+        }
         // A replaced server loses its headers too: they were meant for another URL.
         config.servers.extend(servers);
         match &arguments.admin {
@@ -230,12 +238,13 @@ fn read_help(kind: io::ErrorKind) -> &'static str {
 
 /// The values of flags that hold URLs.
 struct FlagValues {
-    servers: BTreeMap<ServerName, Server>,
+    /// In the order in which they were given.
+    servers: Vec<(ServerName, Server)>,
     redirect_uri: Option<RedirectUri>,
 }
 
 fn read_flags(arguments: &ConfigArguments) -> Result<FlagValues, Vec<Complaint>> {
-    let mut servers = BTreeMap::new();
+    let mut servers: Vec<(ServerName, Server)> = Vec::new();
     let mut complaints = Vec::new();
     let uri = arguments.mcp_oauth_redirect_uri.as_deref();
     let uri = uri.and_then(|uri| {
@@ -249,10 +258,11 @@ fn read_flags(arguments: &ConfigArguments) -> Result<FlagValues, Vec<Complaint>>
         match server(flag) {
             Err(complaint) => complaints.push(complaint),
             Ok((name, server)) => {
-                if servers.insert(name.clone(), server).is_some() {
+                if servers.iter().any(|(given, _)| *given == name) {
                     let message = format!("--server {name}: the name is given twice");
                     complaints.push(Complaint::new(message, "give each server its own name"));
                 }
+                servers.push((name, server));
             }
         }
     }

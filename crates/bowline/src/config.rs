@@ -95,6 +95,8 @@ pub struct Config {
     pub oauth: OAuth,
     /// The MCP servers behind the gateway, by the name that clients use in the path.
     pub servers: BTreeMap<ServerName, Server>,
+    /// The order in which they were written, which unions keep. Servers that are not in it come last, by name.
+    pub order: Vec<ServerName>,
     /// What `/mcp` is where there are several servers; see [`Config::whole_union`].
     pub union: Union,
     /// Unions with a name of their own, by that name.
@@ -184,6 +186,7 @@ impl Default for Config {
             limits: Limits::default(),
             oauth: OAuth::default(),
             servers: BTreeMap::new(),
+            order: Vec::new(),
             union: Union::default(),
             unions: BTreeMap::new(),
             callers: BTreeMap::new(),

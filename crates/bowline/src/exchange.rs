@@ -20,7 +20,7 @@ mod send;
 pub(crate) mod sign_in;
 mod strays;
 pub(crate) mod stream;
-mod tool_filter;
+pub(crate) mod tool_filter;
 mod unopened;
 
 use std::sync::Arc;

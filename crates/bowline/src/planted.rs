@@ -96,6 +96,8 @@ pub enum Bug {
     FirstTransportIsFinal,
     /// A heartbeat needs room in the Redis.
     FullRedisStops,
+    /// A server that is away is not in a union's list, and nothing says so.
+    AbsenceIsSilent,
 }
 
 /// No bug has this name.
@@ -148,7 +150,7 @@ pub(crate) fn lacks_text(answer: &[u8], id: RawId<'_>) -> bool {
 }
 
 impl Bug {
-    const ALL: [Self; 36] = [
+    const ALL: [Self; 37] = [
         Self::ReplayEverything,
         Self::EndIsNotSent,
         Self::CutIsFinal,
@@ -185,6 +187,7 @@ impl Bug {
         Self::YoungIsWell,
         Self::FirstTransportIsFinal,
         Self::FullRedisStops,
+        Self::AbsenceIsSilent,
     ];
 
     fn name(self) -> &'static str {
@@ -225,6 +228,7 @@ impl Bug {
             Self::YoungIsWell => "young_is_well",
             Self::FirstTransportIsFinal => "first_transport_is_final",
             Self::FullRedisStops => "full_redis_stops",
+            Self::AbsenceIsSilent => "absence_is_silent",
         }
     }
 }

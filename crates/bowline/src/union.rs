@@ -8,6 +8,7 @@ pub(crate) mod announcements;
 mod asking;
 pub(crate) mod attachment;
 pub(crate) mod attachments;
+mod claims;
 mod definition;
 pub(crate) mod dialog;
 mod joint;
@@ -26,7 +27,7 @@ mod slot;
 mod stored;
 mod welcome;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -36,6 +37,7 @@ use self::attachments::Attachments;
 use self::known::Known;
 use self::list::List;
 use self::listing::Absence;
+use self::shown::SharedNames;
 use crate::caller::Caller;
 use crate::config::ServerName;
 use crate::fault::Fault;
@@ -51,6 +53,10 @@ pub(crate) struct Unions {
     pub(crate) flows: Arc<Flows>,
     /// What servers said last, for when they cannot be asked.
     known: Known,
+    /// What their clients were shown.
+    shown: Arc<SharedNames>,
+    /// The servers that somebody has waited for in vain, whoever it was: for a list, or for a session.
+    doubtful: Mutex<HashSet<(ServerName, Option<List>)>>,
     /// The servers whose lists could not be had the last time that anybody asked, and why.
     absences: Mutex<BTreeMap<ServerName, Arc<Absence>>>,
 }
@@ -74,6 +80,8 @@ impl Unions {
             attachments: Attachments::default(),
             flows,
             known: Known::default(),
+            shown: Arc::default(),
+            doubtful: Mutex::default(),
             absences: Mutex::default(),
         }
     }
@@ -81,6 +89,22 @@ impl Unions {
     /// Why a server was missing from the last list of a union, if it was.
     pub(crate) fn absence(&self, server: &ServerName) -> Option<Arc<Absence>> {
         self.absences.lock().get(server).cloned()
+    }
+
+    /// Notes that somebody waited in vain for a server: for this list, or for a session where there is none.
+    fn doubt(&self, server: &ServerName, list: Option<List>) {
+        self.doubtful.lock().insert((server.clone(), list));
+    }
+
+    /// Notes that a server has sent this list.
+    fn trust(&self, server: &ServerName, list: List) {
+        let mut doubtful = self.doubtful.lock();
+        doubtful.retain(|(one, of)| one != server || of.is_some_and(|of| of != list));
+    }
+
+    /// Whether the last one who waited for this list, or for a session, waited in vain.
+    fn is_doubtful(&self, server: &ServerName, list: Option<List>) -> bool {
+        self.doubtful.lock().contains(&(server.clone(), list))
     }
 
     /// Notes whether a server's list could be had. The log says it when that changes.

@@ -26,3 +26,8 @@ pub const OVERLOADED: i64 = -31005;
 pub const MEMBER_LOST: i64 = -31006;
 /// The Language Server Protocol's code. MCP has none, because a client does not wait for a cancelled request.
 pub const CANCELLED: i64 = -32800;
+
+/// Whether Bowline says by this code why a server could not be asked, or what is not known of its answer.
+pub fn is_about_server(code: i64) -> bool {
+    (MEMBER_LOST..=OUTCOME_UNKNOWN).contains(&code)
+}

@@ -40,6 +40,9 @@ pub(super) fn check(
     let (known, places) = (union::Known::of(&file, flags), union::Places::of(&file));
     let signing_in = oauth::SigningIn::of(&file);
     let oauth = oauth::check(&file.oauth, flags, findings);
+    let order = file.servers.iter();
+    let order = order.filter_map(|server| server.name.get_ref().parse().ok());
+    let order = order.collect();
     let servers = file.servers.into_iter();
     let store = store::check(&file.store, environment, findings);
     let listen = flags.listen.clone().unwrap_or(listen);
@@ -57,6 +60,7 @@ pub(super) fn check(
         servers: servers
             .filter_map(|server| server::check(server, &oauth, environment, findings))
             .collect(),
+        order,
         oauth,
         union: union::check(&file.union, &known, findings),
         unions: union::named(&file.unions, &known, findings),

@@ -119,7 +119,11 @@ impl Config {
     pub fn whole_union(&self) -> Union {
         let mut union = self.union.clone();
         if union.servers.is_empty() {
-            union.servers = self.servers.keys().cloned().collect();
+            let written = self.order.iter();
+            let written = written.filter(|name| self.servers.contains_key(*name));
+            let others = self.servers.keys();
+            let others = others.filter(|name| !self.order.contains(name));
+            union.servers = written.chain(others).cloned().collect();
         }
         union
     }

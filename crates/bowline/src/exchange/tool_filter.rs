@@ -64,7 +64,7 @@ impl ActiveFilter {
         }
     }
 
-    fn allows(&self, name: &str) -> bool {
+    pub(crate) fn allows(&self, name: &str) -> bool {
         self.0.tools.as_ref().is_none_or(|tools| tools.allows(name))
     }
 

@@ -168,7 +168,7 @@ table! {
     BadCursor = "bad_cursor", Client, No, INVALID_PARAMS, INFO, true:
         "a list of a union was asked for with a cursor that is none";
     UnknownName = "unknown_name", Client, No, INVALID_PARAMS, INFO, true:
-        "no server of the union has a tool or prompt of this name, or several have it; the message says which";
+        "no server of the union has a tool or prompt of this name, or several have it or may have it, or several have this resource; the message says which";
     MemberLost = "member_lost", Upstream, No, MEMBER_LOST, WARN, true:
         "a server of a union lost its session with this client and was not recovered (`on_loss = \"tell\"`), or the session ended; the next request opens another one";
     RequiredServer = "required_server", Upstream, No, UPSTREAM_UNAVAILABLE, WARN, true:

@@ -134,6 +134,12 @@ impl Account {
         self.sent.load(Ordering::Relaxed)
     }
 
+    /// The number of the caller's sign-in, as far as this gateway knows; 0 for none.
+    pub(crate) fn sign_in(&self) -> u64 {
+        let grants = &self.flows.grants;
+        grants.sign_in_number(&self.key.caller, &self.key.server_url)
+    }
+
     /// Whether the caller was signed out, as far as this gateway knows.
     pub(crate) fn is_signed_out(&self) -> bool {
         self.flows

@@ -189,6 +189,12 @@ impl Grants {
         cached.is_some_and(|cached| cached.is_signed_out())
     }
 
+    /// The number of this caller's sign-in at this server, as far as this gateway knows; 0 for none.
+    pub(crate) fn sign_in_number(&self, caller: &str, server_url: &str) -> u64 {
+        let cached = self.known(caller, server_url);
+        cached.map_or(0, |cached| cached.sign_in())
+    }
+
     /// Starts a check whether this caller has signed out at this server, unless one ran recently.
     pub(crate) fn check_sign_out(self: &Arc<Self>, caller: &str, server_url: &str) {
         let cached = self.known(caller, server_url);

@@ -18,6 +18,10 @@ use crate::config::{ServerName, Union, UnionNames};
 /// The most characters that clients accept in a name.
 pub(crate) const MAX: usize = 64;
 
+/// How many bare names a list has at most. Further ones are prefixed: who is shown a bare name can rely on it, so all
+/// of them are kept for each client.
+const MAX_BARE: usize = 10_000;
+
 /// The characters of a hash, behind an underscore.
 const HASH: usize = 10;
 
@@ -94,6 +98,14 @@ pub(crate) enum NameRefusal {
         /// What to use in its place, in the order of the union.
         candidates: Vec<String>,
     },
+    /// It cannot be said that no other server has it.
+    #[error("{} could not be listed and may have something of this name, too; use {}", one_of(.unlisted), one_of(.candidates))]
+    Doubtful {
+        /// The servers whose names are not all known.
+        unlisted: Vec<String>,
+        /// What to use in its place.
+        candidates: Vec<String>,
+    },
     /// Names of these servers were cut to this one.
     #[error("this name stands for several things of {}, so none of them can be used", one_of(.servers))]
     Collision {
@@ -130,7 +142,7 @@ impl Names {
     /// once, where it comes first. What belongs to no member is left out.
     pub(crate) fn exposed(&self, catalogue: &Catalogue<'_>) -> Listed {
         let owners = self.bare_owners(catalogue);
-        let mut things = Vec::new();
+        let (mut things, mut bare) = (Vec::new(), 0);
         let mut owned: HashMap<String, Vec<Place>> = HashMap::new();
         for (at, (server, own_names)) in catalogue.iter().enumerate() {
             let Some(member) = self.member(server) else {
@@ -142,7 +154,10 @@ impl Names {
                     continue;
                 }
                 let name = match owners.get(own) {
-                    Some(1) => (*own).to_owned(),
+                    Some(1) if bare < MAX_BARE => {
+                        bare += 1;
+                        (*own).to_owned()
+                    }
                     _ => self.prefixed(member, own),
                 };
                 let place = Place { server: at, item };
@@ -221,6 +236,35 @@ impl Names {
                 })
             }
         }
+    }
+
+    /// The same where these servers have not told all their names: a bare name may be one of theirs.
+    pub(crate) fn resolve_without(
+        &self,
+        name: &str,
+        catalogue: &Catalogue<'_>,
+        unlisted: &[&ServerName],
+    ) -> Result<Resolved, NameRefusal> {
+        let resolved = self.resolve(name, catalogue);
+        if unlisted.is_empty() || !self.is_bare(name) {
+            return resolved;
+        }
+        let known = match &resolved {
+            Ok(resolved) => vec![&resolved.server],
+            Err(NameRefusal::Unknown) => Vec::new(),
+            Err(_) => return resolved,
+        };
+        let possible = |member: &&Member| {
+            let mut possible = known.iter().chain(unlisted);
+            possible.any(|server| **server == member.server)
+        };
+        let candidates = self.members.iter().filter(possible);
+        Err(NameRefusal::Doubtful {
+            unlisted: unlisted.iter().map(ToString::to_string).collect(),
+            candidates: candidates
+                .map(|member| self.prefixed(member, name))
+                .collect(),
+        })
     }
 
     fn member(&self, server: &ServerName) -> Option<&Member> {

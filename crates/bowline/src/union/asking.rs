@@ -7,13 +7,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Attached;
+use super::known::Audience;
 use super::list::List;
 use super::listing::{Absence, Listing};
 use super::slot::{Asked, Slot};
+use crate::exchange::tool_filter::ActiveFilter;
 use crate::fault::Fault;
 use crate::upstream::Upstream;
 
-/// How long a server is waited for that could not be asked the last time.
+/// How long a server is waited for that could not be asked the last time, by this client or another.
 const DOUBTFUL: Duration = Duration::from_secs(1);
 
 /// How long a server may owe an answer that nobody waits for.
@@ -32,7 +34,11 @@ pub(super) struct Told {
 impl Attached {
     /// Asks all servers for a list, side by side.
     pub(super) async fn ask_all(&self, list: List) -> Vec<Told> {
-        let servers = self.servers();
+        self.ask_these(&self.servers(), list).await
+    }
+
+    /// Asks these servers for a list, side by side.
+    pub(super) async fn ask_these(&self, servers: &[Arc<Upstream>], list: List) -> Vec<Told> {
         let asking: Vec<_> = servers
             .iter()
             .map(|server| (Arc::clone(server), self.begin(server, list)))
@@ -48,6 +54,10 @@ impl Attached {
                 && let Some(absence) = slot.absence(list)
             {
                 self.unions.note_absence(&server.name, list, Some(&absence));
+                let is_open = self.attachment().member_of(&server.name).is_some();
+                if slot.is_overdue(list) {
+                    self.unions.doubt(&server.name, is_open.then_some(list));
+                }
             }
             told.push(self.told(server, list, asked));
         }
@@ -57,20 +67,25 @@ impl Attached {
     fn told(&self, server: Arc<Upstream>, list: List, asked: Asked) -> Told {
         match asked {
             Ok(listing) => Told {
+                listing: Some(allowed(&server, list, listing)),
                 server,
-                listing: Some(listing),
                 absence: None,
             },
-            Err(absence) => {
-                let slot = self.attachment().slot(&server.name);
-                let known = || self.unions.known.listing(self, &server, list);
-                Told {
-                    listing: slot.listing(list).or_else(known),
-                    absence: Some(absence),
-                    server,
-                }
-            }
+            Err(absence) => Told {
+                listing: self.listing(&server, list),
+                absence: Some(absence),
+                server,
+            },
         }
+    }
+
+    /// The last list of a server that is known, and that this client may see now.
+    pub(super) fn listing(&self, server: &Upstream, list: List) -> Option<Arc<Listing>> {
+        let audience = Audience::of(self, server);
+        let slot = self.attachment().slot(&server.name);
+        let listing = slot.listing(list, audience.source());
+        let listing = listing.or_else(|| self.unions.known.listing(audience, list));
+        listing.map(|listing| allowed(server, list, listing))
     }
 
     /// Begins to ask a server, unless it still owes an answer.
@@ -81,9 +96,12 @@ impl Attached {
             return Err(before);
         }
         let limit = server.config().list_timeout;
-        let limit = match before {
-            Some(_) => limit.min(DOUBTFUL),
-            None => limit,
+        let is_doubtful = |list| self.unions.is_doubtful(&server.name, list);
+        let is_open = self.attachment().member_of(&server.name).is_some();
+        let is_slow = is_doubtful(Some(list)) || (!is_open && is_doubtful(None));
+        let limit = match before.is_some() || is_slow {
+            true => limit.min(DOUBTFUL),
+            false => limit,
         };
         let answers = slot.answers(list);
         let (answer, answered) = oneshot::channel();
@@ -94,8 +112,9 @@ impl Attached {
             let Some(asked) = over.run_until_cancelled(asking).await else {
                 return;
             };
-            let asked = asked.unwrap_or_else(|_| Err(Arc::new(Absence::late(list, LONGEST))));
-            let asked = attached.note(&own, list, asked);
+            let late = |_| (Err(Arc::new(Absence::late(list, LONGEST))), None);
+            let (asked, audience) = asked.unwrap_or_else(late);
+            let asked = attached.note(&own, list, asked, audience);
             // If nobody waits for it any more, the client is told that the list has changed.
             drop(answer.send(asked));
         });
@@ -109,30 +128,51 @@ impl Attached {
         })
     }
 
-    async fn ask(&self, server: &Arc<Upstream>, list: List) -> Asked {
+    /// Asks a server; its answer, and whom it is for, if that has not changed meanwhile.
+    async fn ask(&self, server: &Arc<Upstream>, list: List) -> (Asked, Option<Audience>) {
         let asking = async {
             let exchange = self.member(server).await?;
+            let session = exchange.in_use.session();
+            let audience = Audience::on(&session.leg(), self);
             let listing = Listing::fetch(&exchange, list, &self.attachment().listening).await;
             if let Err(fault) = &listing
                 && fault.is_session_lost()
             {
                 self.lost(&exchange.id, false).await;
             }
-            listing
+            let audience = audience.filter(|_| audience == Audience::on(&session.leg(), self));
+            listing.map(|listing| (listing, audience))
         };
         match asking.await {
-            Ok(listing) => Ok(Arc::new(listing)),
-            Err(fault) => Err(Arc::new(Absence::of(&fault))),
+            Ok((listing, audience)) => (Ok(Arc::new(listing)), audience),
+            Err(fault) => (Err(Arc::new(Absence::of(&fault))), None),
         }
     }
 
     /// Notes what a server answered. If its list could not be had before and can now, the client is told.
-    fn note(&self, server: &Arc<Upstream>, list: List, asked: Asked) -> Asked {
-        let asked = asked.map(|listing| self.unions.known.note(self, server, list, listing));
+    fn note(
+        &self,
+        server: &Arc<Upstream>,
+        list: List,
+        asked: Asked,
+        audience: Option<Audience>,
+    ) -> Asked {
+        let asked = asked.map(|listing| match audience {
+            Some(audience) => self.unions.known.note(audience, list, listing),
+            None => listing,
+        });
         let absence = asked.as_ref().err();
         self.unions.note_absence(&server.name, list, absence);
+        if asked.is_ok() {
+            self.unions.trust(&server.name, list);
+        }
+        let source = audience.map(|audience| audience.source());
         let attachment = self.attachment();
-        if attachment.slot(&server.name).note(list, &asked) {
+        if let (List::Resources, Ok(listing)) = (list, &asked) {
+            let mut uris = attachment.uris.lock();
+            uris.keep_listed(&server.name, |uri| listing.has(uri));
+        }
+        if attachment.slot(&server.name).note(list, &asked, source) {
             attachment.listening.changed(list);
         }
         asked
@@ -166,6 +206,14 @@ impl Attached {
                 }
             }
         });
+    }
+}
+
+/// A list without the tools that the operator does not allow now, whatever was allowed when it was asked for.
+fn allowed(server: &Upstream, list: List, listing: Arc<Listing>) -> Arc<Listing> {
+    match ActiveFilter::of(server) {
+        Some(filter) if list == List::Tools => listing.keeping(|item| filter.allows(&item.key)),
+        _ => listing,
     }
 }
 

@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::listening::Listening;
 use super::record::{Member, State};
-use super::shown::Shown;
 use super::slot::Slot;
 use super::stored::Stored;
 use crate::caller::Caller;
@@ -61,7 +60,6 @@ pub(crate) struct Attachment {
     slots: Mutex<HashMap<ServerName, Arc<Slot>>>,
     /// Requests whose members are being opened, so that the client can cancel them.
     openings: Mutex<Vec<(RawIdBuf, CancellationToken)>>,
-    pub(super) shown: Mutex<Shown>,
     /// Which server had which resource.
     pub(super) uris: Mutex<Homes>,
     pub(super) listening: Listening,
@@ -72,7 +70,7 @@ pub(crate) struct Attachment {
     pub(super) over: CancellationToken,
 }
 
-/// Which server had which resource: what was read or subscribed to last.
+/// Which server had which resource, as the last read of it showed.
 #[derive(Debug, Default)]
 pub(super) struct Homes(VecDeque<(String, ServerName)>);
 
@@ -126,7 +124,6 @@ impl Attachment {
             stored: parts.stored,
             slots: Mutex::default(),
             openings: Mutex::default(),
-            shown: Mutex::default(),
             uris: Mutex::default(),
             listening: Listening::default(),
             prompting: Arc::default(),
@@ -245,8 +242,18 @@ impl Homes {
         Some(found.1.clone())
     }
 
+    pub(super) fn forget(&mut self, uri: &str) {
+        self.0.retain(|(known, _)| known != uri);
+    }
+
+    /// A server has listed its resources: what it had is its only if it is among them.
+    pub(super) fn keep_listed(&mut self, by: &ServerName, is_listed: impl Fn(&str) -> bool) {
+        self.0
+            .retain(|(known, server)| server != by || is_listed(known));
+    }
+
     pub(super) fn remember(&mut self, uri: String, server: ServerName) {
-        self.0.retain(|(known, _)| *known != uri);
+        self.forget(&uri);
         if uri.len() > Self::LONGEST {
             return;
         }

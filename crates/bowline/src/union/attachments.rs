@@ -98,7 +98,7 @@ impl Attaching {
         let (seal, id) = Seal::with_id().map_err(|_| Fault::Random)?;
         let stored = table
             .session_store()
-            .map(|store| Stored::new(store, &id, &union));
+            .map(|store| Stored::new(store, &unions.shown, &id, &union));
         let attachment = Attachment::new(Parts {
             id,
             caller: self.caller,
@@ -185,7 +185,8 @@ impl Unions {
         id: &SessionId,
         union: &Arc<Union>,
     ) -> Result<Option<AttachmentUse>, PersistenceError> {
-        let loaded = Stored::load(session_store, id, union, &self.flows.callers).await?;
+        let callers = &self.flows.callers;
+        let loaded = Stored::load(session_store, &self.shown, id, union, callers).await?;
         Ok(loaded.map(|attachment| self.attachments.insert(attachment)))
     }
 

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use bowline_wire::message::Message;
 use parking_lot::Mutex;
 
@@ -11,7 +12,8 @@ use super::Attached;
 use super::list::List;
 use super::listing::{Listing, text_member};
 use crate::caller::Caller;
-use crate::config::ServerName;
+use crate::callers::identity_of;
+use crate::leg::Leg;
 use crate::upstream::Upstream;
 
 /// How many listings are kept, and how many bytes of them.
@@ -35,12 +37,17 @@ struct Inner {
 }
 
 /// Whom a server said it to: one caller, with the same headers and query, because servers may answer by those.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Audience {
-    server: ServerName,
-    caller: Caller,
-    carried: Box<str>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Audience {
+    source: Source,
+    /// A hash.
+    whom: [u8; 16],
 }
+
+/// Who said it, as a hash: a server at these URLs, because at others it is another one, to whoever is signed in there
+/// as this account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Source([u8; 16]);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Forgettable {
@@ -51,27 +58,20 @@ enum Forgettable {
 // === impl Known ===
 
 impl Known {
-    pub(super) fn listing(
-        &self,
-        to: &Attached,
-        server: &Upstream,
-        list: List,
-    ) -> Option<Arc<Listing>> {
+    pub(super) fn listing(&self, audience: Audience, list: List) -> Option<Arc<Listing>> {
         let listings = &self.0.lock().listings;
-        listings.get(&(Audience::of(to, server), list)).cloned()
+        listings.get(&(audience, list)).cloned()
     }
 
     /// Keeps a list. If it is the same as before, it is in memory once for all clients of this caller.
     pub(super) fn note(
         &self,
-        to: &Attached,
-        server: &Upstream,
+        audience: Audience,
         list: List,
         listing: Arc<Listing>,
     ) -> Arc<Listing> {
-        let audience = Audience::of(to, server);
         let mut inner = self.0.lock();
-        let key = (audience.clone(), list);
+        let key = (audience, list);
         if let Some(before) = inner.listings.get(&key)
             && *before == listing
         {
@@ -86,13 +86,13 @@ impl Known {
         listing
     }
 
-    pub(super) fn instructions(&self, to: &Attached, server: &Upstream) -> Option<Arc<str>> {
+    pub(super) fn instructions(&self, audience: Audience) -> Option<Arc<str>> {
         let instructions = &self.0.lock().instructions;
-        instructions.get(&Audience::of(to, server)).cloned()
+        instructions.get(&audience).cloned()
     }
 
     /// Notes what a server said of itself in its answer to `initialize`.
-    pub(super) fn note_instructions(&self, to: &Attached, server: &Upstream, answer: &Message) {
+    pub(super) fn note_instructions(&self, audience: Audience, answer: &Message) {
         let said = answer
             .result()
             .and_then(|result| text_member(result, "instructions"));
@@ -100,10 +100,10 @@ impl Known {
             return;
         };
         let end = said.floor_char_boundary(MAX_INSTRUCTIONS);
-        let (audience, said) = (Audience::of(to, server), Arc::from(&said[..end]));
+        let said = Arc::from(&said[..end]);
         let mut inner = self.0.lock();
         inner.bytes += end;
-        match inner.instructions.insert(audience.clone(), said) {
+        match inner.instructions.insert(audience, said) {
             Some(before) => inner.bytes -= before.len(),
             None => inner.order.push_back(Forgettable::Instructions(audience)),
         }
@@ -135,17 +135,50 @@ impl Inner {
 // === impl Audience ===
 
 impl Audience {
-    fn of(to: &Attached, server: &Upstream) -> Self {
+    /// Whom a server would say something to now.
+    pub(super) fn of(to: &Attached, server: &Upstream) -> Self {
         let attachment = to.attachment();
         let (own, config) = (to.carried_to(server), server.config());
         let carried = match &attachment.carried {
             Some(opening) => own.or(&opening.for_server(&config), &config),
             None => own,
         };
+        let caller = &attachment.caller;
         Self {
-            server: server.name.clone(),
-            caller: attachment.caller.clone(),
-            carried: carried.fingerprint(),
+            source: Source::of(server, caller),
+            whom: hash(&[&identity_of(caller), &carried.fingerprint()]),
         }
     }
+
+    /// The same, if it is what the server says on this leg: not for another account, and not at a URL of before.
+    pub(super) fn on(leg: &Leg, to: &Attached) -> Option<Self> {
+        let server = &leg.upstream;
+        let account = leg.account.as_ref();
+        let is_current = account.is_none_or(|account| account.sign_in() == leg.sign_in)
+            && server.is_configured(&leg.endpoint);
+        is_current.then(|| Self::of(to, server))
+    }
+
+    pub(super) fn source(&self) -> Source {
+        self.source
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    pub(super) fn of(server: &Upstream, caller: &Caller) -> Self {
+        let account = server.account(caller);
+        let sign_in = account.map_or(0, |account| account.sign_in());
+        let (name, identity) = (server.name.as_ref(), server.identity());
+        Self(hash(&[name, &identity, &sign_in.to_string()]))
+    }
+}
+
+/// A hash of these parts, none of which has a NUL.
+fn hash(parts: &[&str]) -> [u8; 16] {
+    let digest = digest::digest(&digest::SHA256, parts.join("\0").as_bytes());
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&digest.as_ref()[..16]);
+    hash
 }

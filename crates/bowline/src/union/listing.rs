@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
@@ -31,6 +32,8 @@ pub(crate) struct Listing {
     pub(super) items: Vec<Item>,
     /// Why it is not complete, if it is not.
     pub(super) cut: Option<Cow<'static, str>>,
+    /// Whether it has further pages that were not read.
+    pub(super) is_unfinished: bool,
 }
 
 /// One definition.
@@ -77,6 +80,11 @@ impl Listing {
         let mut cursor: Option<Box<str>> = None;
         for page in 0.. {
             let Some(answer) = ask(exchange, list, page, cursor.as_deref(), beside).await? else {
+                if page > 0 {
+                    listing.end_early(
+                        "it refused the next page: it does not know the method any more",
+                    );
+                }
                 break;
             };
             if !listing.add(&answer, list) {
@@ -88,7 +96,8 @@ impl Listing {
             bytes += answer.raw().len();
             let next = answer.result_member("nextCursor");
             let next = next.map(|span| answer.text(span));
-            let Some(next) = next.filter(|next| *next != "null") else {
+            // No cursor, as clients read it.
+            let Some(next) = next.filter(|next| !matches!(*next, "null" | r#""""#)) else {
                 break;
             };
             let cut = match () {
@@ -99,12 +108,18 @@ impl Listing {
                 () => None,
             };
             if let Some(cut) = cut {
-                listing.cut = Some(cut.into());
+                listing.end_early(cut);
                 break;
             }
             cursor = Some(next.into());
         }
         Ok(listing)
+    }
+
+    /// There are further pages, which are not read.
+    fn end_early(&mut self, why: &'static str) {
+        self.cut = Some(why.into());
+        self.is_unfinished = true;
     }
 
     /// Adds the items of one page. What clients cannot read, or ask for, is left out. `false`: there is no list.
@@ -145,7 +160,23 @@ impl Listing {
                 key: key.into(),
             });
         }
-        Self { items, cut: None }
+        Self {
+            items,
+            ..Self::default()
+        }
+    }
+
+    /// A list with those items that are kept; the same one if that is all of them.
+    pub(super) fn keeping(self: Arc<Self>, is_kept: impl Fn(&Item) -> bool) -> Arc<Self> {
+        if self.items.iter().all(&is_kept) {
+            return self;
+        }
+        let items = self.items.iter().filter(|item| is_kept(item));
+        Arc::new(Self {
+            items: items.cloned().collect(),
+            cut: self.cut.clone(),
+            is_unfinished: self.is_unfinished,
+        })
     }
 
     /// The names of all items.

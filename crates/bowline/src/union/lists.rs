@@ -16,7 +16,7 @@ use crate::config::ServerName;
 use crate::exchange::reply::Reply;
 use crate::exchange::sign_in::words::sign_in_tool;
 use crate::fault::{Fault, Reason};
-use crate::route::names::{NameRefusal, Resolved};
+use crate::route::names::{NameRefusal, Names, Resolved};
 use crate::route::union::UnionMembers;
 use crate::upstream::Upstream;
 
@@ -41,12 +41,16 @@ impl Attached {
         if let Some(missing) = told.iter().find(|one| one.is_missing()) {
             return Err(missing.required());
         }
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::AbsenceIsSilent) {
+            told.retain(|one| one.absence.is_none());
+        }
         // A server of which nothing is known is not stale because a sign-in is offered for it.
         let missing = missing(&told);
         told.iter_mut().for_each(|one| one.offer_sign_in(list));
         let now = self.attachment().union.now();
         let (entries, refused) = entries(&now, list, &told);
-        self.attachment().shown.lock().remember(list, &entries);
+        self.show(list, &entries).await?;
         let servers: Vec<&str> = now.servers.iter().map(|one| one.name.as_ref()).collect();
         let (shown, next) = page(list.items(), &entries, &servers, after.as_ref());
         let result = result(list, shown, next, meta(missing, refused));
@@ -79,38 +83,63 @@ impl Attached {
         Ok((server, own))
     }
 
-    /// The same for a name that does not say it: by the lists that servers sent to this client, and if it is in none
-    /// of them, by what they answer now.
+    /// The same for a name that does not say it: it means what this client was shown, or else what the lists of all
+    /// servers say, those that are known or those that they answer now.
     async fn resolve_by_lists(
         &self,
         now: &UnionMembers,
         list: List,
         name: &str,
     ) -> Result<Resolved, NameRefusal> {
-        let attachment = self.attachment();
-        if let Some(server) = attachment.shown.lock().get(list, name) {
+        let shown = self.attachment().state.lock().shown.owner(list, name);
+        if let Some(server) = shown {
             let name = name.to_owned();
             return Ok(Resolved { server, name });
         }
         let servers = self.servers();
-        let sent: Option<Vec<(&ServerName, Arc<Listing>)>> = servers
+        let known = servers
             .iter()
-            .map(|one| Some((&one.name, attachment.slot(&one.name).listing(list)?)))
-            .collect();
-        // As long as one list is not known, another server may have the same name.
-        if let Some(sent) = sent {
-            let resolved = now.names.resolve(name, &catalogue(&sent));
-            if !matches!(resolved, Err(NameRefusal::Unknown)) {
-                return resolved;
-            }
+            .map(|one| (&one.name, self.listing(one, list)));
+        match resolve_by(&now.names, name, known) {
+            // What is new is in no list that is known.
+            Err(NameRefusal::Unknown | NameRefusal::Doubtful { .. }) => {}
+            resolved => return resolved,
         }
         let told = self.ask_all(list).await;
-        let lists: Vec<(&ServerName, Arc<Listing>)> = told
-            .iter()
-            .map(|one| (&one.server.name, one.listing.clone().unwrap_or_default()))
-            .collect();
-        now.names.resolve(name, &catalogue(&lists))
+        let told = told.iter();
+        let told = told.map(|one| (&one.server.name, one.listing.clone()));
+        resolve_by(&now.names, name, told)
     }
+
+    /// Notes what the client is about to be shown, before it is: it may use a name at another gateway at once.
+    async fn show(&self, list: List, entries: &[Entry]) -> Result<(), Fault> {
+        let attachment = self.attachment();
+        let shared = &self.unions.shown;
+        let shown = attachment.state.lock().shown.clone();
+        if shown.after(list, entries, shared) == shown {
+            return Ok(());
+        }
+        let noting =
+            attachment.change(|state| state.shown = state.shown.after(list, entries, shared));
+        let noted = noting.await.map_err(|error| Fault::store_failed(&error))?;
+        noted.ok_or(Fault::UnknownSession)
+    }
+}
+
+/// What a name belongs to by these lists. A server without a list may have anything.
+fn resolve_by<'a>(
+    names: &Names,
+    name: &str,
+    lists: impl Iterator<Item = (&'a ServerName, Option<Arc<Listing>>)>,
+) -> Result<Resolved, NameRefusal> {
+    let (mut known, mut unlisted) = (Vec::new(), Vec::new());
+    for (server, listing) in lists {
+        if listing.as_ref().is_none_or(|listing| listing.is_unfinished) {
+            unlisted.push(server);
+        }
+        known.extend(listing.map(|listing| (server, listing)));
+    }
+    names.resolve_without(name, &catalogue(&known), &unlisted)
 }
 
 fn catalogue<'a>(

@@ -6,6 +6,7 @@ use bowline_wire::compose;
 use bowline_wire::message::Message;
 
 use super::Attached;
+use super::known::Audience;
 use super::listing::answer_of;
 use super::record::Member;
 use super::routing::set_level;
@@ -148,7 +149,9 @@ impl Attached {
                 why: format!("it declined `initialize`: {why}").into(),
             });
         };
-        self.unions.known.note_instructions(self, server, &answer);
+        if let Some(audience) = Audience::on(&newborn.session.leg(), self) {
+            self.unions.known.note_instructions(audience, &answer);
+        }
         let exchange = self.exchange(newborn.session.begin_use())?;
         let level = self.set_up(&exchange).await;
         let member = Member {

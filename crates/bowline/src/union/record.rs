@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 use super::attachment::Attachment;
+use super::shown::Shown;
 use crate::caller::Caller;
 use crate::callers::Callers;
 use crate::config::ServerName;
@@ -49,6 +50,9 @@ pub(super) struct State {
     /// The log level that the client set, as JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) level: Option<String>,
+    /// What bare names mean to the client.
+    #[serde(default, skip_serializing_if = "Shown::is_empty")]
+    pub(super) shown: Shown,
 }
 
 /// A session that an attachment has with one server.

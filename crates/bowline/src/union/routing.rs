@@ -86,10 +86,7 @@ impl Attached {
                 let message = Message::parse(message.splice(span, &own))?;
                 self.send(&server, message).await
             }
-            Ok(Reference { uri: Some(uri), .. }) => {
-                let servers = self.with_template(&uri);
-                self.first_that_answers(message, servers).await
-            }
+            Ok(Reference { uri: Some(uri), .. }) => self.complete_uri(message, &uri).await,
             _ => Err(Fault::MissingParam("ref")),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::known::Source;
 use super::list::{ALL, List};
 use super::listing::{Absence, Listing};
 
@@ -26,6 +27,8 @@ pub(super) struct Slot {
 #[derive(Debug, Default)]
 struct SlotList {
     listing: Weak<Listing>,
+    /// Who that was then.
+    source: Option<Source>,
     absence: Option<Arc<Absence>>,
     /// How often the server was asked and answered, or could not be asked.
     answers: u64,
@@ -41,14 +44,22 @@ pub(super) type Asked = Result<Arc<Listing>, Arc<Absence>>;
 // === impl Slot ===
 
 impl Slot {
-    /// The last list that the server sent to this client.
-    pub(super) fn listing(&self, list: List) -> Option<Arc<Listing>> {
-        self.lists[list as usize].lock().listing.upgrade()
+    /// The last list that the server sent to this client, if it is still the same server and account.
+    pub(super) fn listing(&self, list: List, source: Source) -> Option<Arc<Listing>> {
+        let known = self.lists[list as usize].lock();
+        let is_its = known.source == Some(source);
+        is_its.then(|| known.listing.upgrade()).flatten()
     }
 
     /// Why the list could not be had the last time, if it could not.
     pub(super) fn absence(&self, list: List) -> Option<Arc<Absence>> {
         self.lists[list as usize].lock().absence.clone()
+    }
+
+    /// Whether the server was asked for it, successfully or not.
+    pub(super) fn was_asked(&self, list: List) -> bool {
+        let known = self.lists[list as usize].lock();
+        known.answers > 0 || known.absence.is_some()
     }
 
     pub(super) fn is_overdue(&self, list: List) -> bool {
@@ -73,14 +84,15 @@ impl Slot {
         Err(late)
     }
 
-    /// Notes what the server answered. `true` if the list could not be had before and can now.
-    pub(super) fn note(&self, list: List, asked: &Asked) -> bool {
+    /// Notes what the server answered, and who that was, if that is certain. `true` if the list could not be had before and can now.
+    pub(super) fn note(&self, list: List, asked: &Asked, source: Option<Source>) -> bool {
         let mut known = self.lists[list as usize].lock();
         known.is_overdue = false;
         known.answers += 1;
         match asked {
             Ok(listing) => {
                 known.listing = Arc::downgrade(listing);
+                known.source = source;
                 known.again = None;
                 known.absence.take().is_some()
             }
@@ -131,7 +143,7 @@ mod tests {
         let (slot, listing) = (Slot::default(), Arc::new(Listing::default()));
         let answers = slot.answers(List::Tools);
         // It answers between the end of the wait and the note of it.
-        assert!(!slot.note(List::Tools, &Ok(Arc::clone(&listing))));
+        assert!(!slot.note(List::Tools, &Ok(Arc::clone(&listing)), None));
         assert_eq!(slot.give_up(List::Tools, answers, late()), Ok(listing));
         assert!(!slot.is_overdue(List::Tools));
     }
@@ -142,7 +154,7 @@ mod tests {
         let answers = slot.answers(List::Tools);
         assert_eq!(slot.give_up(List::Tools, answers, late()), Err(late()));
         assert!(slot.is_overdue(List::Tools));
-        assert!(slot.note(List::Tools, &Ok(listing)));
+        assert!(slot.note(List::Tools, &Ok(listing), None));
         assert!(!slot.is_overdue(List::Tools));
     }
 }

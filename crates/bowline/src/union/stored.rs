@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::attachment::{Attachment, Parts};
 use super::record::{Record, State};
+use super::shown::SharedNames;
 use crate::callers::Callers;
 use crate::route::union::Union;
 use crate::session_store::announcement::Announcement;
@@ -30,6 +31,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(super) session_store: Arc<SessionStore>,
+    shown: Arc<SharedNames>,
     key: Key,
     /// The version that this gateway knows.
     version: Mutex<Version>,
@@ -43,10 +45,16 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// The stored side of a new attachment. Nothing is written yet.
-    pub(super) fn new(session_store: &Arc<SessionStore>, id: &SessionId, union: &Union) -> Self {
+    pub(super) fn new(
+        session_store: &Arc<SessionStore>,
+        shown: &Arc<SharedNames>,
+        id: &SessionId,
+        union: &Union,
+    ) -> Self {
         let now = session_store.now();
         Self {
             session_store: Arc::clone(session_store),
+            shown: Arc::clone(shown),
             key: Key::of(union.name.as_ref(), id),
             version: Mutex::new(Version::FIRST),
             seen: now.into(),
@@ -57,6 +65,7 @@ impl Stored {
     /// Loads an attachment that this gateway has not cached. `None`: there is none.
     pub(super) async fn load(
         session_store: &Arc<SessionStore>,
+        shown: &Arc<SharedNames>,
         id: &SessionId,
         union: &Arc<Union>,
         callers: &Callers,
@@ -64,7 +73,7 @@ impl Stored {
         if session_store.has_ended(id) {
             return Ok(None);
         }
-        let mut stored = Self::new(session_store, id, union);
+        let mut stored = Self::new(session_store, shown, id, union);
         let loading = session_store.store.load(&stored.key);
         let live = match session_store.ask(Operation::Load, loading).await? {
             KeyState::Live(live) => live,
@@ -287,7 +296,9 @@ impl Stored {
     fn open(&self, live: &Live) -> Result<Record, PersistenceError> {
         let keys = &self.session_store.keys;
         let opened = keys.open_part(&self.key, Part::Record, live.version, &live.record)?;
-        Ok(Record::parse(&opened)?)
+        let mut record = Record::parse(&opened)?;
+        record.state.shown = record.state.shown.shared(&self.shown);
+        Ok(record)
     }
 
     fn sealed(

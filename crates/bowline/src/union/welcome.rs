@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Attached;
+use super::known::Audience;
 
 /// The result of `initialize`, as JSON text.
 pub(super) fn result(attached: &Attached) -> String {
@@ -32,7 +33,8 @@ pub(super) fn result(attached: &Attached) -> String {
 fn instructions(attached: &Attached) -> Option<String> {
     let servers = attached.servers();
     let said = servers.iter().filter_map(|server| {
-        let said = attached.unions.known.instructions(attached, server)?;
+        let audience = Audience::of(attached, server);
+        let said = attached.unions.known.instructions(audience)?;
         Some(format!("# {}\n\n{said}", server.name))
     });
     let said: Vec<String> = said.collect();

@@ -7,6 +7,7 @@
 mod attacked;
 mod callers;
 mod discovery;
+mod forgotten;
 mod fronts;
 mod life;
 mod missing;

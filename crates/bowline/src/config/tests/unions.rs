@@ -22,7 +22,7 @@ fn names(names: &[super::ServerName]) -> Vec<&str> {
 fn without_a_word_every_server_is_in_the_union() {
     let config = good(&servers(&["b", "a"], ""));
     let union = config.whole_union();
-    assert_eq!(names(&union.servers), ["a", "b"]);
+    assert_eq!(names(&union.servers), ["b", "a"]);
     assert_eq!(union.names, UnionNames::Prefixed);
     assert_eq!(union.separator, "__");
     assert!(config.unions.is_empty());
@@ -73,6 +73,22 @@ fn what_is_written_counts() {
         good(&server("tools = {}\n")).servers["a"].tools,
         None,
         "no list is no filter"
+    );
+}
+
+#[test]
+fn servers_keep_the_order_in_which_they_are_written() {
+    let mut config = good(&servers(&["notes", "files", "web"], ""));
+    assert_eq!(
+        names(&config.whole_union().servers),
+        ["notes", "files", "web"]
+    );
+    // As an embedder changes it.
+    let web = config.servers.remove("web").unwrap();
+    config.servers.insert("extra".parse().unwrap(), web);
+    assert_eq!(
+        names(&config.whole_union().servers),
+        ["notes", "files", "extra"]
     );
 }
 

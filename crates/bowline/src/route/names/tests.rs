@@ -285,3 +285,33 @@ fn what_is_of_no_member_is_left_out() {
     assert_eq!(all.exposed(&bare(&["a"])), ["x"]);
     assert_eq!(all.resolve(&bare(&["a"]), "x"), owned("a", "x"));
 }
+
+#[test]
+fn a_bare_name_is_refused_while_a_server_has_not_told_its_names() {
+    let names = bare(&["files", "web", "db"]);
+    let known = having(&[("files", &["search"]), ("web", &["fetch"])]);
+    let db: ServerName = "db".parse().unwrap();
+    let without = |name: &str| names.resolve_without(name, &known.catalogue(), &[&db]);
+    for (name, candidates) in [
+        ("search", "`db__search` or `files__search`"),
+        ("other", "`db__other`"),
+    ] {
+        let refused = without(name).unwrap_err().to_string();
+        let what = "`db` could not be listed and may have something of this name, too; use ";
+        assert_eq!(refused, format!("{what}{candidates}"));
+    }
+    // A name that says its server is in no doubt.
+    assert_eq!(without("files__search").unwrap().server.as_ref(), "files");
+    let all = names.resolve_without("search", &known.catalogue(), &[]);
+    assert_eq!(all.unwrap().server.as_ref(), "files");
+}
+
+#[test]
+fn so_many_names_are_bare_and_no_more() {
+    let own: Vec<String> = (0..=MAX_BARE).map(|number| number.to_string()).collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let all = having(&[("a", &own)]);
+    let exposed = all.exposed(&bare(&["a"]));
+    assert_eq!(exposed[MAX_BARE - 1], own[MAX_BARE - 1]);
+    assert_eq!(exposed[MAX_BARE], format!("a__{}", own[MAX_BARE]));
+}

@@ -67,6 +67,8 @@ pub(crate) struct Words {
     pub(crate) numbers_tokens: bool,
     /// The text of every answer to a call of a tool, with the call's id for `ID`.
     pub(crate) answer: Option<String>,
+    /// Whether it introduces itself by the token, and lists one tool, which is named after it.
+    pub(crate) lists: bool,
     /// Whether calls and GET are answered with streams that nobody ends.
     pub(crate) is_streaming: bool,
 }
@@ -205,7 +207,11 @@ fn server_says(words: &Words, given: &mut Given, seen: &Seen) -> Said {
     let method = seen.json()["method"].clone();
     match (seen.method.as_str(), method.as_str().unwrap_or_default()) {
         ("POST", "initialize") => {
-            let said = seen.result(&initialize_result());
+            let mut result = initialize_result();
+            if words.lists {
+                result["instructions"] = format!("for {token}").into();
+            }
+            let said = seen.result(&result);
             said.with("mcp-session-id", &format!("of-{token}"))
                 .with("set-cookie", &format!("stays-here=of-{token}; Path=/"))
         }
@@ -225,6 +231,10 @@ fn server_says(words: &Words, given: &mut Given, seen: &Seen) -> Said {
                 seen.result(&json!({"content": [{"type": "text", "text": token}]}))
             }
         },
+        ("POST", "tools/list") if words.lists => {
+            let tool = json!({"name": format!("of-{token}"), "inputSchema": {"type": "object"}});
+            seen.result(&json!({"tools": [tool]}))
+        }
         ("POST", _) => seen.result(&json!({"content": [{"type": "text", "text": token}]})),
         _ => Said::status(405),
     }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::kit::client::Client;
 use crate::kit::fake::{
-    Fake, TOOLS_CHANGED, begun, config_of, hear_of, missing, names, text, united, united_with,
+    Fake, TOOLS_CHANGED, begun, config_of, hear_of, missing, names, refusal, text, united,
+    united_with,
 };
 use crate::kit::messages::list;
 
@@ -134,6 +135,36 @@ async fn a_bare_name_means_what_this_client_was_shown() {
     // Until it lists again.
     assert_eq!(names(&first.send(&list(2)).await), ["del"]);
     assert_eq!(result_of(&first, "del").await["result"], text("b"));
+}
+
+#[tokio::test]
+async fn a_bare_name_is_nobodys_while_a_server_that_may_have_it_is_away() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    a.on("tools/list", |seen| refusal(seen, -32603, "away"));
+    b.result("tools/list", json!({"tools": [tool("del")]}));
+    let mut config = config_of(&[&a, &b]);
+    config.union.names = UnionNames::Bare;
+    let (_gateway, client) = united_with(config).await;
+    for (name, candidates) in [("del", "use `a__del` or `b__del`"), ("add", "use `a__add`")] {
+        let refused = result_of(&client, name).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let why = refused["error"]["message"].as_str().unwrap();
+        assert!(why.contains("`a` could not be listed"), "{why}");
+        assert!(why.ends_with(candidates), "{why}");
+    }
+    assert_eq!((a.count("tools/call"), b.count("tools/call")), (0, 0));
+    assert_eq!(result_of(&client, "b__del").await["result"], text("b"));
+    // A list that was cut has not told all its names.
+    a.on("tools/list", |seen| {
+        match seen.json()["params"]["cursor"].as_str() {
+            None => seen.result(&json!({"tools": [], "nextCursor": "next"})),
+            Some(_) => refusal(seen, -32601, "no such method"),
+        }
+    });
+    assert_eq!(result_of(&client, "del").await["error"]["code"], -32602);
+    // Once it is known that it has none of this name, it is b's.
+    a.result("tools/list", json!({"tools": []}));
+    assert_eq!(result_of(&client, "del").await["result"], text("b"));
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ fn with_server(mut config: Config, name: &str, url: &str) -> Config {
 
 #[tokio::test]
 async fn a_hanging_server_delays_a_list_once_and_comes_back_by_itself() {
-    const LIMIT: Duration = Duration::from_secs(2);
+    const LIMIT: Duration = Duration::from_secs(3);
     let (a, h) = (Fake::start("a").await, Fake::start("h").await);
     let gate = Gate::default();
     gate.close();
@@ -61,6 +61,13 @@ async fn a_hanging_server_delays_a_list_once_and_comes_back_by_itself() {
             "{told}"
         );
     }
+    // Nor does it delay every new client so long.
+    let newcomer = begun(&gateway).await;
+    let began = Instant::now();
+    let answer = newcomer.send(&list(1)).await;
+    let took = began.elapsed();
+    assert!(took < LIMIT, "the list of a new client took {took:?}");
+    assert_eq!(missing(&answer)["h"]["reason"], "deadline", "{answer:?}");
     let shown = health(&gateway).await;
     let told = &shown["servers"]["h"]["missing"];
     assert_eq!(told["reason"], "deadline", "{shown}");
@@ -216,6 +223,28 @@ async fn a_list_without_an_end_ends_and_says_so() {
     let bad =
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"cursor": "made up"}});
     assert_eq!(client.send(&bad).await.code(), -32602);
+}
+
+#[tokio::test]
+async fn a_list_whose_second_page_is_refused_is_incomplete_and_an_empty_cursor_ends_one() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let page = |name: &str, next: &str| json!({"tools": [{"name": name, "inputSchema": {"type": "object"}}], "nextCursor": next});
+    let first = page("one", "two");
+    a.on(
+        "tools/list",
+        move |seen| match seen.json()["params"]["cursor"].is_null() {
+            true => seen.result(&first),
+            false => refusal(seen, -32601, "no such method"),
+        },
+    );
+    b.result("tools/list", page("all", ""));
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let answer = client.send(&list(1)).await;
+    assert_eq!(names(&answer), ["a__one", "b__all"]);
+    let told = missing(&answer);
+    assert_eq!(told["a"]["state"], "incomplete", "{told}");
+    assert_eq!(told.get("b"), None, "{told}");
+    assert_eq!((a.count("tools/list"), b.count("tools/list")), (2, 1));
 }
 
 #[tokio::test]

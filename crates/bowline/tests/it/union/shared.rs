@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline::Gateway;
-use bowline::config::Config;
+use bowline::config::{Config, UnionNames};
 use bowline_testbed::answering::Gate;
 use bowline_testbed::redis::Redis;
 use serde_json::{Value, json};
@@ -77,6 +77,54 @@ async fn any_gateway_serves_any_attachment_and_its_members() {
     for fake in [&stage.a, &stage.b] {
         assert_eq!((fake.count("initialize"), fake.live().len()), (1, 1));
     }
+}
+
+fn lists(fake: &Fake, tools: &[&str]) {
+    let tools = tools.iter();
+    let tools = tools.map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+    let tools: Vec<Value> = tools.collect();
+    fake.result("tools/list", json!({"tools": tools}));
+}
+
+#[tokio::test]
+async fn a_bare_name_means_at_any_gateway_what_the_client_was_shown() {
+    let stage = Stage::set_with(|config| config.union.names = UnionNames::Bare).await;
+    lists(&stage.a, &["del"]);
+    lists(&stage.b, &[]);
+    assert_eq!(names(&stage.client.send(&list(1)).await), ["del"]);
+    lists(&stage.a, &[]);
+    lists(&stage.b, &["del"]);
+    // The other gateway knows the lists of now, by another client of the same caller.
+    let other = begun(&stage.gateways[1]).await;
+    assert_eq!(names(&other.send(&list(1)).await), ["del"]);
+    assert_eq!(uses(&other, "del").await["result"], text("b"));
+    let there = stage.there();
+    assert_eq!(uses(&there, "del").await["result"], text("a"));
+    // Until it lists again, anywhere.
+    assert_eq!(names(&there.send(&list(2)).await), ["del"]);
+    until_so("the first gateway hears of it", async || {
+        uses(&stage.client, "del").await["result"] == text("b")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_is_shown_no_bare_name_that_the_store_does_not_know() {
+    let stage = Stage::set_with(|config| config.union.names = UnionNames::Bare).await;
+    lists(&stage.a, &["one"]);
+    lists(&stage.b, &[]);
+    assert_eq!(names(&stage.client.send(&list(1)).await), ["one"]);
+    send_away(&stage.redis).await;
+    // What it was shown before, it can be shown again.
+    assert_eq!(names(&stage.client.send(&list(2)).await), ["one"]);
+    lists(&stage.b, &["two"]);
+    assert_cannot_know(&stage.client.send(&list(3)).await);
+    call_back(&stage.redis).await;
+    until_so("it is shown", async || {
+        let answer = stage.client.send(&list(4)).await;
+        answer.status == 200 && names(&answer) == ["one", "two"]
+    })
+    .await;
 }
 
 #[tokio::test]
