@@ -12,6 +12,7 @@ mod definition;
 pub(crate) mod dialog;
 mod joint;
 mod known;
+mod left_out;
 mod list;
 mod listening;
 mod listing;
@@ -34,6 +35,7 @@ use parking_lot::Mutex;
 use self::attachment::{Attachment, AttachmentUse};
 use self::attachments::Attachments;
 use self::known::Known;
+use self::left_out::{AllLeftOut, LeftOut};
 use self::list::List;
 use self::listing::Absence;
 use crate::config::ServerName;
@@ -51,6 +53,7 @@ pub(crate) struct Unions {
     known: Known,
     /// The servers whose lists could not be had the last time that anybody asked, and why.
     absences: Mutex<BTreeMap<ServerName, Arc<Absence>>>,
+    left_out: AllLeftOut,
 }
 
 /// An attachment, and what its messages are sent with.
@@ -71,12 +74,18 @@ impl Unions {
             flows,
             known: Known::default(),
             absences: Mutex::default(),
+            left_out: AllLeftOut::default(),
         }
     }
 
     /// Why a server was missing from the last list of a union, if it was.
     pub(crate) fn absence(&self, server: &ServerName) -> Option<Arc<Absence>> {
         self.absences.lock().get(server).cloned()
+    }
+
+    /// What is left out of the last lists of a server because clients could not read it, by list.
+    pub(crate) fn left_out(&self, server: &ServerName) -> BTreeMap<&'static str, LeftOut> {
+        self.left_out.of(server)
     }
 
     /// Notes whether a server's list could be had. The log says it when that changes.

@@ -129,6 +129,9 @@ impl Attached {
     /// Notes what a server answered. If its list could not be had before and can now, the client is told.
     fn note(&self, server: &Arc<Upstream>, list: List, asked: Asked) -> Asked {
         let asked = asked.map(|listing| self.unions.known.note(self, server, list, listing));
+        if let Ok(listing) = &asked {
+            self.unions.left_out.note(&server.name, list, listing);
+        }
         let absence = asked.as_ref().err();
         self.unions.note_absence(&server.name, list, absence);
         let attachment = self.attachment();

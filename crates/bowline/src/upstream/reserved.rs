@@ -5,6 +5,11 @@
 //! and lower case, a NUL at the end, repeated keys, and objects at any depth. They differ as much in
 //! what they take for a request: whatever has a method is one here. A message that is an answer for
 //! one parser and has a method for another is dropped, and so is an `elicitation/create` without an id.
+//!
+//! A client of several servers is told by such a key whose a message is (`said_by`). So for it they are removed from
+//! answers as well.
+
+pub(crate) mod said_by;
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,6 +20,8 @@ use memchr::memchr3_iter;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use crate::config::ServerName;
 
 /// The prefix that is always reserved, whatever prefix is configured.
 const OWN: &str = "bowline/";
@@ -31,17 +38,30 @@ const UNREADABLE: &str = "reserved keys in what cannot be parsed";
 static FOLDED: LazyLock<[Finder<'static>; 2]> =
     LazyLock::new(|| ["\u{212a}", "\u{17f}"].map(Finder::new));
 
-/// The reserved keys.
+/// The reserved keys in the messages of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Reserved {
     /// The configured prefix, with its slash.
     prefix: Arc<str>,
+    server: ServerName,
+    /// Whether the client has several servers.
+    is_of_union: bool,
 }
 
 impl Reserved {
-    pub(crate) fn new(meta_prefix: &str) -> Self {
+    pub(crate) fn new(meta_prefix: &str, server: &ServerName) -> Self {
         Self {
             prefix: format!("{}/", plain(meta_prefix)).into(),
+            server: server.clone(),
+            is_of_union: false,
+        }
+    }
+
+    /// The same for a client of several servers.
+    pub(crate) fn of_union(&self) -> Self {
+        Self {
+            is_of_union: true,
+            ..self.clone()
         }
     }
 
@@ -77,14 +97,31 @@ impl Reserved {
         found || FOLDED.iter().any(|letter| letter.find(text).is_some())
     }
 
-    /// A server's message without reserved keys; `None` if it must not be shown.
+    /// A server's message as its client may see it; `None` if it must not be shown.
     pub(crate) fn cleared(&self, message: Message) -> Option<Message> {
+        let cleared = self.without_keys(message)?;
+        Some(match self.is_of_union {
+            true => said_by::marked(cleared, &self.server),
+            false => cleared,
+        })
+    }
+
+    /// The same for the answer to a client of several servers.
+    pub(crate) fn cleared_answer(&self, body: Bytes) -> Option<Bytes> {
+        match Message::from_server(body.clone()) {
+            Ok(message) => Some(self.cleared(message)?.raw().clone()),
+            Err(_) => self.admits(&body).then_some(body),
+        }
+    }
+
+    fn without_keys(&self, message: Message) -> Option<Message> {
         if message.kind() == Kind::Notification
             && message.method().is_some_and(|name| reads_as(name, PROMPT))
         {
             return dropped("elicitation/create without an id");
         }
-        if message.kind() == Kind::Response || !self.are_in(message.raw()) {
+        let stays = message.kind() == Kind::Response && !self.is_of_union;
+        if stays || !self.are_in(message.raw()) {
             return Some(message);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(message.raw()) else {
@@ -165,15 +202,19 @@ mod tests {
 
     use super::*;
 
+    fn reserved(prefix: &str) -> Reserved {
+        Reserved::new(prefix, &"weather".parse().unwrap())
+    }
+
     fn shown(text: &str) -> Option<Value> {
         let message = Message::from_server(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-        let cleared = Reserved::new("My.App").cleared(message)?;
+        let cleared = reserved("My.App").cleared(message)?;
         Some(serde_json::from_slice(cleared.raw()).unwrap())
     }
 
     #[test]
     fn what_begins_like_json_and_is_none_is_not_shown() {
-        let reserved = Reserved::new("bowline");
+        let reserved = reserved("bowline");
         let admits = |text: &str| reserved.admits(&Bytes::copy_from_slice(text.as_bytes()));
         for broken in [
             r#"{"method":"elicitation/create","params":{"_meta":{"\x62owline/type":1}}}"#,
@@ -198,7 +239,7 @@ mod tests {
             let other = odd.replace("elicitation/create", "notifications/x");
             assert_eq!(shown(&other).unwrap()["params"], json!({"_meta": {}}));
         }
-        let reserved = Reserved::new("bowline");
+        let reserved = reserved("bowline");
         for method in ["method", "Method", r"METHOD\u0000x", r"\u006dethod"] {
             let method = format!(r#""{method}":"elicitation/create""#);
             let asking = asking.replacen(r#""method":"elicitation/create""#, &method, 1);
@@ -228,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_quick_look_misses_nothing() {
-        let reserved = Reserved::new("My.App");
+        let reserved = reserved("My.App");
         for text in [
             r#"{"bowline/type":1}"#,
             r#"{"BOWLINE\/type":1}"#,

@@ -12,5 +12,6 @@ mod life;
 mod missing;
 mod resources;
 mod routing;
+mod said_by;
 mod shared;
 mod streams;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::kit::client::{Client, sent};
 use crate::kit::fake::{
     Fake, TOOLS_CHANGED, begun, client_of, config_of, hear_of, missing, names, text, united,
-    united_with,
+    united_with, unmarked,
 };
 use crate::kit::gateway::{admin, with_admin};
 use crate::kit::messages::list;
@@ -20,7 +20,7 @@ use crate::kit::wait::until;
 
 async fn uses(client: &Client, tool: &str) -> Value {
     let answer = client.call("use", tool, &json!({})).await;
-    answer.messages().pop().unwrap()
+    unmarked(answer.messages().pop().unwrap())
 }
 
 #[tokio::test]
