@@ -21,7 +21,7 @@ import mcp_types as types
 from mcp_types import methods
 
 VALUES = [
-    None, True, False, 0, 1, 0.5, -1, 1e300, 2**53, 2**70, "", "x", "user", "optional", "2026-02-28T01:02:03Z",
+    None, True, False, 0, 1, 0.5, -1, 1e300, 2**53, 2**60, "", "x", "user", "optional", "2026-02-28T01:02:03Z",
     "2026-02-30T01:02:03Z", "2026-02-28", "2026-02-28T01:02Z", "2026-02-28T01:02:03.25+01:00", [], ["x"], ["user"],
     [1], [None], [[]], [{}], [{"src": "x"}], [{"name": "x"}], {}, {"x": 1}, {"x": True}, {"x": None}, {"type": "object"},
     {"type": "string"}, {"type": None}, {"type": ["object", "null"]}, {"type": "object", "properties": {"x": True}},

@@ -27,7 +27,7 @@ await client.connect(new StreamableHTTPClientTransport(new URL(process.argv[2]))
 seen.instructions = client.getInstructions();
 const { tools } = await client.listTools();
 seen.tools = tools.map(({ name }) => name);
-const odd = seen.tools.find((name) => name.includes("bad_name"));
+const odd = seen.tools.find((name) => name.startsWith("weather__bad_name"));
 for (const name of [odd, "bank__ask"]) {
   note(await client.callTool({ name, arguments: {} }));
 }

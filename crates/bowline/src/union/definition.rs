@@ -44,7 +44,7 @@ enum Need {
 enum Kind {
     Text,
     Flag,
-    /// A whole number that every client can hold.
+    /// A whole number of less than 64 bits.
     Whole,
     /// A number from 0 to 1.
     Share,
@@ -312,8 +312,8 @@ impl Fitting {
 }
 
 fn is_whole(number: f64) -> bool {
-    const MAX: f64 = 9_007_199_254_740_991.0;
-    number.fract() == 0.0 && number.abs() <= MAX
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    number.fract() == 0.0 && number.abs() < END
 }
 
 /// Whether a text is a date and time of RFC 3339, as narrowly as the narrowest client reads it.
