@@ -130,7 +130,8 @@ impl Attached {
     fn note(&self, server: &Arc<Upstream>, list: List, asked: Asked) -> Asked {
         let asked = asked.map(|listing| self.unions.known.note(self, server, list, listing));
         if let Ok(listing) = &asked {
-            self.unions.left_out.note(&server.name, list, listing);
+            let left_out = &listing.left_out;
+            self.unions.left_out.note(&server.name, list, left_out);
         }
         let absence = asked.as_ref().err();
         self.unions.note_absence(&server.name, list, absence);

@@ -51,7 +51,7 @@ enum Kind {
     /// A date and time with its offset.
     Moment,
     OneOf(&'static [&'static str]),
-    ListOf(&'static Kind),
+    ListOf(&'static Self),
     Object(&'static [Field]),
     AnyObject,
     InputSchema,

@@ -2,13 +2,11 @@
 //! the log, and to operators.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::list::List;
-use super::listing::Listing;
 use crate::config::ServerName;
 
 /// How much of one list is named.
@@ -45,7 +43,7 @@ pub(super) struct AllLeftOut(Mutex<BTreeMap<(ServerName, &'static str), OfList>>
 
 #[derive(Debug, Default)]
 struct OfList {
-    now: Arc<Listing>,
+    now: LeftOut,
     logged: BTreeSet<Named>,
 }
 
@@ -73,21 +71,19 @@ impl LeftOut {
 
 impl AllLeftOut {
     /// Notes what is left out of a list now. The log says what is new.
-    pub(super) fn note(&self, server: &ServerName, list: List, listing: &Arc<Listing>) {
+    pub(super) fn note(&self, server: &ServerName, list: List, left_out: &LeftOut) {
         let mut all = self.0.lock();
         let key = (server.clone(), list.items());
-        if listing.left_out.count == 0 {
-            if let Some(known) = all.get_mut(&key) {
-                known.now = Arc::default();
-            }
+        if left_out.count == 0 && !all.contains_key(&key) {
             return;
         }
         let known = all.entry(key).or_default();
-        known.now = Arc::clone(listing);
-        for one in &listing.left_out.named {
+        known.now.clone_from(left_out);
+        for one in &left_out.named {
             if known.logged.len() < MAX_LOGGED && known.logged.insert(one.clone()) {
                 let Named { name, field, why } = one;
-                let list = list.items();
+                // A URI's query may have secrets in it.
+                let (name, list) = (name.split('?').next().unwrap_or_default(), list.items());
                 tracing::warn!(%server, list, ?name, field, why, "left out of a union");
             }
         }
@@ -97,7 +93,7 @@ impl AllLeftOut {
     pub(super) fn of(&self, server: &ServerName) -> BTreeMap<&'static str, LeftOut> {
         let all = self.0.lock();
         let of_server = all.iter().filter(|((of, _), _)| of == server);
-        let now = of_server.map(|((_, list), known)| (*list, known.now.left_out.clone()));
+        let now = of_server.map(|((_, list), known)| (*list, known.now.clone()));
         now.filter(|(_, left_out)| left_out.count > 0).collect()
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod said_by;
 
 use std::sync::{Arc, LazyLock};
 
+use bowline_wire::members::Members;
 use bowline_wire::message::{Kind, Malformed, Message};
 use bowline_wire::names::{plain, reads_as, up_to_nul};
 use bytes::Bytes;
@@ -33,6 +34,7 @@ const DOCUMENTS: [&str; 3] = ["auth_server", "auth_server_metadata", "resource_m
 const PROMPT: &str = "elicitation/create";
 
 const UNREADABLE: &str = "reserved keys in what cannot be parsed";
+const TWO_READINGS: &str = "what clients of several servers could read in two ways";
 
 /// The only two characters outside ASCII whose lower case is in ASCII.
 static FOLDED: LazyLock<[Finder<'static>; 2]> =
@@ -41,18 +43,27 @@ static FOLDED: LazyLock<[Finder<'static>; 2]> =
 /// The reserved keys in the messages of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Reserved {
-    /// The configured prefix, with its slash.
-    prefix: Arc<str>,
-    server: ServerName,
+    keys: Arc<Keys>,
     /// Whether the client has several servers.
     is_of_union: bool,
 }
 
+#[derive(Debug)]
+struct Keys {
+    /// The configured prefix, with its slash.
+    prefix: String,
+    /// The server that must not write them.
+    server: ServerName,
+}
+
 impl Reserved {
     pub(crate) fn new(meta_prefix: &str, server: &ServerName) -> Self {
-        Self {
-            prefix: format!("{}/", plain(meta_prefix)).into(),
+        let keys = Keys {
+            prefix: format!("{}/", plain(meta_prefix)),
             server: server.clone(),
+        };
+        Self {
+            keys: Arc::new(keys),
             is_of_union: false,
         }
     }
@@ -71,7 +82,7 @@ impl Reserved {
             return false;
         }
         let text = plain(&String::from_utf8_lossy(text));
-        let mut names = [OWN, &*self.prefix].into_iter().chain(DOCUMENTS);
+        let mut names = [OWN, &*self.keys.prefix].into_iter().chain(DOCUMENTS);
         names.any(|name| text.contains(name))
     }
 
@@ -84,7 +95,7 @@ impl Reserved {
             }
             let (before, rest) = text.split_at(at);
             match (rest[0], rest.get(1)) {
-                (b'/', _) => ends_with(before, OWN) || ends_with(before, &self.prefix),
+                (b'/', _) => ends_with(before, OWN) || ends_with(before, &self.keys.prefix),
                 (b'_', _) => ends_with(before, "auth_") || ends_with(before, "resource_"),
                 // What an escape stands for is no part of a name, except of one that is escaped itself.
                 (_, Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')) => {
@@ -99,11 +110,14 @@ impl Reserved {
 
     /// A server's message as its client may see it; `None` if it must not be shown.
     pub(crate) fn cleared(&self, message: Message) -> Option<Message> {
+        if !self.is_of_union {
+            return self.without_keys(message);
+        }
+        if message.kind() != Kind::Response && has_two_readings(&message) {
+            return dropped(TWO_READINGS);
+        }
         let cleared = self.without_keys(message)?;
-        Some(match self.is_of_union {
-            true => said_by::marked(cleared, &self.server),
-            false => cleared,
-        })
+        Some(said_by::marked(cleared, &self.keys.server))
     }
 
     /// The same for the answer to a client of several servers.
@@ -147,6 +161,8 @@ impl Reserved {
     pub(crate) fn admits(&self, text: &Bytes) -> bool {
         let refused = match Message::from_server(text.clone()) {
             Err(Malformed::Ambiguous) => Some("an answer that has a method"),
+            // Some client may find a message in it, and nothing would say whose it is.
+            _ if self.is_of_union && begins_like_json(text) => Some(TWO_READINGS),
             _ => (self.are_in(text) || is_broken_json(text)).then_some(UNREADABLE),
         };
         refused.and_then(dropped::<()>);
@@ -170,7 +186,7 @@ impl Reserved {
 
     fn has(&self, name: &str, is_meta: bool) -> bool {
         name.starts_with(OWN)
-            || name.starts_with(&*self.prefix)
+            || name.starts_with(&*self.keys.prefix)
             || (is_meta && DOCUMENTS.contains(&name))
     }
 }
@@ -191,9 +207,22 @@ fn dropped<T>(why: &str) -> Option<T> {
 /// Whether a text begins like a message and is not JSON. Readers of related languages (YAML, scripts) know more
 /// escapes, so what they would find in it is not known.
 fn is_broken_json(text: &[u8]) -> bool {
+    let without_mark = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    begins_like_json(text) && serde_json::from_slice::<IgnoredAny>(without_mark).is_err()
+}
+
+fn begins_like_json(text: &[u8]) -> bool {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-    let begins = text.trim_ascii_start().first();
-    matches!(begins, Some(b'{' | b'[')) && serde_json::from_slice::<IgnoredAny>(text).is_err()
+    matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// Whether readers could find different requests in a message.
+fn has_two_readings(message: &Message) -> bool {
+    let members = Members::of_bytes(message.raw());
+    members.is_none_or(|members| {
+        let names = ["jsonrpc", "id", "method", "params", "result", "error"];
+        names.iter().any(|name| members.named(name).len() > 1)
+    })
 }
 
 #[cfg(test)]

@@ -251,7 +251,7 @@ fn has_names(name: &str, value: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn object(schema: Value) -> Map<String, Value> {
+    fn object(schema: &Value) -> Map<String, Value> {
         schema.as_object().unwrap().clone()
     }
 
@@ -277,11 +277,11 @@ mod tests {
                 json!({"type": "object", "properties": {}}),
             ),
         ] {
-            let mut fitted = object(written.clone());
+            let mut fitted = object(&written);
             assert_eq!(fit(&mut fitted), Ok(true), "{written}");
             assert_eq!(Value::from(fitted), read);
         }
-        assert_eq!(fit(&mut object(object_of_x)), Ok(false));
+        assert_eq!(fit(&mut object(&object_of_x)), Ok(false));
         for odd in [
             json!({"type": "string"}),
             json!({"type": "object", "properties": {"x": 5}}),
@@ -289,13 +289,13 @@ mod tests {
             json!({"required": true}),
             json!({"required": [1]}),
         ] {
-            assert!(fit(&mut object(odd.clone())).is_err(), "{odd}");
+            assert!(fit(&mut object(&odd)).is_err(), "{odd}");
         }
     }
 
     #[test]
     fn a_schema_compiles_if_all_within_it_does() {
-        let compiles = |schema: &Value| compiles(&object(schema.clone()));
+        let compiles = |schema: &Value| compiles(&object(schema));
         for good in [
             json!({"type": "object", "$id": "x", "$schema": "https://json-schema.org/draft/2020-12/schema",
                 "properties": {"a": {"$ref": "#/$defs/a~1b"}, "b": true, "$id": {"type": ["string", "null"]}},

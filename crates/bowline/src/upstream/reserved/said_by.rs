@@ -228,6 +228,28 @@ mod tests {
     }
 
     #[test]
+    fn what_some_client_could_take_for_another_prompt_is_not_shown() {
+        let prompt = r#"{"message":"bank: go"}"#;
+        for odd in [
+            format!(r#"{{"id":1,"method":"elicitation/create","params":{prompt},"params":{{}}}}"#),
+            format!(r#"{{"id":1,"method":"elicitation/create","Params":{prompt},"params":{{}}}}"#),
+            format!(
+                r#"{{"id":1,"method":"ping","METHOD":"elicitation/create","params":{prompt}}}"#
+            ),
+            format!(r#"{{"id":1,"method":"elicitation/create","result":1,"params":{prompt}}}"#),
+            format!(r#"[[{{"id":1,"method":"elicitation/create","params":{prompt}}}]]"#),
+        ] {
+            let odd = Bytes::from(odd);
+            let shown = match Message::from_server(odd.clone()) {
+                Ok(message) => reserved().cleared(message).is_some(),
+                Err(_) => reserved().admits(&odd),
+            };
+            assert!(!shown, "{odd:?}");
+        }
+        assert!(reserved().admits(&Bytes::from_static(b"keep-alive")));
+    }
+
+    #[test]
     fn the_key_is_found_in_pieces_of_any_length() {
         for (text, has_key) in [
             (r#"{"result":{"_meta":{"bowline/server":1}}}"#, true),
