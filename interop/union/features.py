@@ -139,10 +139,12 @@ class Peer:
 
     async def sample(self, _context, params):
         asked = params.messages[0].content.text
+        check((params.meta or {}).get("bowline/server") in asked, "whose is this:", params)
         content = types.TextContent(type="text", text=f"sampled: {asked}")
         return types.CreateMessageResult(role="assistant", model="interop", content=content)
 
     async def elicit(self, _context, params):
+        check(params.message.startswith(EVERYTHING) or "gated" in params.message, "whose is this:", params)
         if isinstance(params, types.ElicitRequestURLParams):
             await asyncio.to_thread(parts.browse, params.url)
             return types.ElicitResult(action="accept")
@@ -169,9 +171,12 @@ class Peer:
 
 
 async def at_once(session, tool, arguments):
-    """The texts that a tool of each server-everything answers, all called at once."""
+    """The texts that a tool of each server-everything answers, all called at once. Each says whose it is."""
     calls = (session.call_tool(f"{server}__{tool}", arguments(server)) for server in EVERYTHING)
-    return [text_of(result) for result in await asyncio.gather(*calls)]
+    results = await asyncio.gather(*calls)
+    said_by = tuple((result.meta or {}).get("bowline/server") for result in results)
+    check(said_by == EVERYTHING, tool, "is said by", said_by)
+    return [text_of(result) for result in results]
 
 
 async def use(session, peer):

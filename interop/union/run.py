@@ -6,6 +6,7 @@
   in. Members that are killed are there afterwards, and calls of them are answered.
 - All features through it, on every front (features.py); the scenarios of the official clients on unions with bare
   names.
+- A server that says odd things, and things in another's name, beside one that does not (hostile.py).
 
 Usage: run.py
 """
@@ -24,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import features
 import harness
+import hostile
 import servers
 from servers import LATER, LIST_SECONDS, LIVE, ORDER
 
@@ -225,6 +227,8 @@ async def quietly(name, step):
 
 
 def run():
+    print("a hostile server", flush=True)
+    hostile.run()
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         ten = servers.Servers(stack, directory)

@@ -1,5 +1,6 @@
 //! The operator's listener: health, readiness, metrics, and the API of sessions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -115,6 +116,13 @@ fn server(hub: &Hub, upstream: &Upstream) -> Value {
             "reason": absence.reason,
             "message": absence.message,
         });
+    }
+    let left_out = hub.unions.left_out(&upstream.name);
+    if !left_out.is_empty() {
+        // Clients could not read these.
+        let lists = left_out.iter();
+        let lists = lists.map(|(list, left_out)| (*list, &left_out.named));
+        report["left_out"] = serde_json::json!(lists.collect::<BTreeMap<_, _>>());
     }
     report
 }

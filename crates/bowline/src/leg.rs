@@ -362,6 +362,11 @@ impl Generation {
         self.number == Self::UNOPENED
     }
 
+    /// Whether its client has several servers, each in a leg with a number of its own.
+    pub(crate) fn is_of_member(self) -> bool {
+        self.leg != 0
+    }
+
     /// What marks the requests that Bowline itself sends to the client of this leg.
     pub(crate) fn own(self) -> Self {
         Self {

@@ -13,6 +13,7 @@ mod definition;
 pub(crate) mod dialog;
 mod joint;
 mod known;
+mod left_out;
 mod list;
 mod listening;
 mod listing;
@@ -35,6 +36,7 @@ use parking_lot::Mutex;
 use self::attachment::{Attachment, AttachmentUse};
 use self::attachments::Attachments;
 use self::known::Known;
+use self::left_out::{AllLeftOut, LeftOut};
 use self::list::List;
 use self::listing::Absence;
 use self::shown::SharedNames;
@@ -59,6 +61,7 @@ pub(crate) struct Unions {
     doubtful: Mutex<HashSet<(ServerName, Option<List>)>>,
     /// The servers whose lists could not be had the last time that anybody asked, and why.
     absences: Mutex<BTreeMap<ServerName, Arc<Absence>>>,
+    left_out: AllLeftOut,
 }
 
 /// An attachment that its caller may use, and what its messages are sent with.
@@ -83,6 +86,7 @@ impl Unions {
             shown: Arc::default(),
             doubtful: Mutex::default(),
             absences: Mutex::default(),
+            left_out: AllLeftOut::default(),
         }
     }
 
@@ -105,6 +109,11 @@ impl Unions {
     /// Whether the last one who waited for this list, or for a session, waited in vain.
     fn is_doubtful(&self, server: &ServerName, list: Option<List>) -> bool {
         self.doubtful.lock().contains(&(server.clone(), list))
+    }
+
+    /// What is left out of the last lists of a server because clients could not read it, by list.
+    pub(crate) fn left_out(&self, server: &ServerName) -> BTreeMap<&'static str, LeftOut> {
+        self.left_out.of(server)
     }
 
     /// Notes whether a server's list could be had. The log says it when that changes.

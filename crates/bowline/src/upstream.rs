@@ -150,6 +150,7 @@ impl Upstream {
         } = surroundings;
         flows.auth_servers.know(&server);
         let server_tls = tls.of_server(server.ca.as_ref());
+        let reserved = Reserved::new(&flows.settings().meta_prefix, &name);
         let upstream = Self {
             endpoints: Endpoints::default(),
             filters_tools: AtomicBool::new(server.tools.is_some()),
@@ -169,7 +170,7 @@ impl Upstream {
             peers: peers.map(Arc::clone),
             starts: stdio::starts(),
             upkeep: Upkeep::default(),
-            reserved: Reserved::new(&flows.settings().meta_prefix),
+            reserved,
             flows: Arc::clone(flows),
             tls: server_tls,
             tracker: tracker.clone(),

@@ -12,6 +12,7 @@ pub mod http1;
 pub mod id;
 pub mod line;
 pub mod media;
+pub mod members;
 pub mod message;
 pub mod names;
 pub mod scan;

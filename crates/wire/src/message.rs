@@ -248,6 +248,16 @@ impl Message {
         member(&self.0.raw, self.object(self.0.result?)?, name)
     }
 
+    /// The span of the params.
+    pub fn params_span(&self) -> Option<Span> {
+        self.0.params
+    }
+
+    /// The span of the result.
+    pub fn result_span(&self) -> Option<Span> {
+        self.0.result
+    }
+
     /// The result as JSON text.
     pub fn result(&self) -> Option<&str> {
         self.0.result.map(|span| self.text(span))

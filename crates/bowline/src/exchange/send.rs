@@ -26,7 +26,7 @@ use crate::leg::{Leg, array};
 use crate::planted::{self, Bug};
 use crate::session::{Call, ClientState, Session};
 use crate::upstream::{
-    Carried, Epoch, Frames, LiveError, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER,
+    Carried, Epoch, Frames, LiveError, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, SentAs,
     StreamError, UpstreamError, Whole,
 };
 
@@ -244,10 +244,11 @@ impl SentRequest {
     }
 
     /// How much of a response is buffered before any of it is passed on.
-    fn holds(&self) -> usize {
+    fn holds(&self, leg: &Leg) -> usize {
         // A response that continues a stream becomes one event, so it must be complete. A tools list and the
-        // response to a restorable request are inspected.
-        let is_inspected = self.lesson.is_listing() || self.is_restorable;
+        // response to a restorable request are inspected, and that of a member says whose it is.
+        let is_inspected =
+            self.lesson.is_listing() || self.is_restorable || leg.generation.is_of_member();
         match self.continues_stream || is_inspected {
             true => MAX_HELD_ANSWER,
             false => SMALL_ANSWER,
@@ -300,7 +301,7 @@ async fn answer(
         return Err(UpstreamError::deaf());
     }
     let reading = Reading {
-        limit: sent_request.holds(),
+        limit: sent_request.holds(leg),
         own: sent_request.own_id.as_ref().map(RawIdBuf::as_id),
     };
     let send = |link| {
@@ -394,6 +395,10 @@ fn whole_reply(
         recover_in_background(session, leg, Cause::Unproven, request.carried);
     }
     let body = sent_request.with_client_id(body);
+    let body = match leg.generation.is_of_member() && !batch::is_batch(&body) {
+        true => said_by(leg, body, &whole.sent_as)?,
+        false => body,
+    };
     let rewrite = || rewrite(session, leg, sent_request);
     let body = match ActiveFilter::of(&session.upstream) {
         None => body,
@@ -410,6 +415,17 @@ fn whole_reply(
         body,
         sent_as: whole.sent_as,
     })
+}
+
+/// A member's answer, which says whose it is.
+fn said_by(leg: &Leg, body: Bytes, sent_as: &SentAs) -> Result<Bytes, UpstreamError> {
+    let reserved = leg.upstream.reserved.of_union();
+    match reserved.cleared_answer(body.clone()) {
+        Some(said) => Ok(said),
+        // A refusal in some other format.
+        None if !sent_as.is_good() && Message::from_server(body.clone()).is_err() => Ok(body),
+        None => Err(StreamError::Unreadable.into()),
+    }
 }
 
 #[cold]

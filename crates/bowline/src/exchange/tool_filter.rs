@@ -5,15 +5,12 @@
 //! no message (`wire/src/message/readings.rs`). Clients differ as much: a list that can be read in two ways is not shown.
 //! Servers without a filter cost one branch.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use bowline_wire::batch;
+use bowline_wire::members::Members;
 use bowline_wire::message::{Kind, Message};
-use bowline_wire::names::{reads_as, up_to_nul};
 use bytes::Bytes;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::config::{Server, ToolFilter};
@@ -38,9 +35,6 @@ enum Seen {
 /// A list cannot be read in one way only.
 #[derive(Debug, PartialEq, Eq)]
 struct Unreadable;
-
-/// The members of an object, repeated ones too.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// Refuses a request or a notification that calls a tool which the operator does not allow, before it is sent on
 /// this leg.
@@ -190,65 +184,6 @@ fn refusal(message: &Message) -> Message {
     // It parses, because it is one of Bowline's own.
     Message::from_server(body).unwrap_or_else(|_| message.clone())
 }
-
-// === impl Members ===
-
-impl<'a> Members<'a> {
-    /// The members of a JSON text; `None` if it is no object.
-    fn of(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok()
-    }
-
-    fn of_bytes(text: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok()
-    }
-
-    /// The members that some reader takes for this name.
-    fn named(&self, name: &str) -> Vec<(&str, &'a RawValue)> {
-        let members = self.0.iter();
-        let named = members.filter(|(key, _)| reads_as(key, name));
-        named.map(|(key, value)| (key.as_ref(), *value)).collect()
-    }
-
-    /// The text of this name; `None` if there is none, or more than one, or some readers stop within it.
-    fn text(&self, name: &str) -> Option<String> {
-        match &self.named(name)[..] {
-            [(key, value)] if *key == name => {
-                let text: String = serde_json::from_str(value.get()).ok()?;
-                (up_to_nul(&text) == text).then_some(text)
-            }
-            _ => None,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(key) = map.next_key::<Key<'de>>()? {
-                    members.push((key.0, map.next_value()?));
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Reader)
-    }
-}
-
-/// A key, copied only if it has escapes.
-#[derive(serde::Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests;

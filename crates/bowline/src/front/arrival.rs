@@ -167,7 +167,7 @@ impl Arrival {
         for server in &union.now().servers {
             // A member is nobody's but its attachment's.
             if let Some(Dialog::Session(in_use)) = self.session(id, server).await?
-                && in_use.session().leg().generation.leg == 0
+                && !in_use.session().leg().generation.is_of_member()
             {
                 return Ok(Some(Dialog::Session(in_use)));
             }

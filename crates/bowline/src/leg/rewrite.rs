@@ -4,8 +4,8 @@
 //! also where the server cancels it, and so does the progress token of a request to the client of several servers.
 //! The answer to a repeated request gets the client's own id back, and its progress the client's own token. A batch
 //! is split, so that none of its messages is shown without its mark. Keys that are
-//! reserved for Bowline are removed, and fields that some readers would take for several lines. Everything else
-//! passes unchanged.
+//! reserved for Bowline are removed, and fields that some readers would take for several lines. The client of several
+//! servers is told whose each message is. Everything else passes unchanged.
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf, Span};
@@ -45,9 +45,12 @@ impl Rewrite {
     ) -> Self {
         Self {
             seal,
+            reserved: match leg.is_of_member() {
+                true => reserved.of_union(),
+                false => reserved,
+            },
             leg,
             origin,
-            reserved,
         }
     }
 
@@ -189,7 +192,7 @@ impl Rewrite {
     /// The progress token of a server's request that must become a mark: where a client has several servers, it
     /// says whose request makes progress.
     fn progress_token(&self, message: &Message) -> Option<Span> {
-        let is_needed = self.leg.leg != 0 && message.kind() == Kind::Request;
+        let is_needed = self.leg.is_of_member() && message.kind() == Kind::Request;
         is_needed.then(|| message.progress_token())?
     }
 

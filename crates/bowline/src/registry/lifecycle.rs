@@ -118,7 +118,7 @@ impl Registry {
     /// it.
     fn end_too_old(&self) {
         let is_too_old = |session: &Session| {
-            self.is_too_old(|| session.age()) && session.leg().generation.leg == 0
+            self.is_too_old(|| session.age()) && !session.leg().generation.is_of_member()
         };
         for session in self.table.those(is_too_old) {
             self.end_session(&session.id, Ending::TooOld, &Carried::default());

@@ -1,9 +1,11 @@
 //! What a union calls its members' tools and prompts, and which member a name belongs to.
 //!
 //! A name is a function of the configuration and of the member's own name for the thing: the prefix of the server, the
-//! separator, and that name. So it is the same on every gateway and after every restart. What is too long for clients
-//! is cut and ends with a hash. A name of less than [`MAX`] characters is never cut and one that was cut has exactly
-//! that many, so the two cannot be mistaken for each other.
+//! separator, and that name. So it is the same on every gateway and after every restart.
+//!
+//! What is too long for clients is cut to [`MAX`] characters and ends with a hash. What has characters that models refuse
+//! has others in their place, and ends with [`MARK`] and the hash. So does what ends like that by itself. A name that was
+//! not changed has less than [`MAX`] characters and no such end, so the two cannot be mistaken for each other.
 //!
 //! A name is never re-pointed: what it meant once it means always, or it is refused. The configuration guarantees that
 //! no prefix and separator begin like another's. A bare name that has the separator in it could be the prefixed name of
@@ -24,6 +26,9 @@ const MAX_BARE: usize = 10_000;
 
 /// The characters of a hash, behind an underscore.
 const HASH: usize = 10;
+
+/// What stands before the hash of a name that was changed and not cut. No hash has a zero.
+const MARK: &str = "_0";
 
 /// What a union calls things.
 #[derive(Debug)]
@@ -106,7 +111,7 @@ pub(crate) enum NameRefusal {
         /// What to use in its place.
         candidates: Vec<String>,
     },
-    /// Names of these servers were cut to this one.
+    /// Names of these servers were changed to this one.
     #[error("this name stands for several things of {}, so none of them can be used", one_of(.servers))]
     Collision {
         /// The servers, each once.
@@ -176,10 +181,10 @@ impl Names {
         Listed { exposed, refused }
     }
 
-    /// What a name belongs to, if the name alone says so: one that is prefixed and was not cut. No catalogue is needed,
+    /// What a name belongs to, if the name alone says so: one that is prefixed and was not changed. No catalogue is needed,
     /// and the server says whether it has it.
     pub(crate) fn resolve_prefixed(&self, name: &str) -> Option<Resolved> {
-        if name.chars().nth(MAX - 1).is_some() {
+        if is_changed(name) {
             return None;
         }
         let mut members = self.members.iter();
@@ -206,8 +211,10 @@ impl Names {
                 continue;
             };
             let mut seen = HashSet::new();
-            let matching = own_names.iter().filter(|own| match is_cut(name) {
-                true => self.is_long(member, own) && self.prefixed(member, own) == name,
+            let matching = own_names.iter().filter(|own| match is_changed(name) {
+                true => self
+                    .exposed_as(member, own)
+                    .is_some_and(|changed| changed == name),
                 false => self.is_bare(own) && **own == name,
             });
             let unique = matching.filter(|own| seen.insert(**own));
@@ -219,7 +226,7 @@ impl Names {
                 server: member.server.clone(),
                 name: (*own).to_owned(),
             }),
-            several if is_cut(name) => {
+            several if is_changed(name) => {
                 let mut servers: Vec<_> = several
                     .iter()
                     .map(|(it, _)| it.server.to_string())
@@ -291,36 +298,60 @@ impl Names {
             && behind_first.next().is_some()
             // Behind its first character, a separator could end the prefix of some server.
             && !behind_first.as_str().contains(&self.separator)
-            && !is_cut(own)
-    }
-
-    fn is_long(&self, member: &Member, own: &str) -> bool {
-        // Prefixes and separators have one byte for each character.
-        own.chars()
-            .nth((MAX - 1).saturating_sub(member.begin.len()))
-            .is_some()
-            || member.begin.len() >= MAX
+            && !is_odd(own)
     }
 
     fn prefixed(&self, member: &Member, own: &str) -> String {
+        let changed = self.exposed_as(member, own);
+        changed.unwrap_or_else(|| format!("{}{own}", member.begin))
+    }
+
+    /// The name of what cannot have prefix, separator and its own name.
+    fn exposed_as(&self, member: &Member, own: &str) -> Option<String> {
         let full = format!("{}{own}", member.begin);
-        if !self.is_long(member, own) {
-            return full;
+        if own.chars().all(is_plain) && !is_changed(&full) {
+            return None;
         }
-        let kept: String = full.chars().take(MAX - HASH - 1).collect();
         let hash = (self.hash)(&member.server, own);
-        format!("{kept}_{hash}")
+        let own = own.chars();
+        let plain = own.map(|char| if is_plain(char) { char } else { '_' });
+        let full: String = member.begin.chars().chain(plain).collect();
+        if full.len() + MARK.len() + HASH < MAX {
+            return Some(format!("{full}{MARK}{hash}"));
+        }
+        let room = MAX - HASH - 1;
+        let kept: String = full.chars().take(room).collect();
+        Some(format!("{kept:_<room$}_{hash}"))
     }
 }
 
-/// Whether a name is as long as those that were cut.
-fn is_cut(name: &str) -> bool {
-    name.chars().nth(MAX - 1).is_some()
+/// Whether models accept this character in a tool's name.
+fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '_' | '-')
 }
 
-/// A hash of a server and its own name for something, in characters that every client accepts.
+/// Whether a name cannot be what clients see: models refuse it, or it looks changed.
+fn is_odd(own: &str) -> bool {
+    !own.chars().all(is_plain) || is_changed(own)
+}
+
+/// Whether a name is as long as those that were cut, or ends as those that were changed otherwise.
+fn is_changed(name: &str) -> bool {
+    let hash = name
+        .len()
+        .checked_sub(HASH)
+        .and_then(|at| name.split_at_checked(at));
+    let is_marked = hash.is_some_and(|(before, hash)| {
+        before.ends_with(MARK) && hash.bytes().all(|byte| ALPHABET.contains(&byte))
+    });
+    is_marked || name.chars().nth(MAX - 1).is_some()
+}
+
+/// The characters of hashes.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// A hash of a server and its own name for something, in characters that every model accepts.
 fn hash(server: &ServerName, own: &str) -> String {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let text = [server.as_ref(), own].join("\0");
     let digest = digest(&SHA256, text.as_bytes());
     let mut bits = digest

@@ -161,6 +161,10 @@ impl Attached {
             Some(audience) => self.unions.known.note(audience, list, listing),
             None => listing,
         });
+        if let Ok(listing) = &asked {
+            let left_out = &listing.left_out;
+            self.unions.left_out.note(&server.name, list, left_out);
+        }
         let absence = asked.as_ref().err();
         self.unions.note_absence(&server.name, list, absence);
         if asked.is_ok() {

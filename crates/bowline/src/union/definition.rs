@@ -1,100 +1,338 @@
-//! Whether clients can read a definition. The official SDKs refuse a whole list for one definition that is not what the
-//! protocol says; in a union that would take the tools of all servers away. So such a definition is left out, and that
-//! is said.
+//! What clients can read of a definition. The official SDKs refuse a whole list for one value that is not what the
+//! protocol says; in a union that would take the tools of all servers away. So what means the same is written as they
+//! read it, a field that they would refuse is left out, and if nobody could use the rest, so is the definition. What is
+//! left out is named.
+//!
+//! The fields are those of revision 2025-11-25. What is demanded of them is what both SDKs accept, which
+//! `interop/union/definitions.py` compares with them.
 
-use serde_json::{Map, Value};
+mod pattern;
+mod schema;
+
+use std::borrow::Cow;
+
+use bowline_wire::members::{Members, written};
+use serde_json::{Map, Value, json};
 
 use super::list::List;
 
-/// What is wrong with a definition; `None` if clients can read it.
-pub(super) fn fault_of(definition: &str, list: List) -> Option<&'static str> {
+/// A definition as clients can read it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Readable<'d> {
+    pub(super) text: Cow<'d, str>,
+    /// The fields that are left out, each with the reason.
+    pub(super) without: Vec<(String, String)>,
+}
+
+/// A field of the protocol.
+struct Field {
+    name: &'static str,
+    kind: Kind,
+    need: Need,
+}
+
+/// What becomes of what a field is in if clients would refuse the field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// It goes on without the field.
+    Extra,
+    /// The field may be missing. If it is there it matters.
+    Matters,
+    Required,
+}
+
+enum Kind {
+    Text,
+    Flag,
+    /// A whole number of less than 64 bits.
+    Whole,
+    /// A number from 0 to 1.
+    Share,
+    /// A date and time with its offset.
+    Moment,
+    OneOf(&'static [&'static str]),
+    ListOf(&'static Self),
+    Object(&'static [Field]),
+    AnyObject,
+    InputSchema,
+    OutputSchema,
+}
+
+const fn extra(name: &'static str, kind: Kind) -> Field {
+    let need = Need::Extra;
+    Field { name, kind, need }
+}
+
+const fn matters(name: &'static str, kind: Kind) -> Field {
+    let need = Need::Matters;
+    Field { name, kind, need }
+}
+
+const fn required(name: &'static str, kind: Kind) -> Field {
+    let need = Need::Required;
+    Field { name, kind, need }
+}
+
+const ICONS: Kind = Kind::ListOf(&Kind::Object(&[
+    required("src", Kind::Text),
+    extra("mimeType", Kind::Text),
+    extra("sizes", Kind::ListOf(&Kind::Text)),
+    extra("theme", Kind::OneOf(&["light", "dark"])),
+]));
+
+const ANNOTATIONS: Kind = Kind::Object(&[
+    extra(
+        "audience",
+        Kind::ListOf(&Kind::OneOf(&["user", "assistant"])),
+    ),
+    extra("priority", Kind::Share),
+    extra("lastModified", Kind::Moment),
+]);
+
+const TOOL: &[Field] = &[
+    required("name", Kind::Text),
+    required("inputSchema", Kind::InputSchema),
+    extra("outputSchema", Kind::OutputSchema),
+    extra("title", Kind::Text),
+    extra("description", Kind::Text),
+    extra("icons", ICONS),
+    extra(
+        "annotations",
+        Kind::Object(&[
+            extra("title", Kind::Text),
+            extra("readOnlyHint", Kind::Flag),
+            extra("destructiveHint", Kind::Flag),
+            extra("idempotentHint", Kind::Flag),
+            extra("openWorldHint", Kind::Flag),
+        ]),
+    ),
+    extra(
+        "execution",
+        Kind::Object(&[extra(
+            "taskSupport",
+            Kind::OneOf(&["required", "optional", "forbidden"]),
+        )]),
+    ),
+    extra("_meta", Kind::AnyObject),
+];
+
+const PROMPT: &[Field] = &[
+    required("name", Kind::Text),
+    matters(
+        "arguments",
+        Kind::ListOf(&Kind::Object(&[
+            required("name", Kind::Text),
+            extra("title", Kind::Text),
+            extra("description", Kind::Text),
+            matters("required", Kind::Flag),
+        ])),
+    ),
+    extra("title", Kind::Text),
+    extra("description", Kind::Text),
+    extra("icons", ICONS),
+    extra("_meta", Kind::AnyObject),
+];
+
+const RESOURCE: &[Field] = &[
+    required("uri", Kind::Text),
+    required("name", Kind::Text),
+    extra("title", Kind::Text),
+    extra("description", Kind::Text),
+    extra("mimeType", Kind::Text),
+    extra("size", Kind::Whole),
+    extra("icons", ICONS),
+    extra("annotations", ANNOTATIONS),
+    extra("_meta", Kind::AnyObject),
+];
+
+const TEMPLATE: &[Field] = &[
+    required("uriTemplate", Kind::Text),
+    required("name", Kind::Text),
+    extra("title", Kind::Text),
+    extra("description", Kind::Text),
+    extra("mimeType", Kind::Text),
+    extra("icons", ICONS),
+    extra("annotations", ANNOTATIONS),
+    extra("_meta", Kind::AnyObject),
+];
+
+/// A definition as clients can read it, or why they cannot.
+pub(super) fn readable(definition: &str, list: List) -> Result<Readable<'_>, String> {
     // Also what is too deep, too large a number, or half a character.
-    let Ok(Value::Object(definition)) = serde_json::from_str(definition) else {
-        return Some("it is not an object that can be read");
+    let Ok(Value::Object(mut members)) = serde_json::from_str(definition) else {
+        return Err("it is not an object that can be read".to_owned());
     };
-    let text = |name: &str| definition.get(name).is_none_or(Value::is_string);
-    let object = |name: &str| definition.get(name).is_none_or(Value::is_object);
-    let is_schema = |name: &str| definition.get(name).is_none_or(is_object_schema);
-    let checks = [
-        (text("title"), "`title` is no text"),
-        (text("description"), "`description` is no text"),
-        (text("mimeType"), "`mimeType` is no text"),
-        (object("annotations"), "`annotations` is no object"),
-        (object("_meta"), "`_meta` is no object"),
-        (
-            is_list_of_objects(&definition, "icons"),
-            "`icons` is no list of objects",
-        ),
-        (
-            is_schema("outputSchema"),
-            "`outputSchema` is no schema of an object",
-        ),
-        (has_own(&definition, list), own_fault(list)),
-    ];
-    let wrong = checks.into_iter().find(|(is_good, _)| !is_good);
-    wrong.map(|(_, why)| why)
+    let fields = match list {
+        List::Tools => TOOL,
+        List::Prompts => PROMPT,
+        List::Resources => RESOURCE,
+        List::Templates => TEMPLATE,
+    };
+    let mut fitting = Fitting::default();
+    fitting.object(&mut members, fields, "")?;
+    let text = match fitting.is_changed {
+        true => changed(definition, &members).into(),
+        false => definition.into(),
+    };
+    let without = fitting.without;
+    Ok(Readable { text, without })
 }
 
-/// What a list requires of its definitions besides the name or URI.
-fn has_own(definition: &Map<String, Value>, list: List) -> bool {
-    match list {
-        List::Tools => definition.get("inputSchema").is_some_and(is_object_schema),
-        List::Prompts => is_list_of_objects(definition, "arguments"),
-        List::Resources | List::Templates => definition.get("name").is_some_and(Value::is_string),
+/// The definition with the fields that were changed. All others stay as they are written.
+fn changed(definition: &str, members: &Map<String, Value>) -> String {
+    let before = Members::of(definition);
+    let texts: Vec<(&str, Cow<'_, str>)> = members
+        .iter()
+        .map(|(name, value)| {
+            let before = before.as_ref().and_then(|before| before.only(name));
+            let is_same =
+                |text: &str| serde_json::from_str(text).is_ok_and(|it: Value| it == *value);
+            match before.filter(|before| is_same(before.get())) {
+                Some(before) => (&**name, Cow::Borrowed(before.get())),
+                None => (&**name, value.to_string().into()),
+            }
+        })
+        .collect();
+    written(texts.iter().map(|(name, text)| (*name, &**text)))
+}
+
+/// Makes a definition what clients can read.
+#[derive(Default)]
+struct Fitting {
+    is_changed: bool,
+    without: Vec<(String, String)>,
+}
+
+impl Fitting {
+    /// The fields of an object at this place.
+    fn object(
+        &mut self,
+        members: &mut Map<String, Value>,
+        fields: &[Field],
+        at: &str,
+    ) -> Result<(), String> {
+        for field in fields {
+            let place = match at {
+                "" => field.name.to_owned(),
+                at => format!("{at}.{}", field.name),
+            };
+            match self.field(members, field, &place) {
+                Err(why) if field.need == Need::Extra => {
+                    members.remove(field.name);
+                    self.is_changed = true;
+                    // Once for all that are in one list.
+                    if self.without.iter().all(|(known, _)| *known != place) {
+                        self.without.push((place, why));
+                    }
+                }
+                fitted => fitted?,
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        members: &mut Map<String, Value>,
+        field: &Field,
+        place: &str,
+    ) -> Result<(), String> {
+        // Some clients refuse a `null`, and for the others it is as good as none.
+        if members.get(field.name).is_some_and(Value::is_null) {
+            members.remove(field.name);
+            self.is_changed = true;
+        }
+        if let Some(value) = members.get_mut(field.name) {
+            return self.value(value, &field.kind, place);
+        }
+        if let Kind::InputSchema = field.kind {
+            members.insert(field.name.to_owned(), json!({"type": "object"}));
+            self.is_changed = true;
+            return Ok(());
+        }
+        if field.need == Need::Required {
+            return Err(format!("`{place}` is missing"));
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &mut Value, kind: &Kind, at: &str) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("`{at}` is no {what}"));
+        let is_object = matches!(kind, Kind::Object(_) | Kind::AnyObject);
+        if is_object && *value == json!([]) {
+            // As PHP writes an empty one.
+            *value = json!({});
+            self.is_changed = true;
+        }
+        match (kind, value) {
+            (Kind::Text, Value::String(_)) | (Kind::Flag, Value::Bool(_)) => Ok(()),
+            (Kind::Text, _) => wrong("text"),
+            (Kind::Flag, _) => wrong("`true` or `false`"),
+            (Kind::Whole, value) => match value.as_f64().is_some_and(is_whole) {
+                true => Ok(()),
+                false => wrong("whole number"),
+            },
+            (Kind::Share, value) => match value.as_f64() {
+                Some(0.0..=1.0) => Ok(()),
+                _ => wrong("number from 0 to 1"),
+            },
+            (Kind::Moment, value) => match value.as_str().is_some_and(is_moment) {
+                true => Ok(()),
+                false => wrong("date and time with an offset"),
+            },
+            (Kind::OneOf(known), value) => match value.as_str() {
+                Some(one) if known.contains(&one) => Ok(()),
+                _ => wrong(&format!("`{}`", known.join("` or `"))),
+            },
+            (Kind::ListOf(kind), Value::Array(list)) => {
+                let mut list = list.iter_mut();
+                list.try_for_each(|one| self.value(one, kind, at))
+            }
+            (Kind::ListOf(_), _) => wrong("list"),
+            (Kind::Object(fields), Value::Object(members)) => self.object(members, fields, at),
+            (Kind::AnyObject, Value::Object(_)) => Ok(()),
+            (Kind::Object(_) | Kind::AnyObject, _) => wrong("object"),
+            (Kind::InputSchema | Kind::OutputSchema, Value::Object(schema)) => {
+                let unfit = |why| format!("`{at}`: {why}");
+                self.is_changed |= schema::fit(schema).map_err(unfit)?;
+                match kind {
+                    Kind::OutputSchema => schema::compiles(schema).map_err(unfit),
+                    _ => Ok(()),
+                }
+            }
+            // All that it says is that there are arguments.
+            (Kind::InputSchema, value) => {
+                *value = json!({"type": "object"});
+                self.is_changed = true;
+                Ok(())
+            }
+            (Kind::OutputSchema, _) => wrong("schema of an object"),
+        }
     }
 }
 
-fn own_fault(list: List) -> &'static str {
-    match list {
-        List::Tools => "`inputSchema` is no schema of an object",
-        List::Prompts => "`arguments` is no list of objects",
-        List::Resources | List::Templates => "`name` is no text",
-    }
+fn is_whole(number: f64) -> bool {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    number.fract() == 0.0 && number.abs() < END
 }
 
-fn is_object_schema(schema: &Value) -> bool {
-    schema.get("type").is_some_and(|kind| kind == "object")
-}
-
-fn is_list_of_objects(definition: &Map<String, Value>, name: &str) -> bool {
-    let is_list = |value: &Value| {
-        let list = value.as_array();
-        list.is_some_and(|list| list.iter().all(Value::is_object))
-    };
-    definition.get(name).is_none_or(is_list)
+/// Whether a text is a date and time of RFC 3339, as narrowly as the narrowest client reads it.
+fn is_moment(text: &str) -> bool {
+    let moment = text.strip_suffix('Z').or_else(|| {
+        let (moment, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
+        let (hours, minutes) = offset.strip_prefix(['+', '-'])?.split_once(':')?;
+        let is_below = |part: &str, end: u32| {
+            part.len() == 2
+                && part.bytes().all(|byte| byte.is_ascii_digit())
+                && part.parse::<u32>().is_ok_and(|number| number < end)
+        };
+        (is_below(hours, 24) && is_below(minutes, 60)).then_some(moment)
+    });
+    moment.is_some_and(|moment| {
+        let has_leap_second = moment.get(17..19) == Some("60");
+        !has_leap_second && humantime::parse_rfc3339(&format!("{moment}Z")).is_ok()
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_clients_refuse_is_found_and_all_else_passes() {
-        let good = [
-            r#"{"name":"t","inputSchema":{"type":"object"}}"#,
-            r#"{"name":"t","title":"T","inputSchema":{"type":"object","x":[1]},"icons":[{}],"unknown":null,"_meta":{}}"#,
-        ];
-        for tool in good {
-            assert_eq!(fault_of(tool, List::Tools), None, "{tool}");
-        }
-        for tool in [
-            "[]",
-            r#"{"name":"t"}"#,
-            r#"{"name":"t","inputSchema":{}}"#,
-            r#"{"name":"t","inputSchema":null}"#,
-            r#"{"name":"t","inputSchema":{"type":"object"},"description":5}"#,
-            r#"{"name":"t","inputSchema":{"type":"object"},"description":null}"#,
-            r#"{"name":"t","inputSchema":{"type":"object"},"description":"\ud800"}"#,
-            r#"{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"string"}}"#,
-            r#"{"name":"t","inputSchema":{"type":"object"},"icons":{}}"#,
-        ] {
-            assert!(fault_of(tool, List::Tools).is_some(), "{tool}");
-        }
-        let deep = format!("{{\"x\":{}{}}}", "[".repeat(3000), "]".repeat(3000));
-        assert!(fault_of(&deep, List::Prompts).is_some());
-        assert_eq!(fault_of(r#"{"name":"p"}"#, List::Prompts), None);
-        assert!(fault_of(r#"{"name":"p","arguments":[1]}"#, List::Prompts).is_some());
-        assert!(fault_of(r#"{"uri":"u"}"#, List::Resources).is_some());
-        assert_eq!(fault_of(r#"{"uri":"u","name":"n"}"#, List::Resources), None);
-    }
-}
+mod tests;

@@ -1,18 +1,17 @@
-//! One list of one server, all pages of it, in the words of the server.
+//! One list of one server, all pages of it, in the words of the server where clients can read them.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
+use bowline_wire::members::Members;
 use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bowline_wire::{codes, compose};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::definition;
+use super::definition::{self, Readable};
+use super::left_out::LeftOut;
 use super::list::List;
 use super::listening::Listening;
 use crate::exchange::Exchange;
@@ -30,16 +29,16 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(super) items: Vec<Item>,
-    /// Why it is not complete, if it is not.
-    pub(super) cut: Option<Cow<'static, str>>,
-    /// Whether it has further pages that were not read.
-    pub(super) is_unfinished: bool,
+    /// Why it was not read to its end, if it was not.
+    pub(super) cut: Option<&'static str>,
+    /// What clients could not read.
+    pub(super) left_out: LeftOut,
 }
 
 /// One definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// The definition as the server wrote it.
+    /// The definition as clients can read it; nearly always as the server wrote it.
     pub(super) raw: Box<str>,
     /// Its name, URI or URI template.
     pub(super) key: Box<str>,
@@ -54,10 +53,6 @@ pub(crate) struct Absence {
     /// Whether it is so for everybody, and not for this caller alone.
     pub(super) is_servers: bool,
 }
-
-/// The members of a JSON object, in order.
-#[derive(Debug)]
-pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
 // === impl Listing ===
 
@@ -81,9 +76,8 @@ impl Listing {
         for page in 0.. {
             let Some(answer) = ask(exchange, list, page, cursor.as_deref(), beside).await? else {
                 if page > 0 {
-                    listing.end_early(
-                        "it refused the next page: it does not know the method any more",
-                    );
+                    let why = "it refused the next page: it does not know the method any more";
+                    listing.cut = Some(why);
                 }
                 break;
             };
@@ -108,7 +102,7 @@ impl Listing {
                 () => None,
             };
             if let Some(cut) = cut {
-                listing.end_early(cut);
+                listing.cut = Some(cut);
                 break;
             }
             cursor = Some(next.into());
@@ -116,13 +110,8 @@ impl Listing {
         Ok(listing)
     }
 
-    /// There are further pages, which are not read.
-    fn end_early(&mut self, why: &'static str) {
-        self.cut = Some(why.into());
-        self.is_unfinished = true;
-    }
-
-    /// Adds the items of one page. What clients cannot read, or ask for, is left out. `false`: there is no list.
+    /// Adds the items of one page. What clients cannot read, or ask for, is left out and named. `false`: there is no
+    /// list.
     fn add(&mut self, page: &Message, list: List) -> bool {
         let items = page.result_member(list.items());
         let items = items.and_then(|span| serde_json::from_str(page.text(span)).ok());
@@ -130,21 +119,22 @@ impl Listing {
             return false;
         };
         for item in items {
-            let key = text_member(item.get(), list.key());
-            let fault = definition::fault_of(item.get(), list);
-            match (key, fault) {
-                (Some(key), None) => self.items.push(Item {
-                    key: key.into(),
-                    raw: item.get().into(),
-                }),
-                (Some(key), Some(why)) => {
-                    let key: String = key.chars().take(64).collect();
-                    self.cut = Some(format!("\"{key}\" is left out: {why}").into());
+            let Some(key) = text_member(item.get(), list.key()) else {
+                let why = format!("it does not have one `{}`", list.key());
+                self.left_out.add("", None, why);
+                continue;
+            };
+            match definition::readable(item.get(), list) {
+                Ok(Readable { text, without }) => {
+                    for (field, why) in without {
+                        self.left_out.add(&key, Some(field), why);
+                    }
+                    self.items.push(Item {
+                        raw: text.into(),
+                        key: key.into(),
+                    });
                 }
-                (None, _) => {
-                    let why = format!("something without one `{}` is left out", list.key());
-                    self.cut = Some(why.into());
-                }
+                Err(why) => self.left_out.add(&key, None, why),
             }
         }
         true
@@ -174,8 +164,8 @@ impl Listing {
         let items = self.items.iter().filter(|item| is_kept(item));
         Arc::new(Self {
             items: items.cloned().collect(),
-            cut: self.cut.clone(),
-            is_unfinished: self.is_unfinished,
+            cut: self.cut,
+            left_out: self.left_out.clone(),
         })
     }
 
@@ -186,7 +176,8 @@ impl Listing {
 
     pub(super) fn len(&self) -> usize {
         let items = self.items.iter();
-        items.map(|item| item.raw.len() + item.key.len()).sum()
+        let items = items.map(|item| item.raw.len() + item.key.len());
+        items.sum::<usize>() + self.left_out.len()
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
@@ -265,56 +256,19 @@ pub(super) async fn answer_of(
 
 /// A text in an object, if it is there once.
 pub(super) fn text_member(object: &str, name: &str) -> Option<String> {
-    let members: Members<'_> = serde_json::from_str(object).ok()?;
+    let members = Members::of(object)?;
     let value = members.only(name)?;
     serde_json::from_str(value.get()).ok()
 }
 
 /// The same object with another text under this name; `None` if the name is not there once.
 pub(super) fn with_text(object: &str, name: &str, text: &str) -> Option<String> {
-    let members: Members<'_> = serde_json::from_str(object).ok()?;
+    let members = Members::of(object)?;
     let value = members.only(name)?.get();
     // A part of the object's own text.
     let start = value.as_ptr() as usize - object.as_ptr() as usize;
     let (before, after) = (object.get(..start)?, object.get(start + value.len()..)?);
     Some(format!("{before}{}{after}", serde_json::Value::from(text)))
-}
-
-// === impl Members ===
-
-impl<'a> Members<'a> {
-    /// The value of a name that is there once.
-    pub(super) fn only(&self, name: &str) -> Option<&'a RawValue> {
-        let mut found = self.0.iter().filter(|(key, _)| key == name);
-        match (found.next(), found.next()) {
-            (Some((_, value)), None) => Some(value),
-            _ => None,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        input.deserialize_map(Object)
-    }
 }
 
 // === impl Absence ===

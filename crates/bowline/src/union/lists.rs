@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Attached;
 use super::asking::Told;
+use super::left_out::LeftOut;
 use super::list::List;
 use super::listing::{Listing, with_text};
 use super::page::{Cursor, Entry, page};
@@ -134,7 +135,7 @@ fn resolve_by<'a>(
 ) -> Result<Resolved, NameRefusal> {
     let (mut known, mut unlisted) = (Vec::new(), Vec::new());
     for (server, listing) in lists {
-        if listing.as_ref().is_none_or(|listing| listing.is_unfinished) {
+        if listing.as_ref().is_none_or(|listing| listing.cut.is_some()) {
             unlisted.push(server);
         }
         known.extend(listing.map(|listing| (server, listing)));
@@ -222,9 +223,11 @@ fn entries(now: &UnionMembers, list: List, told: &[Told]) -> (Vec<Entry>, Vec<St
 fn missing(told: &[Told]) -> Map<String, Value> {
     let mut servers = Map::new();
     for one in told {
-        let cut = one.listing.as_ref();
-        let cut = cut.and_then(|listing| listing.cut.as_deref());
-        let said = match (&one.absence, &one.listing, cut) {
+        let listing = one.listing.as_deref();
+        let left_out = listing.map(|listing| &listing.left_out);
+        let left_out = left_out.filter(|left_out| left_out.count > 0);
+        let cut = listing.and_then(|listing| listing.cut);
+        let mut said = match (&one.absence, listing, cut) {
             (Some(absence), listing, _) => {
                 let state = match listing {
                     Some(_) => "stale",
@@ -233,8 +236,15 @@ fn missing(told: &[Told]) -> Map<String, Value> {
                 json!({"state": state, "reason": absence.reason, "message": absence.message})
             }
             (None, _, Some(why)) => json!({"state": "incomplete", "message": why}),
+            (None, _, None) if left_out.is_some() => {
+                json!({"state": "incomplete", "message": "clients could not read all of it"})
+            }
             (None, _, None) => continue,
         };
+        if let Some(LeftOut { named, count }) = left_out {
+            said["left_out"] = json!(named);
+            said["left_out_count"] = json!(count);
+        }
         servers.insert(one.server.name.to_string(), said);
     }
     servers

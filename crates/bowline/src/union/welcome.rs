@@ -35,8 +35,32 @@ fn instructions(attached: &Attached) -> Option<String> {
     let said = servers.iter().filter_map(|server| {
         let audience = Audience::of(attached, server);
         let said = attached.unions.known.instructions(audience)?;
-        Some(format!("# {}\n\n{said}", server.name))
+        Some(format!("# {}\n\n{}", server.name, quoted(&said)))
     });
     let said: Vec<String> = said.collect();
     (!said.is_empty()).then(|| said.join("\n\n"))
+}
+
+/// A server's own words as a quotation, so that no line of them is another server's heading.
+fn quoted(said: &str) -> String {
+    const ENDS: [char; 7] = [
+        '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
+    ];
+    let said = said.replace("\r\n", "\n");
+    let lines: Vec<String> = said.split(ENDS).map(|line| format!("> {line}")).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_server_says_is_a_heading() {
+        let said = "Hi.\n# bank\r\n\r\nbank\r====\u{2028}# bank\u{b}<h1>bank</h1>";
+        assert_eq!(
+            quoted(said),
+            "> Hi.\n> # bank\n> \n> bank\n> ====\n> # bank\n> <h1>bank</h1>"
+        );
+    }
 }

@@ -5,9 +5,15 @@
 //! and lower case, a NUL at the end, repeated keys, and objects at any depth. They differ as much in
 //! what they take for a request: whatever has a method is one here. A message that is an answer for
 //! one parser and has a method for another is dropped, and so is an `elicitation/create` without an id.
+//!
+//! A client of several servers is told by such a key whose a message is (`said_by`). So for it they are removed from
+//! answers as well.
+
+pub(crate) mod said_by;
 
 use std::sync::{Arc, LazyLock};
 
+use bowline_wire::members::Members;
 use bowline_wire::message::{Kind, Malformed, Message};
 use bowline_wire::names::{plain, reads_as, up_to_nul};
 use bytes::Bytes;
@@ -15,6 +21,8 @@ use memchr::memchr3_iter;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use crate::config::ServerName;
 
 /// The prefix that is always reserved, whatever prefix is configured.
 const OWN: &str = "bowline/";
@@ -26,22 +34,45 @@ const DOCUMENTS: [&str; 3] = ["auth_server", "auth_server_metadata", "resource_m
 const PROMPT: &str = "elicitation/create";
 
 const UNREADABLE: &str = "reserved keys in what cannot be parsed";
+const TWO_READINGS: &str = "what clients of several servers could read in two ways";
 
 /// The only two characters outside ASCII whose lower case is in ASCII.
 static FOLDED: LazyLock<[Finder<'static>; 2]> =
     LazyLock::new(|| ["\u{212a}", "\u{17f}"].map(Finder::new));
 
-/// The reserved keys.
+/// The reserved keys in the messages of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Reserved {
+    keys: Arc<Keys>,
+    /// Whether the client has several servers.
+    is_of_union: bool,
+}
+
+#[derive(Debug)]
+struct Keys {
     /// The configured prefix, with its slash.
-    prefix: Arc<str>,
+    prefix: String,
+    /// The server that must not write them.
+    server: ServerName,
 }
 
 impl Reserved {
-    pub(crate) fn new(meta_prefix: &str) -> Self {
+    pub(crate) fn new(meta_prefix: &str, server: &ServerName) -> Self {
+        let keys = Keys {
+            prefix: format!("{}/", plain(meta_prefix)),
+            server: server.clone(),
+        };
         Self {
-            prefix: format!("{}/", plain(meta_prefix)).into(),
+            keys: Arc::new(keys),
+            is_of_union: false,
+        }
+    }
+
+    /// The same for a client of several servers.
+    pub(crate) fn of_union(&self) -> Self {
+        Self {
+            is_of_union: true,
+            ..self.clone()
         }
     }
 
@@ -51,7 +82,7 @@ impl Reserved {
             return false;
         }
         let text = plain(&String::from_utf8_lossy(text));
-        let mut names = [OWN, &*self.prefix].into_iter().chain(DOCUMENTS);
+        let mut names = [OWN, &*self.keys.prefix].into_iter().chain(DOCUMENTS);
         names.any(|name| text.contains(name))
     }
 
@@ -64,7 +95,7 @@ impl Reserved {
             }
             let (before, rest) = text.split_at(at);
             match (rest[0], rest.get(1)) {
-                (b'/', _) => ends_with(before, OWN) || ends_with(before, &self.prefix),
+                (b'/', _) => ends_with(before, OWN) || ends_with(before, &self.keys.prefix),
                 (b'_', _) => ends_with(before, "auth_") || ends_with(before, "resource_"),
                 // What an escape stands for is no part of a name, except of one that is escaped itself.
                 (_, Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')) => {
@@ -77,14 +108,34 @@ impl Reserved {
         found || FOLDED.iter().any(|letter| letter.find(text).is_some())
     }
 
-    /// A server's message without reserved keys; `None` if it must not be shown.
+    /// A server's message as its client may see it; `None` if it must not be shown.
     pub(crate) fn cleared(&self, message: Message) -> Option<Message> {
+        if !self.is_of_union {
+            return self.without_keys(message);
+        }
+        if message.kind() != Kind::Response && has_two_readings(&message) {
+            return dropped(TWO_READINGS);
+        }
+        let cleared = self.without_keys(message)?;
+        Some(said_by::marked(cleared, &self.keys.server))
+    }
+
+    /// The same for the answer to a client of several servers.
+    pub(crate) fn cleared_answer(&self, body: Bytes) -> Option<Bytes> {
+        match Message::from_server(body.clone()) {
+            Ok(message) => Some(self.cleared(message)?.raw().clone()),
+            Err(_) => self.admits(&body).then_some(body),
+        }
+    }
+
+    fn without_keys(&self, message: Message) -> Option<Message> {
         if message.kind() == Kind::Notification
             && message.method().is_some_and(|name| reads_as(name, PROMPT))
         {
             return dropped("elicitation/create without an id");
         }
-        if message.kind() == Kind::Response || !self.are_in(message.raw()) {
+        let stays = message.kind() == Kind::Response && !self.is_of_union;
+        if stays || !self.are_in(message.raw()) {
             return Some(message);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(message.raw()) else {
@@ -110,6 +161,8 @@ impl Reserved {
     pub(crate) fn admits(&self, text: &Bytes) -> bool {
         let refused = match Message::from_server(text.clone()) {
             Err(Malformed::Ambiguous) => Some("an answer that has a method"),
+            // Some client may find a message in it, and nothing would say whose it is.
+            _ if self.is_of_union && begins_like_json(text) => Some(TWO_READINGS),
             _ => (self.are_in(text) || is_broken_json(text)).then_some(UNREADABLE),
         };
         refused.and_then(dropped::<()>);
@@ -133,7 +186,7 @@ impl Reserved {
 
     fn has(&self, name: &str, is_meta: bool) -> bool {
         name.starts_with(OWN)
-            || name.starts_with(&*self.prefix)
+            || name.starts_with(&*self.keys.prefix)
             || (is_meta && DOCUMENTS.contains(&name))
     }
 }
@@ -154,9 +207,22 @@ fn dropped<T>(why: &str) -> Option<T> {
 /// Whether a text begins like a message and is not JSON. Readers of related languages (YAML, scripts) know more
 /// escapes, so what they would find in it is not known.
 fn is_broken_json(text: &[u8]) -> bool {
+    let without_mark = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    begins_like_json(text) && serde_json::from_slice::<IgnoredAny>(without_mark).is_err()
+}
+
+fn begins_like_json(text: &[u8]) -> bool {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-    let begins = text.trim_ascii_start().first();
-    matches!(begins, Some(b'{' | b'[')) && serde_json::from_slice::<IgnoredAny>(text).is_err()
+    matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// Whether readers could find different requests in a message.
+fn has_two_readings(message: &Message) -> bool {
+    let members = Members::of_bytes(message.raw());
+    members.is_none_or(|members| {
+        let names = ["jsonrpc", "id", "method", "params", "result", "error"];
+        names.iter().any(|name| members.named(name).len() > 1)
+    })
 }
 
 #[cfg(test)]
@@ -165,15 +231,19 @@ mod tests {
 
     use super::*;
 
+    fn reserved(prefix: &str) -> Reserved {
+        Reserved::new(prefix, &"weather".parse().unwrap())
+    }
+
     fn shown(text: &str) -> Option<Value> {
         let message = Message::from_server(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-        let cleared = Reserved::new("My.App").cleared(message)?;
+        let cleared = reserved("My.App").cleared(message)?;
         Some(serde_json::from_slice(cleared.raw()).unwrap())
     }
 
     #[test]
     fn what_begins_like_json_and_is_none_is_not_shown() {
-        let reserved = Reserved::new("bowline");
+        let reserved = reserved("bowline");
         let admits = |text: &str| reserved.admits(&Bytes::copy_from_slice(text.as_bytes()));
         for broken in [
             r#"{"method":"elicitation/create","params":{"_meta":{"\x62owline/type":1}}}"#,
@@ -198,7 +268,7 @@ mod tests {
             let other = odd.replace("elicitation/create", "notifications/x");
             assert_eq!(shown(&other).unwrap()["params"], json!({"_meta": {}}));
         }
-        let reserved = Reserved::new("bowline");
+        let reserved = reserved("bowline");
         for method in ["method", "Method", r"METHOD\u0000x", r"\u006dethod"] {
             let method = format!(r#""{method}":"elicitation/create""#);
             let asking = asking.replacen(r#""method":"elicitation/create""#, &method, 1);
@@ -228,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_quick_look_misses_nothing() {
-        let reserved = Reserved::new("My.App");
+        let reserved = reserved("My.App");
         for text in [
             r#"{"bowline/type":1}"#,
             r#"{"BOWLINE\/type":1}"#,

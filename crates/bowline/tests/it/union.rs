@@ -13,5 +13,6 @@ mod life;
 mod missing;
 mod resources;
 mod routing;
+mod said_by;
 mod shared;
 mod streams;

@@ -157,7 +157,7 @@ pub(crate) async fn confirms(request: &Request<'_>, leg: &Arc<Leg>) -> Result<bo
         return Ok(true);
     };
     #[cfg(feature = "planted")]
-    if planted::has(Bug::HintsKept) || planted::has(Bug::ChangeIsUnheard) {
+    if planted::has(Bug::HintsKept) {
         return Ok(true);
     }
     let (tools, again) = (&session.upstream.tool_hints, leg.tool_hints.again());

@@ -10,6 +10,7 @@ use crate::exchange::call_timeout::CallTimeout;
 use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::telemetry::SessionHash;
+use crate::upstream::reserved::said_by::NameScan;
 use crate::upstream::{Frames, Passing, StreamError, UpstreamError, poll_data};
 
 /// A body that is not an event stream.
@@ -20,6 +21,8 @@ pub(crate) struct FrameRelay {
     body: UpstreamBody,
     timeout: Option<CallTimeout>,
     session: SessionHash,
+    /// Watches that a member does not say whose it is: what is not held cannot say so.
+    names: Option<NameScan>,
     /// Held while the exchange is in progress.
     leg: Arc<Leg>,
 }
@@ -33,6 +36,7 @@ impl FrameRelay {
             body: frames.body,
             timeout: None,
             session,
+            names: leg.generation.is_of_member().then(NameScan::default),
             leg: Arc::clone(leg),
         }
     }
@@ -49,6 +53,10 @@ impl FrameRelay {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         loop {
             if let Some(part) = self.passing.pop() {
+                if self.names.as_mut().is_some_and(|names| names.finds(&part)) {
+                    self.report_cut(&StreamError::Unreadable);
+                    return Poll::Ready(Some(Err(StreamError::Unreadable)));
+                }
                 return Poll::Ready(Some(Ok(part)));
             }
             let passed = match (poll_data(&mut self.body, cx), &mut self.timeout) {

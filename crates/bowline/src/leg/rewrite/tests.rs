@@ -13,7 +13,7 @@ fn show(rewrite: &Rewrite, text: &str) -> String {
 }
 
 fn rewrite_of(origin: StreamOrigin) -> Rewrite {
-    let reserved = Reserved::new("bowline");
+    let reserved = Reserved::new("bowline", &"weather".parse().unwrap());
     Rewrite::new(
         Seal::generate().unwrap(),
         Generation::FIRST,

@@ -217,11 +217,49 @@ fn a_bare_name_that_several_have_is_refused_with_all_of_them() {
 }
 
 #[test]
-fn odd_names_are_passed_on_as_they_are() {
+fn a_name_that_models_refuse_gets_another_that_leads_back() {
+    let names = prefixed(&["files"]);
+    let own = ["bad name!", "repo.list", "工具", "bad-name_", ""];
+    let all = having(&[("files", &own)]);
+    let exposed = all.exposed(&names);
+    let hash = |own: &str| hash(&"files".parse().unwrap(), own);
+    // It must be the same for all times.
+    let changed = [
+        format!("files__bad_name__0{}", hash("bad name!")),
+        format!("files__repo_list_0{}", hash("repo.list")),
+        format!("files_____0{}", hash("工具")),
+    ];
+    assert_eq!(exposed[..3], changed);
+    assert_eq!(exposed[3..], ["files__bad-name_", "files__"]);
+    for (name, own) in exposed.iter().zip(own) {
+        assert!(name.chars().all(is_plain), "{name}");
+        assert_eq!(all.resolve(&names, name), owned("files", own));
+    }
+    // Without a list nobody knows what it stands for.
+    assert_eq!(names.resolve_prefixed(&exposed[0]), None);
+    // A name that imitates one is changed itself.
+    let imitation = exposed[0].strip_prefix("files__").unwrap();
+    let both = having(&[("files", &[imitation, "bad name!"])]);
+    let shown = both.exposed(&names);
+    assert_ne!(shown[0], exposed[0]);
+    assert_eq!(shown[1], exposed[0]);
+    for (name, own) in shown.iter().zip([imitation, "bad name!"]) {
+        assert_eq!(both.resolve(&names, name), owned("files", own));
+    }
+    let alone = having(&[("files", &[imitation])]);
+    assert_eq!(
+        alone.resolve(&names, &exposed[0]),
+        Err(NameRefusal::Unknown)
+    );
+}
+
+#[test]
+fn odd_names_lead_back() {
     let odd = [
         "",
         "__x",
         "a b",
+        "a_b",
         "naïve",
         "nai\u{308}ve",
         "工具",
@@ -234,16 +272,19 @@ fn odd_names_are_passed_on_as_they_are() {
         let names = names(&["a", "b"], style);
         let exposed = all.exposed(&names);
         for (name, own) in exposed.iter().zip(odd) {
+            assert!(name.chars().all(is_plain), "{name:?}");
             assert_eq!(all.resolve(&names, name), owned("a", own), "{name:?}");
         }
     }
-    // The limit counts characters, and nothing is cut inside one.
-    let long = "工".repeat(70);
+    // One that gets too long by its change is cut.
     let names = prefixed(&["a"]);
-    let all = having(&[("a", &[&long])]);
-    let cut = all.exposed(&names).remove(0);
-    assert_eq!(cut.chars().count(), MAX);
-    assert_eq!(all.resolve(&names, &cut), owned("a", &long));
+    for length in [48, 49, 50, 60, 61, 70] {
+        let long = "工".repeat(length);
+        let all = having(&[("a", &[&long])]);
+        let cut = all.exposed(&names).remove(0);
+        assert_eq!(cut.len(), (length + 15).min(MAX), "{cut}");
+        assert_eq!(all.resolve(&names, &cut), owned("a", &long));
+    }
 }
 
 #[test]

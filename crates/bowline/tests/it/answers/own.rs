@@ -155,7 +155,11 @@ impl Play {
     /// The call ran once, and the session goes on.
     async fn ran_once(&self, openings: usize, what: &str) {
         let next = self.client.call(8, self.tool, &json!({})).await;
-        assert_eq!(next.json()["result"], text("again"), "{what}: {next:?}");
+        assert_eq!(
+            next.json()["result"]["content"],
+            text("again")["content"],
+            "{what}: {next:?}"
+        );
         assert_eq!(self.calls(), 2, "{what}: the call and the next one");
         let opened = self.state.openings.load(Ordering::SeqCst);
         assert_eq!(opened, openings, "{what}");
@@ -285,7 +289,11 @@ async fn an_answer_on_the_living_stream_comes_after_any_refusal_of_the_message()
                 };
                 let (answer, ()) = tokio::join!(play.call(), answering);
                 let what = format!("{in_union} {status} {is_cut}");
-                assert_eq!(answer.json()["result"], text("late"), "{what}: {answer:?}");
+                assert_eq!(
+                    answer.json()["result"]["content"],
+                    text("late")["content"],
+                    "{what}: {answer:?}"
+                );
                 play.ran_once(1, &what).await;
             }
         }

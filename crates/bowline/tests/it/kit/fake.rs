@@ -240,6 +240,21 @@ pub(crate) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
+/// A message of a member without the word on whose it is.
+pub(crate) fn unmarked(mut message: Value) -> Value {
+    if let Some(result) = message["result"].as_object_mut() {
+        let meta = result["_meta"].as_object_mut().expect("whose it is");
+        assert!(
+            meta.remove("bowline/server").is_some(),
+            "whose is {meta:?}?"
+        );
+        if meta.is_empty() {
+            result.remove("_meta");
+        }
+    }
+    message
+}
+
 /// A JSON-RPC error for this request.
 pub(crate) fn refusal(seen: &Seen, code: i64, message: &str) -> Said {
     let error = json!({"code": code, "message": message});

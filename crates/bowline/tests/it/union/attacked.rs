@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::kit::client::Client;
 use crate::kit::fake::{
     Fake, TOOLS_CHANGED, begun, config_of, hear_of, missing, names, refusal, text, united,
-    united_with,
+    united_with, unmarked,
 };
+use crate::kit::gateway::{health, with_admin};
 use crate::kit::messages::list;
 
 fn tool(name: &str) -> Value {
@@ -21,7 +22,7 @@ fn request(id: u32, method: &str, params: &Value) -> Value {
 
 async fn result_of(client: &Client, name: &str) -> Value {
     let answer = client.call("use", name, &json!({})).await;
-    answer.messages().pop().unwrap()
+    unmarked(answer.messages().pop().unwrap())
 }
 
 #[tokio::test]
@@ -62,21 +63,71 @@ async fn a_loss_that_the_stream_met_is_told_to_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_definition_that_clients_refuse_is_left_out_and_said() {
-    for odd in [
-        json!({"name": "odd"}),
-        json!({"name": "odd", "inputSchema": {}}),
-        json!({"name": "odd", "inputSchema": {"type": "object"}, "description": 5}),
-        json!({"inputSchema": {"type": "object"}}),
-        json!(7),
-    ] {
-        let (a, b) = (Fake::start("a").await, Fake::start("b").await);
-        b.result("tools/list", json!({"tools": [tool("good"), odd]}));
-        let (_gateway, client) = united(&[&a, &b]).await;
-        let answer = client.send(&list(1)).await;
-        assert_eq!(names(&answer), ["a__t", "b__good"]);
-        assert_eq!(missing(&answer)["b"]["state"], "incomplete", "{odd}");
-    }
+async fn what_clients_refuse_is_left_out_and_named_each_of_it() {
+    let object = json!({"type": "object"});
+    let odd = json!([
+        {"name": "without"},
+        {"name": "lenient", "inputSchema": {"type": "object", "properties": {"x": true}}},
+        {"name": "described", "inputSchema": object, "description": 5},
+        {"name": "text", "inputSchema": {"type": "string"}},
+        {"name": "broken", "inputSchema": {"properties": 7}},
+        {"inputSchema": object},
+        7,
+    ]);
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    b.result("tools/list", json!({"tools": odd}));
+    let mut config = config_of(&[&a, &b]);
+    with_admin(&mut config);
+    let (gateway, client) = united_with(config).await;
+    let answer = client.send(&list(1)).await;
+    let shown = ["a__t", "b__without", "b__lenient", "b__described"];
+    assert_eq!(names(&answer), shown);
+    let tools = answer.json()["result"]["tools"].clone();
+    assert_eq!(
+        tools[1],
+        json!({"name": "b__without", "inputSchema": object})
+    );
+    assert_eq!(tools[2]["inputSchema"]["properties"], json!({"x": {}}));
+    assert_eq!(
+        tools[3],
+        json!({"name": "b__described", "inputSchema": object})
+    );
+    let said = missing(&answer)["b"].clone();
+    assert_eq!(
+        (said["state"].as_str(), &said["left_out_count"]),
+        (Some("incomplete"), &json!(5))
+    );
+    let left_out = json!([
+        {"name": "described", "field": "description", "why": "`description` is no text"},
+        {"name": "text", "why": "`inputSchema`: it is no schema of an object"},
+        {"name": "broken", "why": "`inputSchema`: its `properties` are no object"},
+        {"name": "", "why": "it does not have one `name`"},
+        {"name": "", "why": "it does not have one `name`"},
+    ]);
+    assert_eq!(said["left_out"], left_out);
+    let health = health(&gateway).await;
+    assert_eq!(health["servers"]["b"]["left_out"]["tools"], left_out);
+    assert_eq!(health["servers"]["a"]["left_out"], json!(null));
+    // Many are named up to a bound, and counted.
+    let many: Vec<_> = (0..1000)
+        .map(|at| json!({"name": format!("t{at}"), "inputSchema": {"type": 1}}))
+        .collect();
+    b.result("tools/list", json!({"tools": many}));
+    let said = missing(&client.send(&list(2)).await)["b"].clone();
+    assert_eq!(said["left_out"].as_array().unwrap().len(), 100);
+    assert_eq!(said["left_out_count"], 1000);
+    // And when all is well nothing is said.
+    b.result("tools/list", json!({"tools": [tool("good")]}));
+    let answer = client.send(&list(3)).await;
+    assert_eq!(missing(&answer), json!(null));
+    assert_eq!(
+        self::health(&gateway).await["servers"]["b"]["left_out"],
+        json!(null)
+    );
+}
+
+#[tokio::test]
+async fn an_answer_without_a_list_is_none() {
     for none in [json!({}), json!({"tools": null}), json!({"tools": {}})] {
         let (a, b) = (Fake::start("a").await, Fake::start("b").await);
         b.result("tools/list", none.clone());

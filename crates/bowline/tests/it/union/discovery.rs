@@ -80,7 +80,7 @@ async fn the_answer_to_initialize_has_our_name_and_what_servers_said_before() {
     let result = second.begin().await.json()["result"].clone();
     assert_eq!(result["serverInfo"]["name"], "bowline");
     assert_eq!(result["protocolVersion"], "2025-11-25");
-    assert_eq!(result["instructions"], "# b\n\nUse t well.");
+    assert_eq!(result["instructions"], "# b\n\n> Use t well.");
     assert_eq!(result["capabilities"]["resources"]["subscribe"], true);
 }
 
@@ -109,6 +109,32 @@ async fn bare_names_are_bare_where_they_are_unambiguous() {
         assert!(refused.text.contains(candidate), "{}", refused.text);
     }
     assert_eq!((a.count("tools/call"), b.count("tools/call")), (2, 2));
+}
+
+#[tokio::test]
+async fn a_name_that_models_refuse_has_another_which_leads_to_its_tool() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let odd = ["bad name!", "<script>", "repo.list", "工具", "bad_name_"];
+    let tools = odd.map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+    b.result("tools/list", json!({"tools": tools}));
+    let (gateway, client) = united(&[&a, &b]).await;
+    let listed = names(&client.send(&list(1)).await);
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
+    for (name, own) in listed[1..].iter().zip(odd) {
+        assert!(
+            name.starts_with("b__") && name.chars().all(is_plain),
+            "{name}"
+        );
+        // In another attachment, which has listed nothing.
+        let other = begun(&gateway).await;
+        assert_eq!(other.call(2, name, &json!({})).await.status, 200);
+        let called = b.params("tools/call").pop().unwrap();
+        assert_eq!(called["name"], own);
+    }
+    assert_eq!((listed.len(), &*listed[5]), (6, "b__bad_name_"));
+    let again = Gateway::start(config_of(&[&a, &b])).await.unwrap();
+    let client = begun(&again).await;
+    assert_eq!(names(&client.send(&list(1)).await), listed);
 }
 
 #[tokio::test]

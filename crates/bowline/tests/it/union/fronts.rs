@@ -14,7 +14,7 @@ use crate::kit::asking::{self, oauth, question, reply, stream};
 use crate::kit::browser::browse;
 use crate::kit::client::{Client, sent};
 use crate::kit::fake::{
-    Fake, TOOLS_CHANGED, client_of, config_of, hear_of, missing, names, text, united_with,
+    Fake, TOOLS_CHANGED, client_of, config_of, hear_of, missing, names, text, united_with, unmarked,
 };
 use crate::kit::log::Log;
 use crate::kit::messages::{call, cancel, list, note, ready};
@@ -57,7 +57,7 @@ async fn a_union_with_a_name_has_its_own_path_names_and_attachments() {
     assert_eq!(names(&dev.send(&list(1)).await), ["t", "only"]);
     assert_eq!(names(&routed.send(&list(1)).await), ["only"]);
     assert_eq!(
-        dev.send(&call_of(2, "only")).await.json()["result"],
+        unmarked(dev.send(&call_of(2, "only")).await.json())["result"],
         text("a")
     );
     let astray = [
@@ -86,7 +86,10 @@ async fn a_client_of_http_sse_uses_the_union() {
         let tools = answer["result"]["tools"].as_array().unwrap();
         let tools: Vec<&Value> = tools.iter().map(|tool| &tool["name"]).collect();
         assert_eq!(tools, listed, "{path}");
-        assert_eq!(client.ask(&call_of(2, tool)).await["result"], text("b"));
+        assert_eq!(
+            unmarked(client.ask(&call_of(2, tool)).await)["result"],
+            text("b")
+        );
         let (sessions_a, sessions_b) = (a.live().len(), b.live().len());
         assert_eq!((sessions_a, sessions_b), (1, 1));
         // What servers say and ask arrives on the same stream, and answers go back.
@@ -129,7 +132,7 @@ async fn a_member_that_cannot_start_is_told_at_once_at_every_door() {
         assert_eq!(told["error"]["data"]["server"], "s", "{told}");
     }
     let call = call_of(2, "a__t");
-    assert_eq!(streamed.ask(&call).await["result"], text("a"));
+    assert_eq!(unmarked(streamed.ask(&call).await)["result"], text("a"));
 }
 
 /// A client that can be asked like this, of a union with a server that wants its callers signed in.
@@ -172,7 +175,7 @@ async fn a_list_offers_to_sign_in_and_only_a_call_asks() {
             break message;
         }
     };
-    assert_eq!(answer["result"], text("good-1"));
+    assert_eq!(unmarked(answer)["result"], text("good-1"));
     hear_of(&mut listening, TOOLS_CHANGED).await;
     // This server answers everything with a text.
     let answer = client.send(&list(4)).await;
@@ -186,7 +189,7 @@ async fn a_client_that_cannot_be_asked_signs_in_by_the_tool() {
     let (gateway, client) = signing(&a, &server, &json!(null)).await;
     assert_eq!(names(&client.send(&list(1)).await), ["a__t", "s__sign_in"]);
     assert_eq!(
-        client.send(&call_of(2, "a__t")).await.json()["result"],
+        unmarked(client.send(&call_of(2, "a__t")).await.json())["result"],
         text("a")
     );
     let told = client.send(&call_of(3, "s__sign_in")).await;
@@ -199,7 +202,11 @@ async fn a_client_that_cannot_be_asked_signs_in_by_the_tool() {
     bowline_testbed::leaks::note_url(&link);
     assert_eq!(browse(&gateway, &link).await, 200, "{said}");
     let answer = client.send(&call_of(4, "s__t")).await;
-    assert_eq!(answer.json()["result"], text("good-1"), "{answer:?}");
+    assert_eq!(
+        unmarked(answer.json())["result"],
+        text("good-1"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]

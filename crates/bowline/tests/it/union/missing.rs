@@ -254,7 +254,7 @@ async fn many_tools_over_pages_come_back_over_pages_byte_for_byte_but_for_the_na
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
     let raw = |prefix: &str, number: usize| {
         format!(
-            r#"{{ "title":"T {number}","name" : "{prefix}n{number}","icons":[{{"src":"data:image/png;base64,AA=="}}],  "outputSchema":{{"type":"object","properties":{{"z":1.50,"a":1e2}}}},"inputSchema":{{"type":"object"}},"annotations":{{"readOnlyHint":true}},"_meta":{{"x/y":[1, 2]}},"unheard\u002dof":{{"b":0,"a":"\/é"}}}}"#
+            r#"{{ "title":"T {number}","name" : "{prefix}n{number}","icons":[{{"src":"data:image/png;base64,AA=="}}],  "outputSchema":{{"type":"object","properties":{{"z":{{"minimum":1.50}}}},"x-a":1e2}},"inputSchema":{{"type":"object"}},"annotations":{{"readOnlyHint":true}},"_meta":{{"x/y":[1, 2]}},"unheard\u002dof":{{"b":0,"a":"\/é"}}}}"#
         )
     };
     b.on("tools/list", move |seen| {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::kit::across::assert_cannot_know;
 use crate::kit::client::Client;
-use crate::kit::fake::{Fake, begun, client_of, config_of, hear_of, names, text};
+use crate::kit::fake::{Fake, begun, client_of, config_of, hear_of, names, text, unmarked};
 use crate::kit::messages::{cancel, list};
 use crate::kit::stores::{call_back, command, in_redis, raw, send_away};
 use crate::kit::wait::{until, until_so};
@@ -60,7 +60,7 @@ impl Stage {
 
 async fn uses(client: &Client, tool: &str) -> Value {
     let answer = client.call("use", tool, &json!({})).await;
-    answer.messages().pop().unwrap()
+    unmarked(answer.messages().pop().unwrap())
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@ fn own_name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab_]{0,4}",
         2 => "(a|b|ab|a_b)(__|_)[ab]{0,2}",
+        2 => "[ab. ]{0,4}",
+        1 => "[ab.]{0,2}_?0[a-z2-7]{10}",
+        1 => "[ab.]{40,60}",
         1 => "[ab]{50,70}",
         1 => "\\PC{0,66}",
     ]
@@ -70,7 +73,7 @@ proptest! {
         let having = catalogue(&servers);
         let all = meanings(&names, &having);
         for (name, (server, own)) in &all {
-            prop_assert!(name.chars().count() <= MAX, "{}", name);
+            prop_assert!(name.len() <= MAX && name.chars().all(is_plain), "{}", name);
             prop_assert_eq!(having.resolve(&names, name), owned(server, own));
         }
         // Everything is there, and nothing twice.

@@ -1,0 +1,328 @@
+//! Whether the official clients can use a JSON Schema. They demand little of an `inputSchema`, but the TypeScript client
+//! compiles each `outputSchema` of a list and refuses the list if one of them does not compile.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::pattern::is_regular;
+
+/// How many references may follow one another.
+const MAX_HOPS: usize = 32;
+
+/// Makes a schema one of an object whose properties are schemas, for a client that knows no other. `Ok(true)`: it was
+/// changed, and means the same.
+pub(super) fn fit(schema: &mut Map<String, Value>) -> Result<bool, &'static str> {
+    let mut is_changed = false;
+    match schema.get("type") {
+        Some(Value::String(kind)) if kind == "object" => {}
+        None | Some(Value::Null) => {
+            schema.insert("type".to_owned(), "object".into());
+            is_changed = true;
+        }
+        // What is described is an object in any case.
+        Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "object") => {
+            schema.insert("type".to_owned(), "object".into());
+            is_changed = true;
+        }
+        Some(_) => return Err("it is no schema of an object"),
+    }
+    for name in ["properties", "required", "$schema"] {
+        is_changed |= schema.get(name).is_some_and(Value::is_null);
+        if schema.get(name).is_some_and(Value::is_null) {
+            schema.remove(name);
+        }
+    }
+    if schema.get("$schema").is_some_and(|it| !it.is_string()) {
+        schema.remove("$schema");
+        is_changed = true;
+    }
+    if schema
+        .get("required")
+        .is_some_and(|names| !are_texts(names))
+    {
+        return Err("its `required` is no list of texts");
+    }
+    match schema.get_mut("properties") {
+        None => {}
+        // As PHP writes an empty object.
+        Some(properties) if *properties == json!([]) => {
+            *properties = json!({});
+            is_changed = true;
+        }
+        Some(Value::Object(properties)) => {
+            for property in properties.values_mut() {
+                *property = match property {
+                    Value::Object(_) => continue,
+                    Value::Bool(true) => json!({}),
+                    Value::Bool(false) => json!({"not": {}}),
+                    _ => return Err("one of its `properties` is no schema"),
+                };
+                is_changed = true;
+            }
+        }
+        Some(_) => return Err("its `properties` are no object"),
+    }
+    Ok(is_changed)
+}
+
+fn are_texts(value: &Value) -> bool {
+    let list = value.as_array();
+    list.is_some_and(|list| list.iter().all(Value::is_string))
+}
+
+/// Whether a schema compiles. What is rare is taken for what does not.
+pub(super) fn compiles(schema: &Map<String, Value>) -> Result<(), &'static str> {
+    let mut whole = schema.clone();
+    // It names the whole schema, to which references lead without it.
+    whole.remove("$id");
+    let whole = Value::Object(whole);
+    let mut references = HashSet::new();
+    check(&whole, &mut references)?;
+    for reference in references {
+        let mut hops = 0;
+        let mut next = Some(reference);
+        while let Some(reference) = next {
+            let target = found(&whole, reference).ok_or("a `$ref` leads nowhere")?;
+            next = target.get("$ref").and_then(Value::as_str);
+            hops += 1;
+            if hops > MAX_HOPS {
+                return Err("its `$ref`s lead in a circle");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a keyword of a schema has as its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Schema,
+    Schemas,
+    NamedSchemas,
+    NoSchema,
+}
+
+impl Holds {
+    fn of(keyword: &str, value: &Value) -> Self {
+        match keyword {
+            "items" if value.is_array() => Self::Schemas,
+            "items"
+            | "additionalItems"
+            | "contains"
+            | "additionalProperties"
+            | "propertyNames"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "unevaluatedItems"
+            | "unevaluatedProperties" => Self::Schema,
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => Self::Schemas,
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+                Self::NamedSchemas
+            }
+            _ => Self::NoSchema,
+        }
+    }
+}
+
+/// Checks a schema and all within it. It notes where they refer to.
+fn check<'s>(schema: &'s Value, references: &mut HashSet<&'s str>) -> Result<(), &'static str> {
+    let members = match schema {
+        Value::Bool(_) => return Ok(()),
+        Value::Object(members) => members,
+        _ => return Err("something in it is no schema"),
+    };
+    for (keyword, value) in members {
+        match Holds::of(keyword, value) {
+            Holds::Schema => check(value, references)?,
+            Holds::Schemas => {
+                let list = value.as_array().filter(|list| !list.is_empty());
+                let list = list.ok_or("something in it is no list of schemas")?;
+                list.iter().try_for_each(|one| check(one, references))?;
+            }
+            Holds::NamedSchemas => {
+                let named = value.as_object();
+                let named = named.ok_or("something in it is no object of schemas")?;
+                if keyword == "patternProperties" && !named.keys().all(|it| is_regular(it)) {
+                    return Err("a pattern in it is none");
+                }
+                named.values().try_for_each(|one| check(one, references))?;
+            }
+            Holds::NoSchema if keyword == "$ref" => {
+                let reference = value.as_str().filter(|reference| is_plain(reference));
+                references.insert(reference.ok_or("a `$ref` leads elsewhere")?);
+            }
+            Holds::NoSchema => check_keyword(keyword, value, members)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_keyword(
+    keyword: &str,
+    value: &Value,
+    schema: &Map<String, Value>,
+) -> Result<(), &'static str> {
+    let is_good = match keyword {
+        "$schema" | "format" => value.is_string(),
+        "type" => is_type(value),
+        "nullable" => *value == true && schema.contains_key("type"),
+        "maximum" | "minimum" | "exclusiveMaximum" | "exclusiveMinimum" | "multipleOf"
+        | "maxLength" | "minLength" | "maxItems" | "minItems" | "maxProperties"
+        | "minProperties" | "maxContains" | "minContains" => value.is_number(),
+        "uniqueItems" => value.is_boolean(),
+        "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
+        "required" => are_texts(value),
+        "pattern" => match value.as_str().is_some_and(is_regular) {
+            true => true,
+            false => return Err("a pattern in it is none"),
+        },
+        "const" | "default" => true,
+        "dependencies" | "dependentRequired" => {
+            let lists = value.as_object();
+            lists.is_some_and(|lists| lists.values().all(are_texts))
+        }
+        // The names of schemas, and what only some dialects know.
+        "id" | "$async" | "$recursiveRef" | "$recursiveAnchor" | "$dynamicRef" => false,
+        _ => !has_names(keyword, value),
+    };
+    match is_good {
+        true => Ok(()),
+        false => Err("a keyword in it has a value that it cannot have"),
+    }
+}
+
+/// The schema to which a reference leads.
+fn found<'s>(whole: &'s Value, reference: &str) -> Option<&'s Value> {
+    let (mut at, mut holds) = (whole, Holds::Schema);
+    for step in reference.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        let next = match at {
+            Value::Array(list) => list.get(index(&step)?)?,
+            other => other.get(&step)?,
+        };
+        holds = match holds {
+            Holds::Schema => Holds::of(&step, next),
+            Holds::Schemas | Holds::NamedSchemas => Holds::Schema,
+            Holds::NoSchema => return None,
+        };
+        at = next;
+    }
+    (holds == Holds::Schema).then_some(at)
+}
+
+fn index(step: &str) -> Option<usize> {
+    let index: usize = step.parse().ok()?;
+    (index.to_string() == step).then_some(index)
+}
+
+/// Whether a reference is written in one way only.
+fn is_plain(reference: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"#_-.$~/".contains(&byte);
+    (reference == "#" || reference.starts_with("#/")) && reference.bytes().all(is_plain)
+}
+
+fn is_type(value: &Value) -> bool {
+    let is_one = |value: &Value| {
+        let known = [
+            "object", "array", "string", "number", "integer", "boolean", "null",
+        ];
+        value.as_str().is_some_and(|kind| known.contains(&kind))
+    };
+    match value {
+        Value::Array(kinds) => !kinds.is_empty() && kinds.iter().all(is_one),
+        one => is_one(one),
+    }
+}
+
+/// Whether a keyword that clients do not know names a schema, or has such a name in it.
+fn has_names(name: &str, value: &Value) -> bool {
+    matches!(name, "$id" | "$anchor" | "$dynamicAnchor")
+        || match value {
+            Value::Object(members) => members.iter().any(|(name, value)| has_names(name, value)),
+            Value::Array(values) => values.iter().any(|value| has_names("", value)),
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(schema: &Value) -> Map<String, Value> {
+        schema.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn what_means_the_same_is_written_as_clients_read_it() {
+        let object_of_x = json!({"type": "object", "properties": {"x": {}}});
+        for (written, read) in [
+            (json!({}), json!({"type": "object"})),
+            (
+                json!({"type": ["null", "object"], "x": 1}),
+                json!({"type": "object", "x": 1}),
+            ),
+            (
+                json!({"type": "object", "properties": {"x": true}}),
+                object_of_x.clone(),
+            ),
+            (
+                json!({"properties": {"x": false}}),
+                json!({"type": "object", "properties": {"x": {"not": {}}}}),
+            ),
+            (
+                json!({"type": null, "properties": [], "required": null, "$schema": 5}),
+                json!({"type": "object", "properties": {}}),
+            ),
+        ] {
+            let mut fitted = object(&written);
+            assert_eq!(fit(&mut fitted), Ok(true), "{written}");
+            assert_eq!(Value::from(fitted), read);
+        }
+        assert_eq!(fit(&mut object(&object_of_x)), Ok(false));
+        for odd in [
+            json!({"type": "string"}),
+            json!({"type": "object", "properties": {"x": 5}}),
+            json!({"properties": ["x"]}),
+            json!({"required": true}),
+            json!({"required": [1]}),
+        ] {
+            assert!(fit(&mut object(&odd)).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_schema_compiles_if_all_within_it_does() {
+        let compiles = |schema: &Value| compiles(&object(schema));
+        for good in [
+            json!({"type": "object", "$id": "x", "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "properties": {"a": {"$ref": "#/$defs/a~1b"}, "b": true, "$id": {"type": ["string", "null"]}},
+                "$defs": {"a/b": {"anyOf": [{"$ref": "#"}, {"items": {"$ref": "#/properties/b"}}]}},
+                "x-own": {"a": 1}, "default": {"$id": "x"}}),
+            json!({"patternProperties": {"^a": {"pattern": "^(?=a)", "format": "own", "nullable": true, "type": "string"}}}),
+        ] {
+            assert_eq!(compiles(&good), Ok(()), "{good}");
+        }
+        for bad in [
+            json!({"properties": {"a": {"type": "banana"}}}),
+            json!({"properties": {"a": {"minimum": 1, "exclusiveMinimum": true}}}),
+            json!({"properties": {"a": 1}}),
+            json!({"properties": {"a": {"pattern": "["}}}),
+            json!({"patternProperties": {"[": {}}}),
+            json!({"$ref": "#/$defs/none"}),
+            json!({"$ref": "#/enum/0", "enum": [{}]}),
+            json!({"$ref": "https://example.com/schema"}),
+            json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+            json!({"anyOf": []}),
+            json!({"enum": []}),
+            json!({"items": {"$id": "x"}}),
+            json!({"x-own": [{"$anchor": "x"}]}),
+            json!({"properties": {"a": {"id": 5}}}),
+            json!({"nullable": true}),
+        ] {
+            assert!(compiles(&bad).is_err(), "{bad}");
+        }
+    }
+}
