@@ -166,9 +166,25 @@ impl Lines {
 }
 
 pub(crate) fn kill(pid: u32, name: &str) {
-    let pid = pid.to_string();
-    let status = Command::new("kill").args(["-s", name, &pid]).status();
+    let text = pid.to_string();
+    let status = Command::new("kill").args(["-s", name, &text]).status();
     assert!(status.unwrap().success());
+    // One of its threads may still serve a request meanwhile.
+    while name == "STOP" && !is_stopped(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether each of its threads is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut stats =
+        threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
+    stats.all(|stat| {
+        let stat = stat.unwrap();
+        let state = stat.rsplit(") ").next().unwrap();
+        state.starts_with('T')
+    })
 }
 
 /// The first word that ends in this.
