@@ -171,7 +171,7 @@ pub(crate) fn kill(pid: u32, name: &str) {
     assert!(status.unwrap().success());
     // One of its threads may still serve a request meanwhile.
     while name == "STOP" && !is_stopped(pid) {
-        thread::sleep(Duration::from_millis(1));
+        thread::yield_now();
     }
 }
 
