@@ -173,10 +173,12 @@ impl Joint {
         }
     }
 
-    /// Passes on what servers said beside answers.
+    /// Passes on what servers said beside answers, unless the caller may not use them any more.
     async fn pass_said_on(&self) -> Result<(), mpsc::error::SendError<Bytes>> {
-        while let Some(said) = self.attached.attachment().listening.take_said() {
-            self.events.send(said).await?;
+        while let Some((server, said)) = self.attached.attachment().listening.take_said() {
+            if self.attached.server(server.as_ref()).is_some() {
+                self.events.send(said).await?;
+            }
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::Attached;
 use super::joint::{Joint, Positions};
 use super::list::List;
+use crate::config::ServerName;
 use crate::exchange::stream::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::capabilities::LISTS;
@@ -33,8 +34,8 @@ pub(super) struct Listening {
     current: Mutex<Current>,
     /// The lists of which the client has to be told that they changed.
     due: AtomicU8,
-    /// What servers said beside an answer that the client did not ask for itself.
-    said: Mutex<VecDeque<Bytes>>,
+    /// What servers said beside an answer that the client did not ask for itself, and which server.
+    said: Mutex<VecDeque<(ServerName, Bytes)>>,
     /// Something is due, or the members have changed.
     pub(super) news: Arc<Notify>,
 }
@@ -68,10 +69,11 @@ impl Listening {
     }
 
     /// Passes on what a server said, now or when the client opens a stream. The oldest gives way.
-    pub(super) fn say(&self, message: &Message) {
+    pub(super) fn say(&self, server: &ServerName, message: &Message) {
         let mut said = self.said.lock();
-        said.push_back(event_of(message.raw()));
-        let bytes = |said: &VecDeque<Bytes>| said.iter().map(Bytes::len).sum::<usize>();
+        said.push_back((server.clone(), event_of(message.raw())));
+        let bytes =
+            |said: &VecDeque<(_, Bytes)>| said.iter().map(|(_, event)| event.len()).sum::<usize>();
         while said.len() > MAX_SAID || bytes(&said) > MAX_SAID_BYTES {
             said.pop_front();
         }
@@ -79,7 +81,7 @@ impl Listening {
         self.news.notify_one();
     }
 
-    pub(super) fn take_said(&self) -> Option<Bytes> {
+    pub(super) fn take_said(&self) -> Option<(ServerName, Bytes)> {
         self.said.lock().pop_front()
     }
 

@@ -14,6 +14,7 @@ use super::definition::{self, Readable};
 use super::left_out::LeftOut;
 use super::list::List;
 use super::listening::Listening;
+use crate::config::ServerName;
 use crate::exchange::Exchange;
 use crate::exchange::answer::{Answer, LargeAnswers};
 use crate::exchange::reply::Reply;
@@ -204,7 +205,9 @@ async fn ask(
     let request = Message::parse(request.into()).map_err(Fault::from)?;
     let reply = exchange.clone().handle_unasked(request).await?;
     let failed = |error| Fault::on(&exchange.in_use.session().leg(), error);
-    let answer = answer_of(id.as_id(), reply, beside).await.map_err(failed)?;
+    let server = &exchange.in_use.session().upstream.name;
+    let answer = answer_of(id.as_id(), reply, (server, beside));
+    let answer = answer.await.map_err(failed)?;
     match answer.error_code() {
         None => Ok(Some(answer)),
         Some(codes::METHOD_NOT_FOUND) => Ok(None),
@@ -242,13 +245,13 @@ pub(super) fn own_id(page: usize) -> RawIdBuf {
 pub(super) async fn answer_of(
     id: RawId<'_>,
     reply: Reply,
-    beside: &Listening,
+    (server, beside): (&ServerName, &Listening),
 ) -> Result<Message, UpstreamError> {
     let mut answer = Answer::of(id, reply, &LargeAnswers::up_to(MAX_HELD_ANSWER));
     loop {
         match answer.next().await? {
             Some(message) if message.answers(id) => return Ok(message),
-            Some(said) => beside.say(&said),
+            Some(said) => beside.say(server, &said),
             None => return Err(StreamError::NoAnswer.into()),
         }
     }

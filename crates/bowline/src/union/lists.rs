@@ -65,9 +65,18 @@ impl Attached {
         name: &str,
     ) -> Result<(Arc<Upstream>, String), Fault> {
         let now = self.attachment().union.now();
-        let resolved = match now.names.resolve_prefixed(name) {
-            Some(resolved) => Ok(resolved),
-            None => self.resolve_by_lists(&now, list, name).await,
+        let shown = self.attachment().state.lock().shown.owner(list, name);
+        let resolved = match (now.names.resolve_prefixed(name), shown) {
+            (Some(resolved), None) => Ok(resolved),
+            // A reload has given the name that this client was shown to another.
+            (Some(resolved), Some(server)) => Err(NameRefusal::Collision {
+                servers: vec![server.to_string(), resolved.server.to_string()],
+            }),
+            (None, Some(server)) => Ok(Resolved {
+                server,
+                name: name.to_owned(),
+            }),
+            (None, None) => self.resolve_by_lists(&now, list, name).await,
         };
         let unknown = |why: NameRefusal| Fault::UnknownName {
             name: name.into(),
@@ -84,7 +93,7 @@ impl Attached {
         Ok((server, own))
     }
 
-    /// The same for a name that does not say it: it means what this client was shown, or else what the lists of all
+    /// The same for a name that does not say it and that this client was not shown: it means what the lists of all
     /// servers say, those that are known or those that they answer now.
     async fn resolve_by_lists(
         &self,
@@ -92,11 +101,6 @@ impl Attached {
         list: List,
         name: &str,
     ) -> Result<Resolved, NameRefusal> {
-        let shown = self.attachment().state.lock().shown.owner(list, name);
-        if let Some(server) = shown {
-            let name = name.to_owned();
-            return Ok(Resolved { server, name });
-        }
         let servers = self.servers();
         let known = servers
             .iter()

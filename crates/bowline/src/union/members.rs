@@ -139,7 +139,7 @@ impl Attached {
             error,
         };
         let id = attachment.initialize.id().unwrap_or_default();
-        let answer = answer_of(id, reply, &attachment.listening)
+        let answer = answer_of(id, reply, (&server.name, &attachment.listening))
             .await
             .map_err(failed)?;
         let Some(newborn) = newborn else {

@@ -189,7 +189,7 @@ impl Attached {
     ) -> (Arc<Upstream>, Result<Message, Fault>) {
         let id = message.id().unwrap_or_default();
         let answer = match self.send(&server, message.clone()).await {
-            Ok(reply) => answer_of(id, reply, &self.attachment().listening)
+            Ok(reply) => answer_of(id, reply, (&server.name, &self.attachment().listening))
                 .await
                 .map_err(|error| Fault::Upstream {
                     server: server.name.clone(),

@@ -169,6 +169,53 @@ async fn what_a_server_asks_beside_a_list_reaches_the_client_and_its_answer_the_
 }
 
 #[tokio::test]
+async fn what_a_server_said_beside_a_list_goes_with_the_server() {
+    let servers = [Fake::start("a").await, Fake::start("b").await];
+    for server in &servers {
+        server.on("tools/list", |seen| {
+            let asks = json!({"jsonrpc": "2.0", "id": "roots-1", "method": "roots/list"});
+            let answer =
+                json!({"jsonrpc": "2.0", "id": seen.json()["id"], "result": {"tools": []}});
+            let (said, mut pen) = Said::events();
+            pen.write(format!("data: {asks}\n\ndata: {answer}\n\n"));
+            said
+        });
+    }
+    let [a, b] = &servers;
+    let (gateway, client) = united(&[a, b]).await;
+    assert_eq!(client.send(&list(1)).await.status, 200);
+    gateway.reload(config_of(&[a])).unwrap();
+    let mut events = client.listen().await;
+    let (_, asked) = hear_of(&mut events, "roots/list").await;
+    assert_eq!(asked["params"]["_meta"]["bowline/server"], "a", "{asked}");
+    client.send(&list(2)).await;
+    let (_, asked) = hear_of(&mut events, "roots/list").await;
+    assert_eq!(asked["params"]["_meta"]["bowline/server"], "a", "{asked}");
+}
+
+#[tokio::test]
+async fn a_name_that_a_client_was_shown_is_not_another_servers_after_a_reload() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    a.result("tools/list", json!({"tools": [tool("pay")]}));
+    b.result("tools/list", json!({"tools": [tool("a-pay")]}));
+    let mut config = config_of(&[&a, &b]);
+    config.union.names = UnionNames::Bare;
+    let (gateway, client) = united_with(config.clone()).await;
+    assert_eq!(names(&client.send(&list(1)).await), ["pay", "a-pay"]);
+    config.union.separator = "-".to_owned();
+    gateway.reload(config).unwrap();
+    let refused = result_of(&client, "a-pay").await;
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("`b` or `a`"),
+        "{refused}"
+    );
+    assert!(a.asked("tools/call").is_empty() && b.asked("tools/call").is_empty());
+}
+
+#[tokio::test]
 async fn a_bare_name_means_what_this_client_was_shown() {
     let (a, b) = (Fake::start("a").await, Fake::start("b").await);
     a.result("tools/list", json!({"tools": [tool("del")]}));
