@@ -115,8 +115,8 @@ async fn wait(request: &Request<'_>) -> bool {
     }
 }
 
-/// The leg on which a request may be repeated that may have run on `leg`: `next`, or one after it. What was known of its
-/// tool must still count, and a list that is requested now must say so, too.
+/// The leg on which a request may be repeated that may have run on `leg`: `next`, or one after it. A list that is
+/// requested now must say so, too.
 async fn confirmed(
     request: &Request<'_>,
     leg: &Arc<Leg>,
@@ -125,6 +125,8 @@ async fn confirmed(
     let (session, carried) = (request.session, request.carried);
     loop {
         let error = match own_list::confirms(request, &next).await {
+            // What is heard of a new generation says nothing of the one in which it may have run.
+            Ok(true) if next.generation != leg.generation => return Ok(next),
             Ok(true) if may_run_twice(request, leg).await => return Ok(next),
             Ok(_) => return Err(not_repeated(session, &UNCONFIRMED)),
             Err(error @ (UpstreamError::Cancelled | UpstreamError::SignIn(_))) => {
