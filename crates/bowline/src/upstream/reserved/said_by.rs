@@ -230,7 +230,6 @@ mod tests {
             r#"{"method":"m","params":[1]}"#,
             r#"{"method":"notifications/message","params":{"data":1,"\udfff":1}}"#,
             r#"{"id":1,"method":"elicitation/create","params":{"message":"bank: PIN?","\ud800":1}}"#,
-            r#"{"id":1,"method":"roots/list","\ud800":1}"#,
             r#"{"id":1,"error":{"code":-32042,"data":{"elicitations":{"message":"bank: go"}}}}"#,
             r#"{"id":1,"error":{"code":-32042,"data":{"elicitations":[],"\ud800":1}}}"#,
         ] {
