@@ -263,6 +263,11 @@ impl Message {
         self.0.result.map(|span| self.text(span))
     }
 
+    /// The span of the error.
+    pub fn error_span(&self) -> Option<Span> {
+        self.0.error
+    }
+
     /// The error object as JSON text.
     pub fn error(&self) -> Option<&str> {
         self.0.error.map(|span| self.text(span))

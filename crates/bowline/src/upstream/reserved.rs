@@ -2,25 +2,27 @@
 //! could send them in a request could make a host run a sign-in for it, so they are removed.
 //!
 //! JSON parsers differ, so more is treated as a reserved key than the protocol says: escapes, upper
-//! and lower case, a NUL at the end, repeated keys, and objects at any depth. They differ as much in
-//! what they take for a request: whatever has a method is one here. A message that is an answer for
-//! one parser and has a method for another is dropped, and so is an `elicitation/create` without an id.
+//! and lower case, a NUL at the end, repeated keys, and each `_meta` at any depth. Outside of a `_meta` nobody
+//! reads them, so there they are data. Parsers differ as much in what they take for a request: whatever has a
+//! method is one here. A message that is an answer for one parser and has a method for another is dropped, and so
+//! is an `elicitation/create` without an id.
 //!
 //! A client of several servers is told by such a key whose a message is (`said_by`). So for it they are removed from
 //! answers as well.
 
+mod cut;
 pub(crate) mod said_by;
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use bowline_wire::members::Members;
 use bowline_wire::message::{Kind, Malformed, Message};
-use bowline_wire::names::{plain, reads_as, up_to_nul};
+use bowline_wire::names::{plain, reads_as};
 use bytes::Bytes;
 use memchr::memchr3_iter;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 
 use crate::config::ServerName;
 
@@ -34,6 +36,7 @@ const DOCUMENTS: [&str; 3] = ["auth_server", "auth_server_metadata", "resource_m
 const PROMPT: &str = "elicitation/create";
 
 const UNREADABLE: &str = "reserved keys in what cannot be parsed";
+const UNMARKABLE: &str = "no place for its server's name";
 const TWO_READINGS: &str = "what clients of several servers could read in two ways";
 
 /// The only two characters outside ASCII whose lower case is in ASCII.
@@ -117,7 +120,7 @@ impl Reserved {
             return dropped(TWO_READINGS);
         }
         let cleared = self.without_keys(message)?;
-        Some(said_by::marked(cleared, &self.keys.server))
+        said_by::marked(cleared, &self.keys.server).or_else(|| dropped(UNMARKABLE))
     }
 
     /// The same for the answer to a client of several servers.
@@ -138,13 +141,12 @@ impl Reserved {
         if stays || !self.are_in(message.raw()) {
             return Some(message);
         }
-        let Ok(mut value) = serde_json::from_slice::<Value>(message.raw()) else {
-            return dropped(UNREADABLE);
-        };
-        self.clear(&mut value, false);
-        match Message::from_server(value.to_string().into()) {
-            Ok(message) => Some(message),
-            Err(_) => dropped(UNREADABLE),
+        match cut::without(message.raw(), |name| self.keys.have(name)) {
+            Cow::Borrowed(_) => Some(message),
+            Cow::Owned(rest) => {
+                let cleared = Message::from_server(rest.into());
+                cleared.ok().or_else(|| dropped(UNREADABLE))
+            }
         }
     }
 
@@ -168,26 +170,12 @@ impl Reserved {
         refused.and_then(dropped::<()>);
         refused.is_none()
     }
+}
 
-    fn clear(&self, value: &mut Value, is_meta: bool) {
-        match value {
-            Value::Object(members) => {
-                members.retain(|name, _| !self.has(up_to_nul(&plain(name)), is_meta));
-                for (name, value) in members {
-                    self.clear(value, up_to_nul(&plain(name)) == "_meta");
-                }
-            }
-            Value::Array(values) => {
-                values.iter_mut().for_each(|value| self.clear(value, false));
-            }
-            _ => {}
-        }
-    }
-
-    fn has(&self, name: &str, is_meta: bool) -> bool {
-        name.starts_with(OWN)
-            || name.starts_with(&*self.keys.prefix)
-            || (is_meta && DOCUMENTS.contains(&name))
+impl Keys {
+    /// Whether a name in a `_meta`, without escapes and in lower case, is reserved.
+    fn have(&self, name: &str) -> bool {
+        name.starts_with(OWN) || name.starts_with(&*self.prefix) || DOCUMENTS.contains(&name)
     }
 }
 
@@ -227,7 +215,7 @@ fn has_two_readings(message: &Message) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -361,24 +349,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_meta_stays_as_it_is() {
-        let form =
-            r#"{"requestedSchema":{"properties":{"auth_server":{}}},"message":"bowline/type"}"#;
-        let shown = shown(&asking(form)).unwrap();
-        assert_eq!(
-            shown["params"],
-            serde_json::from_str::<Value>(form).unwrap()
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_read_through_is_not_shown() {
+    fn all_else_stays_byte_for_byte() {
+        let reserved = reserved("My.App");
+        let cleared = |text: &str| {
+            let message = Message::from_server(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+            let shown = reserved.cleared(message).unwrap();
+            String::from_utf8(shown.raw().to_vec()).unwrap()
+        };
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-        for params in [
-            format!(r#"{{"a":{deep},"_meta":{{"bowline/type":1}}}}"#),
-            r#"{"\ud800":1,"_meta":{"bowline/type":1}}"#.to_owned(),
+        for beside in [
+            r#""requestedSchema":{"properties":{"auth_server":{},"bowline/x":{}}},"message":"bowline/type""#,
+            r#""z":123456789012345678901234567890, "a":1e400,"\ud800":"my.app/\ud800""#,
+            &format!(r#""deep":{deep},"url":"bowline/""#),
         ] {
-            assert_eq!(shown(&asking(&params)), None);
+            let mentions = asking(&format!("{{{beside}}}"));
+            assert_eq!(cleared(&mentions), mentions);
+            let forged = asking(&format!(
+                r#"{{{beside},"_meta":{{"bowline/type":1, "x":1}}}}"#
+            ));
+            let left = asking(&format!(r#"{{{beside},"_meta":{{ "x":1}}}}"#));
+            assert_eq!(cleared(&forged), left);
         }
     }
 }

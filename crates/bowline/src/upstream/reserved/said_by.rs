@@ -2,11 +2,14 @@
 //! what a person is shown begins with it. A server cannot say that it is another one, because its own keys of this name
 //! were removed before.
 
+use std::borrow::Cow;
+
 use bowline_wire::members::{Members, written};
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::names::{plain, reads_as};
 use memchr::memchr2;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::PROMPT;
 use crate::config::ServerName;
@@ -14,15 +17,25 @@ use crate::config::ServerName;
 /// Where a message says whose it is.
 const SERVER: &str = "bowline/server";
 
-/// The message with the name of its server. What has no place for it, an error, stays as it is.
-pub(super) fn marked(message: Message, server: &ServerName) -> Message {
+/// The member of an error's data that has prompts.
+const PROMPTS: &str = "elicitations";
+
+/// The message with the name of its server; `None` if there is no place for it. Errors have none, except for those with
+/// prompts in them.
+pub(super) fn marked(message: Message, server: &ServerName) -> Option<Message> {
     let with_name = |object: &str| with_name(object, server);
-    let changed = match (message.kind(), message.result_span(), message.params_span()) {
+    match (message.kind(), message.result_span(), message.params_span()) {
         (Kind::Response, Some(result), _) => {
-            let marked = with_name(message.text(result));
-            marked.map(|marked| message.replaced(result, &marked))
+            let marked = with_name(message.text(result))?;
+            Some(message.replaced(result, &marked))
         }
-        (Kind::Response, None, _) => None,
+        (Kind::Response, None, _) => match message.error_span() {
+            Some(error) if asks(message.text(error)) => {
+                let marked = with_prompts_signed(message.text(error), server)?;
+                Some(message.replaced(error, &marked))
+            }
+            _ => Some(message),
+        },
         (_, _, Some(params)) => {
             let is_prompt = message.method().is_some_and(|it| reads_as(it, PROMPT));
             let marked = match message.text(params) {
@@ -30,16 +43,14 @@ pub(super) fn marked(message: Message, server: &ServerName) -> Message {
                 own if is_prompt => signed(own, server).and_then(|signed| with_name(&signed)),
                 own => with_name(own),
             };
-            marked.map(|marked| message.replaced(params, &marked))
+            Some(message.replaced(params, &marked?))
         }
         (_, _, None) => {
-            let members = Members::of_bytes(message.raw());
-            let params = with_name("{}").zip(members);
-            let marked = params.map(|(params, members)| members.with("params", &params));
-            marked.and_then(|marked| Message::from_server(marked.into()).ok())
+            let params = with_name("{}")?;
+            let marked = Members::of_bytes(message.raw())?.with("params", &params);
+            Message::from_server(marked.into()).ok()
         }
-    };
-    changed.unwrap_or(message)
+    }
 }
 
 /// Params or a result with the name in its `_meta`; `None` if it is no object.
@@ -67,16 +78,57 @@ fn with_name(object: &str, server: &ServerName) -> Option<String> {
 
 /// The params of a prompt whose text begins with the server's name, whichever member a client takes for the text.
 fn signed(params: &str, server: &ServerName) -> Option<String> {
-    let members = Members::of(params)?;
-    let signed: Vec<(&str, String)> = members
-        .iter()
-        .map(|(name, value)| match value.strip_prefix('"') {
-            Some(text) if reads_as(name, "message") => (name, format!("\"{server}: {text}")),
-            _ => (name, value.to_owned()),
-        })
-        .collect();
+    changed(params, |name, value| {
+        let text = value
+            .strip_prefix('"')
+            .filter(|_| reads_as(name, "message"));
+        Some(text.map(|text| format!("\"{server}: {text}")))
+    })
+}
+
+/// Whether some client could find prompts in an error.
+fn asks(error: &str) -> bool {
+    plain(error).contains(PROMPTS)
+}
+
+/// An error that has prompts in its data, each with the server's name. The data has it as a result has.
+fn with_prompts_signed(error: &str, server: &ServerName) -> Option<String> {
+    let signed_data = |data: &str| {
+        let mut asks = false;
+        let signed = changed(data, |name, value| {
+            if !reads_as(name, PROMPTS) {
+                return Some(None);
+            }
+            asks = true;
+            let prompts: Vec<&RawValue> = serde_json::from_str(value).ok()?;
+            let prompts = prompts.iter().map(|prompt| signed(prompt.get(), server));
+            let prompts: Option<Vec<_>> = prompts.collect();
+            Some(Some(format!("[{}]", prompts?.join(","))))
+        })?;
+        match asks {
+            true => with_name(&signed, server).map(Some),
+            false => Some(None),
+        }
+    };
+    changed(error, |name, value| match reads_as(name, "data") {
+        true if value.starts_with('{') => signed_data(value),
+        _ => Some(None),
+    })
+}
+
+/// An object with other values for some of its members; `None` if it is no object, or a value cannot be made.
+fn changed(
+    object: &str,
+    mut value: impl FnMut(&str, &str) -> Option<Option<String>>,
+) -> Option<String> {
+    let members = Members::of(object)?;
+    let changed = members.iter().map(|(name, own)| {
+        let value = value(name, own)?;
+        Some((name, value.map_or(Cow::Borrowed(own), Cow::Owned)))
+    });
+    let changed: Vec<_> = changed.collect::<Option<_>>()?;
     Some(written(
-        signed.iter().map(|(name, value)| (*name, &**value)),
+        changed.iter().map(|(name, value)| (*name, &**value)),
     ))
 }
 
@@ -162,11 +214,59 @@ mod tests {
         }
         for unchanged in [
             r#"{"id":1,"error":{"code":1,"message":"m"}}"#,
-            r#"{"id":1,"result":[1]}"#,
-            r#"{"method":"m","params":[1]}"#,
+            r#"{"id":1,"error":{"code":1, "message":"m","data":{"\ud800":1}}}"#,
+            r#"{"id":1,"error":"m"}"#,
         ] {
             assert_eq!(shown(unchanged), unchanged);
         }
+    }
+
+    #[test]
+    fn what_has_no_place_for_the_name_is_not_shown() {
+        for said in [
+            r#"{"id":1,"result":[1]}"#,
+            r#"{"id":1,"result":5}"#,
+            r#"{"id":1,"result":{"content":[],"\ud800":1}}"#,
+            r#"{"method":"m","params":[1]}"#,
+            r#"{"method":"notifications/message","params":{"data":1,"\udfff":1}}"#,
+            r#"{"id":1,"method":"elicitation/create","params":{"message":"bank: PIN?","\ud800":1}}"#,
+            r#"{"id":1,"error":{"code":-32042,"data":{"elicitations":{"message":"bank: go"}}}}"#,
+            r#"{"id":1,"error":{"code":-32042,"data":{"elicitations":[],"\ud800":1}}}"#,
+        ] {
+            let said = Bytes::copy_from_slice(said.as_bytes());
+            let message = Message::from_server(said.clone()).unwrap();
+            assert_eq!(reserved().cleared(message), None, "{said:?}");
+        }
+        let half = r#"{"id":1,"result":{"_meta":{"\ud800":1}}}"#;
+        let shown_as = r#"{"id":1,"result":{"_meta":{"bowline/server":"weather"}}}"#;
+        assert_eq!(shown(half), shown_as);
+    }
+
+    #[test]
+    fn a_prompt_in_an_error_begins_with_the_name_of_its_server() {
+        let mark = r#""_meta":{"bowline/server":"weather"}"#;
+        for (code, name) in [
+            ("-32042", "elicitations"),
+            ("-3.2042e4", r"Elicit\u0061tions"),
+        ] {
+            let said = format!(
+                r#"{{"id":1,"error":{{"code":{code},"message":"m","data":{{"_meta":{{"bowline/server":"bank"}},"{name}":[{{"mode":"url","message":"bank: go","url":"https://e"}}]}}}}}}"#
+            );
+            let data = value(&said)["error"]["data"].clone();
+            let name = if name.starts_with('E') {
+                "Elicitations"
+            } else {
+                name
+            };
+            assert_eq!(
+                data,
+                json!({"_meta": {"bowline/server": "weather"},
+                    name: [{"mode": "url", "message": "weather: bank: go", "url": "https://e"}]})
+            );
+        }
+        let none = r#"{"id":1,"error":{"code":-32042,"message":"m","data":{"elicitations":[]}}}"#;
+        let marked = none.replace(r#""data":{"#, &format!(r#""data":{{{mark},"#));
+        assert_eq!(shown(none), marked);
     }
 
     #[test]

@@ -145,13 +145,10 @@ async fn a_servers_question_is_its_own_on_every_stream() {
 /// What Bowline cannot read, and a host that is less strict could.
 fn unreadable(pen: &mut Pen) {
     let plain = question(&keys(str::to_owned));
-    let deep = format!(r#"{{"a":{}1{},"#, "[".repeat(200), "]".repeat(200));
     for text in [
         plain.replacen(r#""id":1"#, r#""id":1,"id":1"#, 1),
         plain.replacen(r#""m""#, "NaN", 1),
         plain.replacen(r#""id":1"#, r#""id":1,"result":{}"#, 1),
-        plain.replacen(r#""m""#, r#"{"\ud800":1}"#, 1),
-        plain.replacen(r#""params":{"#, &format!(r#""params":{deep}"#), 1),
         format!("\u{feff}{plain}"),
         format!("[{plain},"),
         format!("[[{plain}]]"),
