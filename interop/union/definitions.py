@@ -63,7 +63,19 @@ PARTS = [
     {"format": "date-time"}, {"format": 5}, {"nullable": True}, {"nullable": True, "type": "string"}, {"id": "x"},
     {"not": 5}, {"if": {}}, {"additionalProperties": "x"}, {"x-own": {"a": [1]}}, {"default": {"$id": "x"}},
     {"$id": "x"}, {"$anchor": "x"}, {"$async": True}, {"dependentRequired": {"a": ["b"]}}, {"prefixItems": [{}]},
+    {"format": "date", "formatMaximum": 5}, {"format": "own", "formatMinimum": "x"}, {"pattern": "()" * 66_000},
+    {"oneOf": [{"properties": {"a": {"const": number}}} for number in range(3000)]}, {"not": {"unit": {"$id": 5}}},
+    {"constructor": {"type": 1}, "toString": ["x"], "__proto__": {"a": 1}}, {"$ref": "urn:whole#/$defs/a"},
     {"examples": [{"a": 1}]}, {"contentEncoding": "base64"}, {"deprecated": True}, {"title": "T", "$comment": "c"},
+]  # fmt: skip
+# What an output schema is called, and what references make large.
+CHAIN = {f"c{number}": {"not": {"$ref": f"#/$defs/c{number + 1}"}} for number in range(3000)}
+WHOLES = [
+    *({"$id": name, "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#"}}}
+      for name in (5, {}, True, None, "", "#", "constructor", "__proto__", "urn:receipt", "%zz", "https://example.com/a")),
+    {"$id": "urn:same", "required": ["x"]}, {"$id": "urn:same", "required": ["y"]},
+    {"$defs": {**CHAIN, "c3000": {}}, "properties": {"x": {"$ref": "#/$defs/c0"}}},
+    {"properties": {f"p{number}": {"type": "string", "pattern": "^a$", "format": "email"} for number in range(3000)}},
 ]  # fmt: skip
 # What the clients take and Bowline leaves out: rare in schemas, or not JSON for every reader.
 STRICTER = {"outputSchema"}
@@ -106,6 +118,7 @@ def table(key, full):
         for part in PARTS:
             odd.append({"name": "n", "inputSchema": SCHEMA, "outputSchema": {**SCHEMA, "properties": {"x": part}, "$defs": defs}})
             odd.append({"name": "n", "inputSchema": {**SCHEMA, "properties": {"x": part}}})
+        odd += [{"name": "n", "inputSchema": SCHEMA, "outputSchema": {"type": "object", **whole}} for whole in WHOLES]
     return own, [{**definition, own: f"n{number}"} for number, definition in enumerate(odd)]
 
 

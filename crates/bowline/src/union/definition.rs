@@ -10,8 +10,10 @@ mod pattern;
 mod schema;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bowline_wire::members::{Members, written};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::list::List;
@@ -156,8 +158,14 @@ const TEMPLATE: &[Field] = &[
     extra("_meta", Kind::AnyObject),
 ];
 
+/// The longest number. Clients in Python read none of more than 4300 digits.
+const MAX_NUMBER: usize = 4000;
+
 /// A definition as clients can read it, or why they cannot.
 pub(super) fn readable(definition: &str, list: List) -> Result<Readable<'_>, String> {
+    if has_long_number(definition) {
+        return Err(format!("it has a number of more than {MAX_NUMBER} digits"));
+    }
     // Also what is too deep, too large a number, or half a character.
     let Ok(Value::Object(mut members)) = serde_json::from_str(definition) else {
         return Err("it is not an object that can be read".to_owned());
@@ -171,29 +179,67 @@ pub(super) fn readable(definition: &str, list: List) -> Result<Readable<'_>, Str
     let mut fitting = Fitting::default();
     fitting.object(&mut members, fields, "")?;
     let text = match fitting.is_changed {
-        true => changed(definition, &members).into(),
+        true => changed(definition, &Value::Object(members)),
         false => definition.into(),
     };
     let without = fitting.without;
     Ok(Readable { text, without })
 }
 
-/// The definition with the fields that were changed. All others stay as they are written.
-fn changed(definition: &str, members: &Map<String, Value>) -> String {
-    let before = Members::of(definition);
-    let texts: Vec<(&str, Cow<'_, str>)> = members
-        .iter()
-        .map(|(name, value)| {
-            let before = before.as_ref().and_then(|before| before.only(name));
-            let is_same =
-                |text: &str| serde_json::from_str(text).is_ok_and(|it: Value| it == *value);
-            match before.filter(|before| is_same(before.get())) {
-                Some(before) => (&**name, Cow::Borrowed(before.get())),
-                None => (&**name, value.to_string().into()),
-            }
-        })
+/// Whether a number in a JSON text is too long. Those in texts do not count.
+fn has_long_number(json: &str) -> bool {
+    let (mut is_in_text, mut is_escaped, mut length) = (false, false, 0);
+    json.bytes().any(|byte| {
+        length = match byte {
+            b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' if !is_in_text => length + 1,
+            _ => 0,
+        };
+        is_in_text ^= byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        length > MAX_NUMBER
+    })
+}
+
+/// A value's text with what was changed in it. All else stays as it is written.
+fn changed<'t>(before: &'t str, value: &Value) -> Cow<'t, str> {
+    if serde_json::from_str(before).is_ok_and(|before: Value| before == *value) {
+        return before.into();
+    }
+    let text = match value {
+        Value::Object(members) => changed_members(before, members),
+        Value::Array(values) => changed_values(before, values),
+        _ => None,
+    };
+    text.unwrap_or_else(|| value.to_string()).into()
+}
+
+fn changed_members(before: &str, members: &Map<String, Value>) -> Option<String> {
+    let before = Members::of(before)?;
+    let mut known = HashSet::new();
+    let mut texts: Vec<(&str, Cow<'_, str>)> = Vec::new();
+    for (name, text) in before.iter() {
+        if !known.insert(name) {
+            return None;
+        }
+        if let Some(value) = members.get(name) {
+            texts.push((name, changed(text, value)));
+        }
+    }
+    let others = members.iter().filter(|(name, _)| !known.contains(&***name));
+    texts.extend(others.map(|(name, value)| (&**name, value.to_string().into())));
+    Some(written(texts.iter().map(|(name, text)| (*name, &**text))))
+}
+
+fn changed_values(before: &str, values: &[Value]) -> Option<String> {
+    let before: Vec<&RawValue> = serde_json::from_str(before).ok()?;
+    if before.len() != values.len() {
+        return None;
+    }
+    let texts = before.iter().zip(values);
+    let texts: Vec<_> = texts
+        .map(|(text, value)| changed(text.get(), value))
         .collect();
-    written(texts.iter().map(|(name, text)| (*name, &**text)))
+    Some(format!("[{}]", texts.join(",")))
 }
 
 /// Makes a definition what clients can read.
@@ -296,7 +342,10 @@ impl Fitting {
                 let unfit = |why| format!("`{at}`: {why}");
                 self.is_changed |= schema::fit(schema).map_err(unfit)?;
                 match kind {
-                    Kind::OutputSchema => schema::compiles(schema).map_err(unfit),
+                    Kind::OutputSchema => {
+                        self.is_changed |= schema::cut(schema);
+                        schema::compiles(schema.clone()).map_err(unfit)
+                    }
                     _ => Ok(()),
                 }
             }

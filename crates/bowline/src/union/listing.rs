@@ -9,6 +9,7 @@ use bowline_wire::members::Members;
 use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bowline_wire::{codes, compose};
 use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
 
 use super::definition::{self, Readable};
 use super::left_out::LeftOut;
@@ -25,6 +26,9 @@ use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 const MAX_PAGES: usize = 100;
 const MAX_ITEMS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The largest page that is read where all else is done, too.
+const MAX_INLINE: usize = 64 * 1024;
 
 /// A list of a server.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,21 +86,37 @@ impl Listing {
                 }
                 break;
             };
-            if !listing.add(&answer, list) {
+            let length = answer.raw().len();
+            bytes += length;
+            let next = answer.result_member("nextCursor");
+            let next = next.map(|span| Box::<str>::from(answer.text(span)));
+            let adding = move || {
+                let is_list = listing.add(&answer, list);
+                (listing, is_list)
+            };
+            let is_list;
+            // Others would wait for a large page.
+            (listing, is_list) = match length > MAX_INLINE {
+                true => spawn_blocking(adding).await.map_err(|_| {
+                    declining(
+                        exchange,
+                        format!("its answer to {} cannot be read", list.method()),
+                    )
+                })?,
+                false => adding(),
+            };
+            if !is_list {
                 return Err(declining(
                     exchange,
                     format!("its answer to {} has no list", list.method()),
                 ));
             }
-            bytes += answer.raw().len();
-            let next = answer.result_member("nextCursor");
-            let next = next.map(|span| answer.text(span));
             // No cursor, as clients read it.
-            let Some(next) = next.filter(|next| !matches!(*next, "null" | r#""""#)) else {
+            let Some(next) = next.filter(|next| !matches!(&**next, "null" | r#""""#)) else {
                 break;
             };
             let cut = match () {
-                () if !cursors.insert(Box::<str>::from(next)) => Some("its cursors repeat"),
+                () if !cursors.insert(next.clone()) => Some("its cursors repeat"),
                 () if page + 1 >= MAX_PAGES => Some("it has more than 100 pages"),
                 () if listing.items.len() > MAX_ITEMS => Some("it has more than 10000 items"),
                 () if bytes > MAX_BYTES => Some("it is larger than 16 MiB"),
@@ -106,7 +126,7 @@ impl Listing {
                 listing.cut = Some(cut);
                 break;
             }
-            cursor = Some(next.into());
+            cursor = Some(next);
         }
         Ok(listing)
     }

@@ -10,11 +10,15 @@ const SYNTAX: &str = "^$\\.*+?()[]{}|/";
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 100;
 
+/// The most groups of a pattern.
+const MAX_GROUPS: usize = 1000;
+
 /// Whether the pattern is a regular expression.
 pub(super) fn is_regular(pattern: &str) -> bool {
     let mut reader = Reader {
         rest: pattern.chars().peekable(),
         depth: 0,
+        groups: 0,
     };
     reader.alternatives().is_some() && reader.rest.next().is_none()
 }
@@ -22,6 +26,7 @@ pub(super) fn is_regular(pattern: &str) -> bool {
 struct Reader<'p> {
     rest: Peekable<Chars<'p>>,
     depth: usize,
+    groups: usize,
 }
 
 /// What an escape or a member of a class stands for.
@@ -91,7 +96,8 @@ impl Reader<'_> {
             return None;
         }
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        self.groups += 1;
+        if self.depth > MAX_DEPTH || self.groups > MAX_GROUPS {
             return None;
         }
         self.alternatives()?;
@@ -238,5 +244,7 @@ mod tests {
             assert!(!is_regular(other), "{other}");
         }
         assert!(!is_regular(&"(".repeat(100_000)));
+        assert!(is_regular(&"()".repeat(1000)));
+        assert!(!is_regular(&"()".repeat(1001)));
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the official clients can use a JSON Schema. They demand little of an `inputSchema`, but the TypeScript client
 //! compiles each `outputSchema` of a list and refuses the list if one of them does not compile.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,16 @@ use super::pattern::is_regular;
 
 /// How many references may follow one another.
 const MAX_HOPS: usize = 32;
+
+/// The most values of a schema, with what references are replaced by. A client compiles so many in about a third of a
+/// second.
+const MAX_VALUES: usize = 4000;
+
+/// The most schemas of one list. The time that a client takes grows with their square.
+const MAX_SCHEMAS: usize = 200;
+
+/// How deep all schemas to which references lead may be, together: a client compiles one within the other.
+const MAX_DEPTH: usize = 300;
 
 /// Makes a schema one of an object whose properties are schemas, for a client that knows no other. `Ok(true)`: it was
 /// changed, and means the same.
@@ -71,17 +81,126 @@ fn are_texts(value: &Value) -> bool {
     list.is_some_and(|list| list.iter().all(Value::is_string))
 }
 
+/// Cuts from a schema what means nothing to clients or to the rest of it, but may keep it from being compiled.
+/// `true`: it was changed.
+pub(super) fn cut(schema: &mut Map<String, Value>) -> bool {
+    // It names the whole schema, to which references lead without it. Clients take another schema of this name for it.
+    let had_id = schema.remove("$id").is_some();
+    cut_unknown(schema) || had_id
+}
+
+fn cut_unknown(schema: &mut Map<String, Value>) -> bool {
+    let all = schema.len();
+    schema.retain(|keyword, value| is_known(keyword, value));
+    let mut is_changed = schema.len() < all;
+    for (keyword, value) in schema {
+        let inner: Vec<&mut Value> = match (Holds::of(keyword, value), value) {
+            (Holds::Schema, value) => vec![value],
+            (Holds::Schemas, Value::Array(list)) => list.iter_mut().collect(),
+            (Holds::NamedSchemas, Value::Object(named)) => named.values_mut().collect(),
+            _ => continue,
+        };
+        for schema in inner.into_iter().filter_map(Value::as_object_mut) {
+            is_changed |= cut_unknown(schema);
+        }
+    }
+    is_changed
+}
+
+fn is_known(keyword: &str, value: &Value) -> bool {
+    let is_own = |name: &str| {
+        let mut bytes = name.bytes();
+        bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    Holds::of(keyword, value) != Holds::NoSchema
+        || KEYWORDS.contains(&keyword)
+        || NOTES.contains(&keyword)
+        || UNSURE.contains(&keyword)
+        || keyword.strip_prefix("x-").is_some_and(is_own)
+}
+
+/// The keywords that demand something of a value.
+const KEYWORDS: &[&str] = &[
+    "$ref",
+    "$schema",
+    "format",
+    "type",
+    "nullable",
+    "maximum",
+    "minimum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "multipleOf",
+    "maxLength",
+    "minLength",
+    "maxItems",
+    "minItems",
+    "maxProperties",
+    "minProperties",
+    "maxContains",
+    "minContains",
+    "uniqueItems",
+    "enum",
+    "required",
+    "pattern",
+    "const",
+    "default",
+    "dependencies",
+    "dependentRequired",
+];
+
+/// The keywords that only say something.
+const NOTES: &[&str] = &[
+    "title",
+    "description",
+    "examples",
+    "example",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$comment",
+    "contentMediaType",
+    "contentEncoding",
+    "contentSchema",
+    "discriminator",
+    "enumNames",
+    "enumDescriptions",
+];
+
+/// The keywords that change what a schema means, but not for all clients: the names of schemas, and what only some
+/// dialects know.
+const UNSURE: &[&str] = &[
+    "id",
+    "$id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$async",
+    "$recursiveRef",
+    "$recursiveAnchor",
+    "$dynamicRef",
+    "formatMaximum",
+    "formatMinimum",
+    "formatExclusiveMaximum",
+    "formatExclusiveMinimum",
+];
+
 /// Whether a schema compiles. What is rare is taken for what does not.
-pub(super) fn compiles(schema: &Map<String, Value>) -> Result<(), &'static str> {
-    let mut whole = schema.clone();
-    // It names the whole schema, to which references lead without it.
-    whole.remove("$id");
-    let whole = Value::Object(whole);
-    let mut references = HashSet::new();
+pub(super) fn compiles(schema: Map<String, Value>) -> Result<(), &'static str> {
+    let whole = Value::Object(schema);
+    let mut values = count(&whole);
+    if values > MAX_VALUES {
+        return Err(LARGE);
+    }
+    let mut references = HashMap::new();
     check(&whole, &mut references)?;
-    for reference in references {
-        let mut hops = 0;
-        let mut next = Some(reference);
+    let mut depth = 0;
+    for (reference, times) in references {
+        let target = found(&whole, reference).ok_or("a `$ref` leads nowhere")?;
+        depth += deepness(target);
+        // Clients write it in place of the reference.
+        values += times * count(target);
+        let mut next = target.get("$ref").and_then(Value::as_str);
+        let mut hops = 1;
         while let Some(reference) = next {
             let target = found(&whole, reference).ok_or("a `$ref` leads nowhere")?;
             next = target.get("$ref").and_then(Value::as_str);
@@ -91,7 +210,31 @@ pub(super) fn compiles(schema: &Map<String, Value>) -> Result<(), &'static str> 
             }
         }
     }
-    Ok(())
+    match depth > MAX_DEPTH || values > MAX_VALUES {
+        true => Err(LARGE),
+        false => Ok(()),
+    }
+}
+
+const LARGE: &str = "it is too large to be compiled";
+
+/// How many values a value is.
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(values) => values.iter().map(count).sum(),
+        Value::Object(members) => members.values().map(count).sum(),
+        _ => 0,
+    }
+}
+
+/// How deep values are in it.
+fn deepness(value: &Value) -> usize {
+    let inner = match value {
+        Value::Array(values) => values.iter().map(deepness).max(),
+        Value::Object(members) => members.values().map(deepness).max(),
+        _ => None,
+    };
+    1 + inner.unwrap_or_default()
 }
 
 /// What a keyword of a schema has as its value.
@@ -128,7 +271,10 @@ impl Holds {
 }
 
 /// Checks a schema and all within it. It notes where they refer to.
-fn check<'s>(schema: &'s Value, references: &mut HashSet<&'s str>) -> Result<(), &'static str> {
+fn check<'s>(
+    schema: &'s Value,
+    references: &mut HashMap<&'s str, usize>,
+) -> Result<(), &'static str> {
     let members = match schema {
         Value::Bool(_) => return Ok(()),
         Value::Object(members) => members,
@@ -140,6 +286,9 @@ fn check<'s>(schema: &'s Value, references: &mut HashSet<&'s str>) -> Result<(),
             Holds::Schemas => {
                 let list = value.as_array().filter(|list| !list.is_empty());
                 let list = list.ok_or("something in it is no list of schemas")?;
+                if list.len() > MAX_SCHEMAS {
+                    return Err(LARGE);
+                }
                 list.iter().try_for_each(|one| check(one, references))?;
             }
             Holds::NamedSchemas => {
@@ -152,7 +301,8 @@ fn check<'s>(schema: &'s Value, references: &mut HashSet<&'s str>) -> Result<(),
             }
             Holds::NoSchema if keyword == "$ref" => {
                 let reference = value.as_str().filter(|reference| is_plain(reference));
-                references.insert(reference.ok_or("a `$ref` leads elsewhere")?);
+                let reference = reference.ok_or("a `$ref` leads elsewhere")?;
+                *references.entry(reference).or_default() += 1;
             }
             Holds::NoSchema => check_keyword(keyword, value, members)?,
         }
@@ -184,9 +334,7 @@ fn check_keyword(
             let lists = value.as_object();
             lists.is_some_and(|lists| lists.values().all(are_texts))
         }
-        // The names of schemas, and what only some dialects know.
-        "id" | "$async" | "$recursiveRef" | "$recursiveAnchor" | "$dynamicRef" => false,
-        _ => !has_names(keyword, value),
+        _ => !UNSURE.contains(&keyword) && !has_names(keyword, value),
     };
     match is_good {
         true => Ok(()),
@@ -295,7 +443,11 @@ mod tests {
 
     #[test]
     fn a_schema_compiles_if_all_within_it_does() {
-        let compiles = |schema: &Value| compiles(&object(schema));
+        let compiles = |schema: &Value| {
+            let mut schema = object(schema);
+            cut(&mut schema);
+            compiles(schema)
+        };
         for good in [
             json!({"type": "object", "$id": "x", "$schema": "https://json-schema.org/draft/2020-12/schema",
                 "properties": {"a": {"$ref": "#/$defs/a~1b"}, "b": true, "$id": {"type": ["string", "null"]}},
@@ -321,8 +473,45 @@ mod tests {
             json!({"x-own": [{"$anchor": "x"}]}),
             json!({"properties": {"a": {"id": 5}}}),
             json!({"nullable": true}),
+            json!({"properties": {"a": {"format": "date", "formatMaximum": 5}}}),
+            json!({"properties": {"a": {"pattern": "()".repeat(66_000)}}}),
+            json!({"oneOf": vec![json!({"properties": {"a": {"const": 1}}}); 201]}),
+            json!({"required": vec!["a"; 4001]}),
+            json!({"$id": "urn:a", "$ref": "urn:a#/$defs/a", "$defs": {"a": {}}}),
         ] {
             assert!(compiles(&bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_means_nothing_is_cut() {
+        for id in [json!(5), json!({}), json!(true), json!("urn:receipt")] {
+            let mut schema = object(&json!({"$id": id, "x-own": 1, "constructor": 1,
+                "properties": {"constructor": {"__proto__": {}, "unit": "m", "title": "T"}}}));
+            assert!(cut(&mut schema));
+            let left = json!({"x-own": 1, "properties": {"constructor": {"title": "T"}}});
+            assert_eq!(Value::from(schema.clone()), left);
+            assert!(!cut(&mut schema));
+        }
+    }
+
+    #[test]
+    fn references_may_not_make_a_schema_large() {
+        let chain = |length: usize| {
+            let links = (0..length).map(|at| {
+                let next = format!("#/$defs/{}", (at + 1) % length);
+                (at.to_string(), json!({"not": {"$ref": next}}))
+            });
+            compiles(object(&json!({"$defs": Map::from_iter(links)})))
+        };
+        assert_eq!(chain(50), Ok(()));
+        assert_eq!(chain(200), Err(LARGE));
+        let copies = |times: usize| {
+            let reference = json!({"$ref": "#/$defs/large"});
+            compiles(object(&json!({"$defs": {"large": {"enum": vec![1; 100]}},
+                "allOf": vec![reference; times]})))
+        };
+        assert_eq!(copies(10), Ok(()));
+        assert_eq!(copies(100), Err(LARGE));
     }
 }

@@ -27,6 +27,7 @@ fn what_clients_can_read_stays_as_it_is_written() {
             r#","annotations":{"readOnlyHint":true,"x":[1]},"execution":{"taskSupport":"optional"}"#,
         ),
         tool(r#","outputSchema":{"type":"object","properties":{"a":{"type":"string"}}}"#),
+        tool(&format!(r#","description":"\"{}""#, "0".repeat(5000))),
     ] {
         let readable = readable(&good, List::Tools).unwrap();
         assert_eq!(readable.text, good.as_str());
@@ -64,6 +65,36 @@ fn what_means_the_same_is_written_as_clients_read_it() {
     assert!(!readable.text.contains("title"), "{}", readable.text);
     assert!(readable.text.contains(r#""annotations":{}"#));
     assert_eq!(readable.without, []);
+    let properties = |zeta: &str| {
+        format!(
+            r#"{{"name":"t","inputSchema":{{"type":"object","properties":{{"zeta":{zeta},"id":{{"const":12345678901234567890123,"maximum":18446744073709551617}},"alpha":{{"default":1.0,"minimum":1e2}}}},"required":["zeta"]}}}}"#
+        )
+    };
+    let text = properties("true");
+    let readable = super::readable(&text, List::Tools).unwrap();
+    assert_eq!(readable.text, properties("{}"));
+}
+
+#[test]
+fn what_only_harms_is_cut_from_an_output_schema() {
+    let schema = |with: &str, within: &str| {
+        let schema = r#"{"type":"object","oneOf":[{"title":"T","const":12345678901234567890123"#;
+        tool(&format!(r#","outputSchema":{schema}{within}}}]{with}}}"#))
+    };
+    for id in [
+        "5",
+        "{}",
+        "true",
+        r#""constructor""#,
+        r#""__proto__""#,
+        r#""urn:receipt""#,
+        r#""%zz""#,
+    ] {
+        let text = schema(&format!(r#","$id":{id}"#), r#","__proto__":{"a":1}"#);
+        let readable = readable(&text, List::Tools).unwrap();
+        assert_eq!(readable.text, schema("", ""));
+        assert_eq!(readable.without, []);
+    }
 }
 
 #[test]
@@ -133,6 +164,7 @@ fn what_nobody_can_use_is_left_out_whole() {
         r#"{"name":"t","inputSchema":{"type":"string"}}"#.to_owned(),
         r#"{"name":"t","inputSchema":{"properties":{"x":5}}}"#.to_owned(),
         tool(r#","description":"\ud800""#),
+        tool(&format!(r#","x":1{}e-5000"#, "0".repeat(5000))),
         format!("{{\"x\":{}{}}}", "[".repeat(3000), "]".repeat(3000)),
     ] {
         assert!(readable(&odd, List::Tools).is_err(), "{odd}");
