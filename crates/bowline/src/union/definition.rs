@@ -8,6 +8,7 @@
 
 mod pattern;
 mod schema;
+mod tokens;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use bowline_wire::members::{Members, written};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use self::tokens::Plain;
 use super::list::List;
 
 /// A definition as clients can read it.
@@ -165,6 +167,9 @@ const MAX_NUMBER: usize = 4000;
 pub(super) fn readable(definition: &str, list: List) -> Result<Readable<'_>, String> {
     if has_long_number(definition) {
         return Err(format!("it has a number of more than {MAX_NUMBER} digits"));
+    }
+    if serde_json::from_str::<Plain>(definition).is_err() {
+        return Err("it cannot be read".to_owned());
     }
     // Also what is too deep, too large a number, or half a character.
     let Ok(Value::Object(mut members)) = serde_json::from_str(definition) else {

@@ -165,6 +165,8 @@ fn what_nobody_can_use_is_left_out_whole() {
         r#"{"name":"t","inputSchema":{"properties":{"x":5}}}"#.to_owned(),
         tool(r#","description":"\ud800""#),
         tool(&format!(r#","x":1{}e-5000"#, "0".repeat(5000))),
+        // Read as the object that is in it by our reader alone.
+        r#"{"name":"t","inputSchema":{"\u0024serde_json::private::RawValue":"{\"type\":\"object\"}"}}"#.to_owned(),
         format!("{{\"x\":{}{}}}", "[".repeat(3000), "]".repeat(3000)),
     ] {
         assert!(readable(&odd, List::Tools).is_err(), "{odd}");
