@@ -55,7 +55,8 @@ impl Flows {
         // Read first: a sign-out from here on makes the flow worthless.
         let since = Since {
             sign_outs: self.grants.sign_outs(&key.caller, &key.server_url).await?,
-            sign_in: account.sent(),
+            sign_in: reason.refused,
+            missing_scopes: reason.missing_scopes().to_vec(),
         };
         let before = self
             .flow_store
@@ -63,7 +64,11 @@ impl Flows {
             .await?;
         match before.not_asked(now).cloned() {
             Some(FlowOutcome::Declined { said }) => return Err(SignInError::Declined { said }),
-            Some(FlowOutcome::Failed(why)) => return Err(SignInError::Failed(why)),
+            Some(FlowOutcome::Failed(why)) => {
+                let left = u64::try_from(before.not_asked_until - now).unwrap_or(0);
+                let again_in = Duration::from_secs(left);
+                return Err(SignInError::Failed { why, again_in });
+            }
             Some(FlowOutcome::SignedIn) | None => {}
         }
         if let Some(flow) = self.under_way(&before, now).await? {

@@ -261,6 +261,45 @@ impl Grants {
         self.better(caller, server_url, need).await
     }
 
+    /// The number of the sign-in whose token the server refused: of the one that was sent, else of the one that is not
+    /// sent any more; 0 for none.
+    pub(crate) fn refused_sign_in(
+        &self,
+        caller: &str,
+        server_url: &str,
+        sent: Option<&Arc<Bearer>>,
+    ) -> u64 {
+        let not_sent = || self.known(caller, server_url)?.worthless_sign_in().into();
+        let number = sent.map(|sent| sent.sign_in).or_else(not_sent);
+        number.unwrap_or(0)
+    }
+
+    /// Whether the vault has a grant of a later sign-in than the one with this number, with these scopes. If so,
+    /// requests carry it from now on.
+    pub(crate) async fn take_newer(
+        self: &Arc<Self>,
+        caller: &str,
+        server_url: &str,
+        number: u64,
+        scopes: &[String],
+    ) -> Result<bool, GrantError> {
+        let sign_in = self.vault.signed_in(caller, server_url).await?.value;
+        let Some(key) = sign_in.and_then(|sign_in| sign_in.grant) else {
+            return Ok(false);
+        };
+        let grant = self.vault.grant(&key).await?.value;
+        let is_newer = grant.is_some_and(|grant| {
+            grant.sign_in > number && scopes.iter().all(|scope| grant.scopes.contains(scope))
+        });
+        if !is_newer || !self.accepts(server_url, &key.issuer) {
+            return Ok(false);
+        }
+        let cached = self.cached(caller, server_url);
+        let flight = cached.flight.clone().lock_owned().await;
+        let known = self.improve(&cached, BearerNeed::Known, flight).await;
+        Ok(known.unwrap_or(Err(GrantError::Stopped))?.is_some())
+    }
+
     /// Waits for a better token than the cached one.
     async fn better(
         self: &Arc<Self>,

@@ -63,11 +63,19 @@ enum State {
     SignedOut {
         /// A grant in the vault that cannot be used: the server refuses its token, and it cannot be
         /// refreshed.
-        worthless: Option<(GrantKey, Version)>,
+        worthless: Option<Worthless>,
         /// Whether somebody signed the caller out. Otherwise the grant ended by itself.
         is_explicit: bool,
     },
     SignedIn(Arc<HeldGrant>),
+}
+
+/// Which grant cannot be used.
+#[derive(Debug)]
+struct Worthless {
+    key: GrantKey,
+    version: Version,
+    sign_in: u64,
 }
 
 /// A grant and the bearer made from it.
@@ -184,11 +192,21 @@ impl CachedGrant {
     }
 
     /// Forgets the grant that was seen before, unless a sign-in has replaced it meanwhile.
-    pub(super) fn mark_ended(
-        &self,
-        seen: Option<&Arc<HeldGrant>>,
-        worthless: Option<(GrantKey, Version)>,
-    ) {
+    pub(super) fn mark_ended(&self, seen: Option<&Arc<HeldGrant>>) {
+        self.end(seen, None);
+    }
+
+    /// The same, where the vault may still have it.
+    pub(super) fn mark_worthless(&self, seen: &Arc<HeldGrant>) {
+        let worthless = Worthless {
+            key: seen.grant.key(),
+            version: seen.version,
+            sign_in: seen.grant.sign_in,
+        };
+        self.end(Some(seen), Some(worthless));
+    }
+
+    fn end(&self, seen: Option<&Arc<HeldGrant>>, worthless: Option<Worthless>) {
         let mut state = self.state.write();
         if state.other_than(seen).is_none() {
             let is_explicit = state.is_explicit();
@@ -231,10 +249,21 @@ impl CachedGrant {
     pub(super) fn is_worthless(&self, key: &GrantKey, version: Version) -> bool {
         match &*self.state.read() {
             State::SignedOut {
-                worthless: Some((known, at)),
+                worthless: Some(known),
                 ..
-            } => known == key && *at == version,
+            } => known.key == *key && known.version == version,
             _ => false,
+        }
+    }
+
+    /// The number of the sign-in whose grant cannot be used; 0 for none.
+    pub(super) fn worthless_sign_in(&self) -> u64 {
+        match &*self.state.read() {
+            State::SignedOut {
+                worthless: Some(known),
+                ..
+            } => known.sign_in,
+            _ => 0,
         }
     }
 
