@@ -16,6 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SECONDS = 60
+# Linux dumps no program that its user cannot read, from its first moment on: docs/security.md, "Servers that are
+# commands".
+PROGRAM_MODE = 0o711
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
