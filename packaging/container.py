@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 
-from parts import HERE, PROGRAM_MODE, Failure, fill, first_call, run, said
+from parts import HERE, PROGRAM_MODE, Failure, check_mode, fill, first_call, run, said
 
 IMAGE = "localhost/bowline"
 # What the program needs of Debian: the loader and glibc, the unwinder, and whom TLS trusts.
@@ -97,6 +97,7 @@ def check(job):
             with tarfile.open(fileobj=archive.extractfile(layer)) as files:
                 files.extractall(root)
     _settings(config)
+    check_mode("container", root / PROGRAM)
     programs = [
         path.relative_to(root)
         for path in root.rglob("*")

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from parts import HERE, PROGRAM_MODE, Failure, fill, first_call, run, said
+from parts import HERE, PROGRAM_MODE, Failure, check_mode, fill, first_call, run, said
 
 DEBIAN = HERE / "debian"
 # Of `systemd-analyze security`, which counts from 0 to 10; its option takes ten times as much.
@@ -64,6 +64,7 @@ def check(job):
     root = job.directory("deb-root")
     _install(job, root)
     service = root / "usr/lib/systemd/system/bowline.service"
+    check_mode("deb", root / "usr/bin/bowline")
     _unit(job, root, service)
     _pages(root)
     first_call("deb", [root / "usr/bin/bowline"])

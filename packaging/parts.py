@@ -53,6 +53,12 @@ class Job:
         return path
 
 
+def check_mode(package, program):
+    """That the program is installed with that mode."""
+    if (mode := program.stat().st_mode & 0o777) != PROGRAM_MODE:
+        raise Failure(f"{package}: the program has mode {mode:o}")
+
+
 def run(*command, **options):
     """What a program prints; `Failure` with all that it said if it fails."""
     words = [str(word) for word in command]
