@@ -46,9 +46,17 @@ pub(crate) struct SignInReason {
     pub(crate) challenge: Option<Challenge>,
     /// The caller is signed in, and needs more scopes.
     pub(crate) is_step_up: bool,
-    /// The number of the sign-in whose token the server refused; 0 for none.
     #[serde(default)]
-    pub(crate) refused: u64,
+    pub(crate) refused: RefusedGrant,
+}
+
+/// The grant whose token a server refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RefusedGrant {
+    /// The number of its sign-in; 0 for none.
+    pub(crate) sign_in: u64,
+    /// Whether the server took that token before, as far as this gateway knows.
+    pub(crate) was_accepted: bool,
 }
 
 /// What a server's 401 or 403 means.
@@ -199,11 +207,10 @@ impl Account {
         Ok(Verdict::SignIn(Arc::new(SignInReason {
             challenge,
             is_step_up,
-            refused: self.flows.grants.refused_sign_in(
-                &self.key.caller,
-                &self.key.server_url,
-                sent,
-            ),
+            refused: self
+                .flows
+                .grants
+                .refused_grant(&self.key.caller, &self.key.server_url, sent),
         })))
     }
 }

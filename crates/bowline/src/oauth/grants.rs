@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use self::cached::{BearerNeed, CachedGrant, HeldGrant};
 use self::refresh::Improvement;
+use super::account::RefusedGrant;
 use super::bearer::{Bearer, InvalidBearer};
 use super::grant::{Grant, Tokens};
 use super::vault::{Vault, VaultError};
@@ -261,17 +262,21 @@ impl Grants {
         self.better(caller, server_url, need).await
     }
 
-    /// The number of the sign-in whose token the server refused: of the one that was sent, else of the one that is not
-    /// sent any more; 0 for none.
-    pub(crate) fn refused_sign_in(
+    /// The grant whose token the server refused: the one that was sent, else the one that is not sent any more.
+    pub(crate) fn refused_grant(
         &self,
         caller: &str,
         server_url: &str,
         sent: Option<&Arc<Bearer>>,
-    ) -> u64 {
-        let not_sent = || self.known(caller, server_url)?.worthless_sign_in().into();
-        let number = sent.map(|sent| sent.sign_in).or_else(not_sent);
-        number.unwrap_or(0)
+    ) -> RefusedGrant {
+        let Some(sent) = sent else {
+            let cached = self.known(caller, server_url);
+            return cached.map_or_else(RefusedGrant::default, |cached| cached.worthless());
+        };
+        RefusedGrant {
+            sign_in: sent.sign_in,
+            was_accepted: sent.was_accepted(),
+        }
     }
 
     /// Whether the vault has a grant of a later sign-in than the one with this number, with these scopes. If so,

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use super::CachedBearer;
+use crate::oauth::account::RefusedGrant;
 use crate::oauth::bearer::{Bearer, InvalidBearer};
 use crate::oauth::grant::{Grant, GrantKey};
 use crate::oauth::vault::SignIn;
@@ -75,7 +76,7 @@ enum State {
 struct Worthless {
     key: GrantKey,
     version: Version,
-    sign_in: u64,
+    refused: RefusedGrant,
 }
 
 /// A grant and the bearer made from it.
@@ -201,7 +202,10 @@ impl CachedGrant {
         let worthless = Worthless {
             key: seen.grant.key(),
             version: seen.version,
-            sign_in: seen.grant.sign_in,
+            refused: RefusedGrant {
+                sign_in: seen.grant.sign_in,
+                was_accepted: seen.bearer.was_accepted(),
+            },
         };
         self.end(Some(seen), Some(worthless));
     }
@@ -256,14 +260,14 @@ impl CachedGrant {
         }
     }
 
-    /// The number of the sign-in whose grant cannot be used; 0 for none.
-    pub(super) fn worthless_sign_in(&self) -> u64 {
+    /// The grant that cannot be used, if it is that.
+    pub(super) fn worthless(&self) -> RefusedGrant {
         match &*self.state.read() {
             State::SignedOut {
                 worthless: Some(known),
                 ..
-            } => known.sign_in,
-            _ => 0,
+            } => known.refused,
+            _ => RefusedGrant::default(),
         }
     }
 

@@ -322,6 +322,23 @@ async fn a_token_that_the_server_takes_no_more_is_asked_for_in_a_browser_again()
 }
 
 #[tokio::test]
+async fn a_server_that_accepts_no_token_opens_one_browser() {
+    let mut machine = Machine::new().await;
+    machine.server.words.lock().only_token = Some("none".to_owned());
+    let mut client = machine.client().await;
+    client.say(&whoami(1)).await;
+    sign_in(&machine.next_link().await).await;
+    client.answer_to(&json!(1)).await;
+    for id in 2..5 {
+        let refused = client.ask(&whoami(id)).await;
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("does not accept its token"), "{message}");
+        client.ask(&call_of(10 + id, "sign_in", &json!({}))).await;
+    }
+    assert!(machine.is_quiet());
+}
+
+#[tokio::test]
 async fn more_scopes_are_asked_for_in_a_browser_and_serve_a_second_bridge() {
     let mut machine = Machine::new().await;
     let (mut one, mut other) = (machine.client().await, machine.client().await);
