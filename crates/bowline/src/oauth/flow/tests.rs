@@ -54,6 +54,7 @@ fn what_is_stored_keeps_its_names() {
             "found",
             "id",
             "kind",
+            "missing",
             "outs",
             "server",
             "server_url",
