@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 
-from parts import HERE, Failure, fill, first_call, run, said
+from parts import HERE, PROGRAM_MODE, Failure, check_mode, fill, first_call, run, said
 
 IMAGE = "localhost/bowline"
 # What the program needs of Debian: the loader and glibc, the unwinder, and whom TLS trusts.
@@ -43,7 +43,7 @@ def build(job):
     _base(job, root)
     (root / "usr/bin").mkdir(parents=True)
     shutil.copy(job.binary, root / PROGRAM)
-    (root / PROGRAM).chmod(0o755)
+    (root / PROGRAM).chmod(PROGRAM_MODE)
     (context / "state").mkdir(mode=0o700)
     (context / "Containerfile").write_text(fill(HERE / "container/Containerfile", version=job.version))
     # Nothing is run while it is built, so a storage of its own and the plainest driver are enough.
@@ -97,6 +97,7 @@ def check(job):
             with tarfile.open(fileobj=archive.extractfile(layer)) as files:
                 files.extractall(root)
     _settings(config)
+    check_mode("container", root / PROGRAM)
     programs = [
         path.relative_to(root)
         for path in root.rglob("*")

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from parts import HERE, Failure, fill, first_call, run, said
+from parts import HERE, PROGRAM_MODE, Failure, check_mode, fill, first_call, run, said
 
 DEBIAN = HERE / "debian"
 # Of `systemd-analyze security`, which counts from 0 to 10; its option takes ten times as much.
@@ -19,7 +19,7 @@ def _name(job):
 
 def build(job):
     root = job.directory("deb")
-    _put(job.binary, root / "usr/bin/bowline", 0o755)
+    _put(job.binary, root / "usr/bin/bowline", PROGRAM_MODE)
     _put(DEBIAN / "bowline.service", root / "usr/lib/systemd/system/bowline.service")
     _put(DEBIAN / "bowline.toml", root / "etc/bowline/bowline.toml")
     _put(DEBIAN / "copyright", root / "usr/share/doc/bowline/copyright")
@@ -64,6 +64,7 @@ def check(job):
     root = job.directory("deb-root")
     _install(job, root)
     service = root / "usr/lib/systemd/system/bowline.service"
+    check_mode("deb", root / "usr/bin/bowline")
     _unit(job, root, service)
     _pages(root)
     first_call("deb", [root / "usr/bin/bowline"])

@@ -16,6 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SECONDS = 60
+# Linux dumps no program that its user cannot read, from its first moment on: docs/security.md, "Servers that are
+# commands".
+PROGRAM_MODE = 0o711
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -48,6 +51,12 @@ class Job:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
+
+
+def check_mode(package, program):
+    """That the program is installed with that mode."""
+    if (mode := program.stat().st_mode & 0o777) != PROGRAM_MODE:
+        raise Failure(f"{package}: the program has mode {mode:o}")
 
 
 def run(*command, **options):

@@ -23,8 +23,10 @@ function places() {
   const places = [join(own, "node_modules", wanted)];
   const beside = dirname(dirname(own));
   if (basename(beside) === "node_modules") places.push(join(beside, wanted));
-  // Yarn keeps a table instead, and nothing else is looked at.
-  if (process.versions.pnp) places.unshift(dirname(require.resolve(`${wanted}/package.json`)));
+  // Yarn keeps a table instead. What it does not name, it looks for in every directory above, as Node does.
+  if (process.versions.pnp && require("pnpapi").findPackageLocator(__filename)) {
+    places.unshift(dirname(require.resolve(`${wanted}/package.json`)));
+  }
   return places;
 }
 

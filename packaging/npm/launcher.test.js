@@ -31,7 +31,13 @@ function launched(places, env = {}) {
       writeFileSync(join(directory, "bin/bowline"), program, { mode: 0o755 });
     }
     const options = { encoding: "utf8", env: { ...process.env, NODE_PATH: join(root, env.NODE_PATH ?? "none") } };
-    const { status, stdout, stderr } = spawnSync(process.execPath, [join(own, "bin/bowline.js"), "x"], options);
+    const words = [join(own, "bin/bowline.js"), "x"];
+    if (env.yarn) {
+      const yarn = join(root, "pnp.cjs");
+      writeFileSync(yarn, env.yarn);
+      words.unshift("--require", yarn);
+    }
+    const { status, stdout, stderr } = spawnSync(process.execPath, words, options);
     return { status, stdout, stderr: stderr.replaceAll(root, "") };
   } finally {
     rmSync(root, { recursive: true });
@@ -49,6 +55,24 @@ test("a package of a directory above is somebody else's", () => {
   const { status, stdout, stderr } = launched({ node_modules: "1.2.3" }, { NODE_PATH: "node_modules" });
   assert.deepStrictEqual([status, stdout], [1, ""]);
   assert.match(stderr, /^error: the package .* is not installed\nhelp: install without --omit=optional\n$/);
+});
+
+// What Yarn puts into each process of a project: its table, in which the launcher is or is not.
+function yarn(locator) {
+  return `process.versions.pnp = "3";
+    const module_ = require("node:module");
+    const load = module_._load;
+    const api = { findPackageLocator: (file) => file.endsWith("bowline.js") ? ${JSON.stringify(locator)} : null };
+    module_._load = (name, ...rest) => name === "pnpapi" ? api : load(name, ...rest);`;
+}
+
+test("Yarn's table is asked only if it names the launcher", () => {
+  const above = { node_modules: "1.2.3" };
+  const inTable = launched(above, { yarn: yarn({ name: CLI, reference: "1.2.3" }) });
+  assert.deepStrictEqual([inTable.status, inTable.stdout], [0, "ran node_modules x\n"], inTable.stderr);
+  const { status, stdout, stderr } = launched(above, { yarn: yarn(null) });
+  assert.deepStrictEqual([status, stdout], [1, ""]);
+  assert.match(stderr, /^error: the package .* is not installed\n/);
 });
 
 test("a package of another version is refused", () => {

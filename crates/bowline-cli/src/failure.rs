@@ -4,12 +4,12 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use bowline::config::{ConfigErrors, StoreKind};
 use bowline::{OpenStoreError, SealKeysError, SocketFileError, StartError, StoreError};
-use bowline_system::printable::printable_lines;
+use bowline_system::printable::{printable_lines, printable_screen};
 
 const USAGE: u8 = 2;
 
@@ -31,10 +31,20 @@ pub(crate) struct Complaint {
     help: Option<String>,
 }
 
+/// Writes text for people. It may quote files, arguments and servers: a terminal obeys nothing in it but colours.
+pub(crate) fn show(mut stream: impl Write, text: &str) -> io::Result<()> {
+    stream.write_all(printable_screen(text).as_bytes())?;
+    stream.flush()
+}
+
 /// Shows what clap has to say: help and version on stdout, usage errors on stderr.
 pub(crate) fn show_clap(shown: &clap::Error) -> ExitCode {
+    let text = shown.render().ansi().to_string();
     // A reader that has left (`bowline --help | head`) is no failure.
-    shown.print().ok();
+    match shown.use_stderr() {
+        true => show(anstream::stderr(), &text).ok(),
+        false => show(anstream::stdout(), &text).ok(),
+    };
     u8::try_from(shown.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
@@ -49,9 +59,7 @@ impl Failure {
     /// Prints the failure; the code is what the program ends with.
     pub(crate) fn show(&self, colour: bool) -> ExitCode {
         // With stderr closed only the exit code is left.
-        anstream::AutoStream::auto(io::stderr())
-            .write_all(self.render(colour).as_bytes())
-            .ok();
+        show(anstream::stderr(), &self.render(colour)).ok();
         match self {
             Self::Usage(_) | Self::Config(_) => ExitCode::from(USAGE),
             Self::Other(_) => ExitCode::FAILURE,

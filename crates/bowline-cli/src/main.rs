@@ -30,7 +30,7 @@ mod summary;
 mod watch;
 
 use std::fmt::Display;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
@@ -148,8 +148,7 @@ fn runtime() -> anyhow::Result<Runtime> {
 
 /// Prints what was asked for; a reader that has left (`bowline schema | head`) is no failure.
 fn print(text: impl Display) -> Result<ExitCode, Failure> {
-    let mut stdout = anstream::stdout().lock();
-    match write!(stdout, "{text}").and_then(|()| stdout.flush()) {
+    match failure::show(anstream::stdout().lock(), &text.to_string()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("cannot write").into())
         }

@@ -1,6 +1,5 @@
 //! `bowline serve`: starts the gateway, prints the greeting, and waits for signals and changes of the file.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +10,7 @@ use bowline::config::{Config, ServerCertificate, ServerName};
 use crate::args::ConfigArguments;
 use crate::demo::Demo;
 use crate::environment;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::greeting::Greeting;
 use crate::plan::Plan;
 use crate::signals::{SignalRequest, Signals};
@@ -175,9 +174,8 @@ async fn changed(watch: Option<&mut Watch>) {
 
 /// Prints the greeting. If stdout is closed, clients are served all the same.
 fn greet(greeting: &Greeting<'_>) {
-    let mut stdout = anstream::stdout().lock();
-    let written = write!(stdout, "{greeting}").and_then(|()| stdout.flush());
-    if let Err(error) = written {
+    let stdout = anstream::stdout().lock();
+    if let Err(error) = failure::show(stdout, &greeting.to_string()) {
         tracing::debug!(%error, "cannot write the greeting");
     }
 }

@@ -201,6 +201,10 @@ pub(crate) enum Fault {
     #[error("no elicitation with this id waits for an answer in this session")]
     NoSuchQuestion,
     #[error(
+        "several elicitations wait for an answer in this session: give the `elicitation_id` of the one that is meant"
+    )]
+    SeveralQuestions,
+    #[error(
         "server \"{server}\": its address leads back to this gateway; configure the address of the server itself"
     )]
     Loop { server: ServerName },
@@ -391,6 +395,7 @@ impl Fault {
             Self::WrongIssuer => Reason::WrongIssuer,
             Self::NoAnswer => Reason::NoAnswer,
             Self::NoSuchQuestion => Reason::NoSuchQuestion,
+            Self::SeveralQuestions => Reason::SeveralQuestions,
             Self::Loop { .. } => Reason::Loop,
             Self::Stopping => Reason::Stopping,
             Self::Random => Reason::RandomSource,

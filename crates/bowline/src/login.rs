@@ -167,6 +167,7 @@ impl GrantManager {
         let reason = SignInReason {
             challenge,
             is_step_up: false,
+            refused: Default::default(),
         };
         let begun = flows.begin(&account, &server, &reason).await;
         let flow = begun.map_err(|error| match error {

@@ -40,6 +40,31 @@ pub fn printable_lines(text: &str) -> String {
     lines.join("\n")
 }
 
+/// The same for a whole screen: line breaks, tabs and the program's own colours (SGR sequences) stay.
+#[must_use]
+pub fn printable_screen(text: &str) -> String {
+    let mut screen = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let length = colour_length(rest).unwrap_or(character.len_utf8());
+        let (next, after) = rest.split_at(length);
+        match length == character.len_utf8() && is_unprintable(character) {
+            true if !matches!(character, '\n' | '\t') => screen.push('\u{fffd}'),
+            _ => screen.push_str(next),
+        }
+        rest = after;
+    }
+    screen
+}
+
+/// How long the SGR sequence is that a text begins with.
+fn colour_length(text: &str) -> Option<usize> {
+    let numbers = text.strip_prefix("\x1b[")?;
+    let end = numbers.find(|it: char| !it.is_ascii_digit() && it != ';')?;
+    let is_colour = numbers[end..].starts_with('m');
+    is_colour.then(|| text.len() - numbers.len() + end + 1)
+}
+
 /// Text in which these characters but line breaks are escaped as in JSON. JSON stays the same JSON.
 #[must_use]
 pub fn escaped(text: &str) -> String {
@@ -71,6 +96,14 @@ mod tests {
             "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}[2Je\u{fffd}f\u{fffd}g\u{fffd}ü"
         );
         assert_eq!(printable_lines("a\r\nb\n"), "a\u{fffd}\nb\n");
+        assert_eq!(printable_screen(UNTRUSTED), printable(UNTRUSTED));
+        let coloured = "\u{1b}[1m\u{1b}[91merror\u{1b}[0m:\ta\nb";
+        assert_eq!(printable_screen(coloured), coloured);
+        let untrusted = "\u{1b}[2J\u{1b}]0;x\u{7}\u{1b}[";
+        assert_eq!(
+            printable_screen(untrusted),
+            "\u{fffd}[2J\u{fffd}]0;x\u{fffd}\u{fffd}["
+        );
         assert_eq!(
             escaped(UNTRUSTED),
             r"a\u202eb\u2028c\u009bd\u001b[2Je\udb40\udc41f\u000dg\u200bü"

@@ -200,3 +200,28 @@ error: BOWLINE_PLANTED is `replay_everything`, but this was built without plante
 "#]]
     );
 }
+
+/// What a terminal obeys (C1), and what reverses the text around it.
+#[test]
+fn nothing_that_a_terminal_obeys_is_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let untrusted = "x\u{9b}31m\u{202e}y";
+    write_file(
+        folder.path(),
+        &format!("[servers.\"{untrusted}\"]\nurl = 1\n"),
+    );
+    let calls: [&[&str]; 3] = [
+        &["check", "-c", "bowline.toml"],
+        &["connect", untrusted, "-c", "bowline.toml"],
+        &["serve", &format!("--{untrusted}")],
+    ];
+    for call in calls {
+        let mut command = bowline();
+        command.args(call).current_dir(folder.path());
+        let (code, stdout, stderr) = run(&mut command);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{call:?}");
+        assert!(stderr.contains('\u{fffd}'), "{call:?}: {stderr:?}");
+        let is_left = |it: char| it != '\n' && bowline_system::printable::is_unprintable(it);
+        assert!(!stderr.contains(is_left), "{call:?}: {stderr:?}");
+    }
+}

@@ -65,7 +65,8 @@ async fn found(wrapped: &[&str]) -> Vec<String> {
     open(folder.path(), 0o777);
     let program = folder.path().join("bowline");
     std::fs::copy(env!("CARGO_BIN_EXE_bowline"), &program).unwrap();
-    open(&program, 0o755);
+    // As packages install it.
+    open(&program, 0o711);
     let at = |name: &str| folder.path().join(name);
     let spy = at("spy");
     std::fs::write(&spy, SPY).unwrap();

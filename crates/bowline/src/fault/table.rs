@@ -222,6 +222,8 @@ table! {
         "the body is not the answer to an elicitation";
     NoSuchQuestion = "no_such_question", Client, No, INVALID_REQUEST, INFO, false:
         "no elicitation with this id waits for an answer in this session";
+    SeveralQuestions = "several_questions", Client, No, INVALID_REQUEST, INFO, false:
+        "several elicitations wait for an answer in this session, and the body names none";
 
     // The gateway and its store.
     Loop = "loop", Gateway, No, UPSTREAM_UNAVAILABLE, WARN, false:

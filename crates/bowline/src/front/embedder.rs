@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_egress::Sent;
+use bowline_system::clock;
 use bowline_wire::id::SessionId;
 use bytes::Bytes;
 use http::request::Parts;
@@ -22,7 +23,7 @@ use crate::front::response;
 use crate::front::response::ReplyBody;
 use crate::hub::Hub;
 use crate::net::Peer;
-use crate::oauth::{DeliveryError, FlowId};
+use crate::oauth::{Account, DeliveryError, Flow, FlowId};
 use crate::peers::{ForwardKind, PeerError, Record, unexpected};
 use crate::session::Session;
 use crate::telemetry::SessionHash;
@@ -84,7 +85,7 @@ pub(crate) async fn answer(
     let hash = hash_of(session);
     let sessions = sessions(hub, &hash);
     let result = match sessions.is_empty() {
-        false => take_any(&sessions, &body).await?,
+        false => take(&sessions, &body).await?,
         true => elsewhere(hub, &hash, &body).await?,
     };
     Ok(no_store(response::json(StatusCode::OK, result)))
@@ -102,15 +103,35 @@ pub(super) fn sessions(hub: &Hub, hash: &str) -> Vec<Arc<Session>> {
     found
 }
 
-/// Gives the answer to the one of these sessions that waits for it.
-pub(super) async fn take_any(sessions: &[Arc<Session>], body: &Bytes) -> Result<String, Fault> {
+/// Gives the answer to the one of these sessions whose elicitation it names, or that is the only one that waits.
+pub(super) async fn take(sessions: &[Arc<Session>], body: &Bytes) -> Result<String, Fault> {
+    let Answer {
+        elicited,
+        elicitation_id,
+    } = serde_json::from_slice(body).map_err(|_| Fault::NoAnswer)?;
+    let id = elicitation_id
+        .map(|id| FlowId::parse(&id).ok_or(Fault::NoSuchQuestion))
+        .transpose()?;
+    let mut waiting = Vec::new();
     for session in sessions {
-        match take(session, body).await {
-            Err(Fault::NoSuchQuestion) => {}
-            taken => return taken,
+        let Some(account) = session.upstream.account(&session.caller) else {
+            continue;
+        };
+        let flow = account.current_flow().await.map_err(Fault::from)?;
+        let is_meant = |flow: &Flow| {
+            flow.is_open(clock::unix_seconds()) && id.as_ref().is_none_or(|id| flow.id == *id)
+        };
+        // Servers with the same URL wait for the same flow.
+        let is_known = |flow: &Flow| waiting.iter().any(|(_, _, known)| *known == flow.id);
+        if let Some(flow) = flow.filter(|flow| is_meant(flow) && !is_known(flow)) {
+            waiting.push((session, account, flow.id));
         }
     }
-    Err(Fault::NoSuchQuestion)
+    match &waiting[..] {
+        [] => Err(Fault::NoSuchQuestion),
+        [(session, account, flow)] => answer_one(session, account, flow, elicited).await,
+        _ => Err(Fault::SeveralQuestions),
+    }
 }
 
 /// Asks the other gateways for the session. Whoever has it takes the answer.
@@ -150,6 +171,7 @@ fn refusal(reason: &str) -> Fault {
     let faults = [
         Fault::NoAnswer,
         Fault::NoSuchQuestion,
+        Fault::SeveralQuestions,
         Fault::WrongIssuer,
         Fault::Stopping,
     ];
@@ -159,22 +181,13 @@ fn refusal(reason: &str) -> Fault {
 }
 
 /// Gives a session the answer to its elicitation.
-async fn take(session: &Session, body: &Bytes) -> Result<String, Fault> {
-    let Answer {
-        elicited,
-        elicitation_id,
-    } = serde_json::from_slice(body).map_err(|_| Fault::NoAnswer)?;
-    let account = session.upstream.account(&session.caller);
-    let account = account.ok_or(Fault::NoSuchQuestion)?;
-    let flow = match &elicitation_id {
-        Some(id) => FlowId::parse(id),
-        None => {
-            let waiting = account.current_flow().await.map_err(Fault::from)?;
-            waiting.map(|flow| flow.id)
-        }
-    };
-    let flow = flow.ok_or(Fault::NoSuchQuestion)?;
-    let effect = elicited.take(session, &account, &flow).await;
+async fn answer_one(
+    session: &Session,
+    account: &Account,
+    flow: &FlowId,
+    elicited: Elicited,
+) -> Result<String, Fault> {
+    let effect = elicited.take(session, account, flow).await;
     let result = match effect {
         Ok(Effect::Ended(end)) => end.name(),
         Ok(Effect::GoesOn) => "waiting",

@@ -166,7 +166,7 @@ async fn elicited(hub: &Hub, forward: &Forward, out: &Out) -> Ending {
         return Ending::NotMine("no session has this hash".into());
     }
     out.put(Record::Accepted).await;
-    match embedder::take_any(&sessions, &forward.body).await {
+    match embedder::take(&sessions, &forward.body).await {
         Ok(result) => {
             out.put_whole(Bytes::from(result)).await;
             Ending::Done

@@ -50,6 +50,7 @@ pub(crate) fn of_reason(reason: Reason) -> StatusCode {
         | Reason::NoCode
         | Reason::WrongIssuer
         | Reason::NoAnswer
+        | Reason::SeveralQuestions
         | Reason::NoSuchMethod
         | Reason::MissingParam
         | Reason::BadCursor

@@ -46,6 +46,17 @@ pub(crate) struct SignInReason {
     pub(crate) challenge: Option<Challenge>,
     /// The caller is signed in, and needs more scopes.
     pub(crate) is_step_up: bool,
+    #[serde(default)]
+    pub(crate) refused: RefusedGrant,
+}
+
+/// The grant whose token a server refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RefusedGrant {
+    /// The number of its sign-in; 0 for none.
+    pub(crate) sign_in: u64,
+    /// Whether the server took that token before, as far as this gateway knows.
+    pub(crate) was_accepted: bool,
 }
 
 /// What a server's 401 or 403 means.
@@ -196,6 +207,10 @@ impl Account {
         Ok(Verdict::SignIn(Arc::new(SignInReason {
             challenge,
             is_step_up,
+            refused: self
+                .flows
+                .grants
+                .refused_grant(&self.key.caller, &self.key.server_url, sent),
         })))
     }
 }
@@ -205,10 +220,15 @@ impl Account {
 impl SignInReason {
     /// Whether a flow that asks for these scopes would satisfy the challenge.
     pub(super) fn is_covered_by(&self, scopes: &[String]) -> bool {
-        let mut wanted = self
-            .challenge
-            .iter()
-            .flat_map(|challenge| &challenge.scopes);
-        !self.is_step_up || wanted.all(|scope| scopes.contains(scope))
+        let mut wanted = self.missing_scopes().iter();
+        wanted.all(|scope| scopes.contains(scope))
+    }
+
+    /// The scopes that a step-up is for.
+    pub(super) fn missing_scopes(&self) -> &[String] {
+        match &self.challenge {
+            Some(challenge) if self.is_step_up => &challenge.scopes,
+            _ => &[],
+        }
     }
 }

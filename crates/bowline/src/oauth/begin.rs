@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::account::{Account, AccountKey, SignInReason};
+use super::account::{Account, AccountKey, RefusedGrant, SignInReason};
 use super::auth_server::AuthServerError;
+use super::delivery::FAILURE_REMEMBERED;
 use super::flow::{AwaitedInput, Flow, FlowKind, FlowOutcome, FlowState, Since};
 use super::flow_store::FlowStoreError;
 use super::flows::{Flows, SignInError};
@@ -55,7 +56,8 @@ impl Flows {
         // Read first: a sign-out from here on makes the flow worthless.
         let since = Since {
             sign_outs: self.grants.sign_outs(&key.caller, &key.server_url).await?,
-            sign_in: account.sent(),
+            sign_in: reason.refused.sign_in,
+            missing_scopes: reason.missing_scopes().to_vec(),
         };
         let before = self
             .flow_store
@@ -63,8 +65,15 @@ impl Flows {
             .await?;
         match before.not_asked(now).cloned() {
             Some(FlowOutcome::Declined { said }) => return Err(SignInError::Declined { said }),
-            Some(FlowOutcome::Failed(why)) => return Err(SignInError::Failed(why)),
+            Some(FlowOutcome::Failed(why)) => {
+                let left = u64::try_from(before.not_asked_until - now).unwrap_or(0);
+                let again_in = Duration::from_secs(left);
+                return Err(SignInError::Failed { why, again_in });
+            }
             Some(FlowOutcome::SignedIn) | None => {}
+        }
+        if self.opens_browser() && !reason.is_step_up {
+            check_age(reason.refused, now)?;
         }
         if let Some(flow) = self.under_way(&before, now).await? {
             let is_fitting =
@@ -180,6 +189,20 @@ impl Flows {
         };
         let grant = vault.grant(&grant).await?.value;
         Ok(grant.map(|grant| grant.scopes).unwrap_or_default())
+    }
+}
+
+/// Fails if the server refuses a token that is new: it would refuse the next one as well.
+fn check_age(refused: RefusedGrant, now: i64) -> Result<(), SignInError> {
+    // The number is the date, or more.
+    let signed_in = i64::try_from(refused.sign_in).unwrap_or(i64::MAX);
+    let left = signed_in.saturating_add(FAILURE_REMEMBERED) - now;
+    match u64::try_from(left) {
+        Ok(left @ 1..) if !refused.was_accepted => Err(SignInError::Failed {
+            why: "the server does not accept its token".to_owned(),
+            again_in: Duration::from_secs(left),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -27,7 +27,7 @@ const DECLINE_REMEMBERED: i64 = 10 * 60;
 
 /// How long no other browser is opened after a sign-in that failed, in seconds: what failed fails again, and every
 /// call would open one.
-const FAILURE_REMEMBERED: i64 = 60;
+pub(super) const FAILURE_REMEMBERED: i64 = 60;
 
 /// An authorization server's answer.
 #[derive(Debug)]

@@ -41,6 +41,9 @@ pub(crate) struct Flow {
     /// The number of the sign-in whose token the server refused; 0 for none.
     #[serde(default)]
     pub(crate) after: u64,
+    /// The scopes that the caller's grant lacked.
+    #[serde(default, rename = "missing", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing_scopes: Vec<String>,
     /// When it was answered, in seconds since 1970, if it was: a flow takes one answer.
     pub(crate) taken: Option<i64>,
 }
@@ -88,12 +91,14 @@ pub(crate) struct Authorization {
 }
 
 /// What was known of the account when a flow started.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Since {
     /// How often the caller had been signed out.
     pub(super) sign_outs: u64,
     /// The number of the sign-in whose token the server refused; 0 for none.
     pub(super) sign_in: u64,
+    /// The scopes that it lacked.
+    pub(super) missing_scopes: Vec<String>,
 }
 
 /// The progress of a flow.
@@ -168,6 +173,7 @@ impl Flow {
             ends,
             sign_outs: since.sign_outs,
             after: since.sign_in,
+            missing_scopes: since.missing_scopes,
             taken: None,
         })
     }
@@ -322,6 +328,12 @@ impl FlowState {
     pub(crate) fn not_asked(&self, now: i64) -> Option<&FlowOutcome> {
         let (_, outcome) = self.last.as_ref()?;
         (now < self.not_asked_until).then_some(outcome)
+    }
+
+    /// Forgets that the caller declined. `false`: it did not.
+    pub(crate) fn forget_decline(&mut self) -> bool {
+        let is_decline = matches!(self.last, Some((_, FlowOutcome::Declined { .. })));
+        is_decline && std::mem::take(&mut self.not_asked_until) != 0
     }
 
     /// The progress of a flow of this account.

@@ -72,9 +72,9 @@ pub(crate) enum Home<'a> {
 pub(crate) enum SignInError {
     #[error("the sign-in was declined{}; call the tool `sign_in` to try again", in_brackets(.said.as_deref()))]
     Declined { said: Option<String> },
-    /// The last one failed a moment ago, and nobody asked for another.
-    #[error("the last sign-in failed: {0}; call the tool `sign_in` to try again")]
-    Failed(String),
+    /// The last one failed a moment ago.
+    #[error("the last sign-in failed: {why}; it can be tried again in {}", humantime::format_duration(*.again_in))]
+    Failed { why: String, again_in: Duration },
     #[error("another sign-in replaced this one")]
     Replaced,
     #[error("nothing can listen for the browser's return")]
@@ -199,8 +199,8 @@ impl Flows {
         Ok(flow.filter(|flow| self.callers.permits_sign_in(&flow.caller, &flow.server)))
     }
 
-    /// Makes way for a new link at the caller's request: forgets a decline, and drops a flow that a browser
-    /// has opened, which may not be the caller's.
+    /// Makes way for a new link at the caller's request: forgets a decline, but not a failure, and drops a flow that a
+    /// browser has opened, which may not be the caller's.
     pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), FlowStoreError> {
         let AccountKey { caller, server_url } = account.key();
         let flow = self.current_flow(caller, server_url).await?;
@@ -220,7 +220,7 @@ impl Flows {
         }
         let taken = taken.map(|flow| flow.id);
         let forget = |signing: &mut FlowState| {
-            let was_declined = std::mem::take(&mut signing.not_asked_until) != 0;
+            let was_declined = signing.forget_decline();
             let is_taken = taken.is_some() && signing.flow == taken;
             if is_taken {
                 signing.flow = None;

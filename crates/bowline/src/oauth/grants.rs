@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use self::cached::{BearerNeed, CachedGrant, HeldGrant};
 use self::refresh::Improvement;
+use super::account::RefusedGrant;
 use super::bearer::{Bearer, InvalidBearer};
 use super::grant::{Grant, Tokens};
 use super::vault::{Vault, VaultError};
@@ -259,6 +260,49 @@ impl Grants {
             Some(sent) => BearerNeed::Other(Arc::clone(sent)),
         };
         self.better(caller, server_url, need).await
+    }
+
+    /// The grant whose token the server refused: the one that was sent, else the one that is not sent any more.
+    pub(crate) fn refused_grant(
+        &self,
+        caller: &str,
+        server_url: &str,
+        sent: Option<&Arc<Bearer>>,
+    ) -> RefusedGrant {
+        let Some(sent) = sent else {
+            let cached = self.known(caller, server_url);
+            return cached.map_or_else(RefusedGrant::default, |cached| cached.worthless());
+        };
+        RefusedGrant {
+            sign_in: sent.sign_in,
+            was_accepted: sent.was_accepted(),
+        }
+    }
+
+    /// Whether the vault has a grant of a later sign-in than the one with this number, with these scopes. If so,
+    /// requests carry it from now on.
+    pub(crate) async fn take_newer(
+        self: &Arc<Self>,
+        caller: &str,
+        server_url: &str,
+        number: u64,
+        scopes: &[String],
+    ) -> Result<bool, GrantError> {
+        let sign_in = self.vault.signed_in(caller, server_url).await?.value;
+        let Some(key) = sign_in.and_then(|sign_in| sign_in.grant) else {
+            return Ok(false);
+        };
+        let grant = self.vault.grant(&key).await?.value;
+        let is_newer = grant.is_some_and(|grant| {
+            grant.sign_in > number && scopes.iter().all(|scope| grant.scopes.contains(scope))
+        });
+        if !is_newer || !self.accepts(server_url, &key.issuer) {
+            return Ok(false);
+        }
+        let cached = self.cached(caller, server_url);
+        let flight = cached.flight.clone().lock_owned().await;
+        let known = self.improve(&cached, BearerNeed::Known, flight).await;
+        Ok(known.unwrap_or(Err(GrantError::Stopped))?.is_some())
     }
 
     /// Waits for a better token than the cached one.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flow::{Flow, FlowOutcome};
 use super::flows::Flows;
+use super::grants::GrantError;
 use super::vault::{Claim, VaultError};
 
 /// A flow's own listener on the loopback interface.
@@ -39,11 +40,14 @@ impl Flows {
         vault.claim_sign_in(&flow.caller, &flow.server_url).await
     }
 
-    /// Ends a flow whose account was signed in by another process meanwhile. `false`: it was not.
-    pub(crate) async fn end_if_signed_in(&self, flow: &Flow) -> Result<bool, VaultError> {
-        let vault = self.grants.vault();
-        let sign_in = vault.signed_in(&flow.caller, &flow.server_url).await?.value;
-        let is_signed_in = sign_in.is_some_and(|it| it.grant.is_some() && it.number > flow.after);
+    /// Ends a flow whose account was signed in by another process since the server refused its last grant. `false`: it
+    /// was not.
+    pub(crate) async fn end_if_signed_in(&self, flow: &Flow) -> Result<bool, GrantError> {
+        let (caller, server_url) = (&flow.caller, &flow.server_url);
+        let grants = &self.grants;
+        let is_signed_in = grants
+            .take_newer(caller, server_url, flow.after, &flow.missing_scopes)
+            .await?;
         if is_signed_in {
             self.end(flow, FlowOutcome::SignedIn).await;
         }

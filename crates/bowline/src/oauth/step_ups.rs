@@ -66,7 +66,7 @@ pub(super) fn requested_scopes(
         true => discovery.scopes.clone(),
     };
     if reason.is_step_up {
-        let more = reason.challenge.iter().flat_map(|it| &it.scopes).cloned();
+        let more = reason.missing_scopes().iter().cloned();
         scopes.extend(granted.into_iter().chain(more));
     }
     let mut seen = HashSet::new();

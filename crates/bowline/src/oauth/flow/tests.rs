@@ -29,6 +29,7 @@ fn what_is_stored_keeps_its_names() {
     let since = Since {
         sign_outs: 2,
         sign_in: 7,
+        missing_scopes: vec!["write".to_owned()],
     };
     let flow = Flow::new(
         &key,
@@ -53,6 +54,7 @@ fn what_is_stored_keeps_its_names() {
             "found",
             "id",
             "kind",
+            "missing",
             "outs",
             "server",
             "server_url",

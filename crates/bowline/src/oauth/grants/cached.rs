@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use super::CachedBearer;
+use crate::oauth::account::RefusedGrant;
 use crate::oauth::bearer::{Bearer, InvalidBearer};
 use crate::oauth::grant::{Grant, GrantKey};
 use crate::oauth::vault::SignIn;
@@ -63,11 +64,19 @@ enum State {
     SignedOut {
         /// A grant in the vault that cannot be used: the server refuses its token, and it cannot be
         /// refreshed.
-        worthless: Option<(GrantKey, Version)>,
+        worthless: Option<Worthless>,
         /// Whether somebody signed the caller out. Otherwise the grant ended by itself.
         is_explicit: bool,
     },
     SignedIn(Arc<HeldGrant>),
+}
+
+/// Which grant cannot be used.
+#[derive(Debug)]
+struct Worthless {
+    key: GrantKey,
+    version: Version,
+    refused: RefusedGrant,
 }
 
 /// A grant and the bearer made from it.
@@ -184,11 +193,24 @@ impl CachedGrant {
     }
 
     /// Forgets the grant that was seen before, unless a sign-in has replaced it meanwhile.
-    pub(super) fn mark_ended(
-        &self,
-        seen: Option<&Arc<HeldGrant>>,
-        worthless: Option<(GrantKey, Version)>,
-    ) {
+    pub(super) fn mark_ended(&self, seen: Option<&Arc<HeldGrant>>) {
+        self.end(seen, None);
+    }
+
+    /// The same, where the vault may still have it.
+    pub(super) fn mark_worthless(&self, seen: &Arc<HeldGrant>) {
+        let worthless = Worthless {
+            key: seen.grant.key(),
+            version: seen.version,
+            refused: RefusedGrant {
+                sign_in: seen.grant.sign_in,
+                was_accepted: seen.bearer.was_accepted(),
+            },
+        };
+        self.end(Some(seen), Some(worthless));
+    }
+
+    fn end(&self, seen: Option<&Arc<HeldGrant>>, worthless: Option<Worthless>) {
         let mut state = self.state.write();
         if state.other_than(seen).is_none() {
             let is_explicit = state.is_explicit();
@@ -231,10 +253,21 @@ impl CachedGrant {
     pub(super) fn is_worthless(&self, key: &GrantKey, version: Version) -> bool {
         match &*self.state.read() {
             State::SignedOut {
-                worthless: Some((known, at)),
+                worthless: Some(known),
                 ..
-            } => known == key && *at == version,
+            } => known.key == *key && known.version == version,
             _ => false,
+        }
+    }
+
+    /// The grant that cannot be used, if it is that.
+    pub(super) fn worthless(&self) -> RefusedGrant {
+        match &*self.state.read() {
+            State::SignedOut {
+                worthless: Some(known),
+                ..
+            } => known.refused,
+            _ => RefusedGrant::default(),
         }
     }
 

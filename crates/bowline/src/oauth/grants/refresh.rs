@@ -79,7 +79,7 @@ impl Grants {
             return Ok(self.save(cached, &found).await?.map(|held| held.bearer()));
         }
         if found.grant.refresh_token.is_none() {
-            cached.mark_ended(Some(&found), Some((key, found.version)));
+            cached.mark_worthless(&found);
             return Ok(None);
         }
         self.refresh_now(cached, need, &found, claim, unsaved).await
@@ -144,7 +144,7 @@ impl Grants {
         let Some(key) = key else {
             match sign_in_is_there {
                 true => cached.mark_signed_out(seen.as_ref()),
-                false => cached.mark_ended(seen.as_ref(), None),
+                false => cached.mark_ended(seen.as_ref()),
             }
             return Ok(None);
         };
@@ -176,7 +176,7 @@ impl Grants {
                 Ok(Some(cached.replace(seen.as_ref(), unsaved)))
             }
             (_, None) => {
-                cached.mark_ended(seen.as_ref(), None);
+                cached.mark_ended(seen.as_ref());
                 Ok(None)
             }
         }
@@ -232,7 +232,7 @@ impl Grants {
                     cached.replace(Some(&held), held.at(NEVER_WRITTEN, false))
                 }
                 None => {
-                    cached.mark_ended(Some(&held), None);
+                    cached.mark_ended(Some(&held));
                     return Ok(None);
                 }
             }
@@ -264,7 +264,7 @@ impl Grants {
         let key = found.grant.key();
         let issuer = &found.grant.discovery.issuer;
         tracing::info!(issuer, "grant revoked; sign-in needed");
-        cached.mark_ended(Some(found), Some((key.clone(), found.version)));
+        cached.mark_worthless(found);
         let is_dropped = match found.version {
             NEVER_WRITTEN => true,
             version => self.vault.remove_grant(&key, version).await?,
@@ -303,7 +303,7 @@ impl Grants {
             cached.back_off_until(bearer.expired);
             return Ok(Some(bearer));
         }
-        cached.mark_ended(Some(found), Some((grant.key(), found.version)));
+        cached.mark_worthless(found);
         Ok(None)
     }
 

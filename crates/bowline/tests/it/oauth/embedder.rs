@@ -1,5 +1,7 @@
 //! A program that runs its clients' dialogs itself: it learns a session's hash, and answers for it.
 
+use std::time::Duration;
+
 use bowline::Gateway;
 use bowline::config::{Config, Flow, Password, Peers, Server};
 use bowline_testbed::redis::Redis;
@@ -162,6 +164,59 @@ async fn the_questions_of_a_union_are_answered_by_its_hash_one_after_the_other()
     let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&events.next_message().await.1), "good-1");
+}
+
+/// Tokens for one server must not reach another.
+#[tokio::test]
+async fn an_answer_that_names_no_elicitation_is_refused_if_several_wait() {
+    let (one, other) = (Protected::alone().await, Protected::alone().await);
+    let gateway = gateway(&one, Flow::ClientDriven, |config| {
+        let mut second = config.servers["s"].clone();
+        second.target = Server::from_url(&other.url()).unwrap().target;
+        config.servers.insert("t".parse().unwrap(), second);
+        config.oauth.hold = Duration::from_secs(1);
+    })
+    .await;
+    let mut client = Client::at(format!("http://{}/mcp", gateway.listen()));
+    let request = client.post(&initialize(&json!({})));
+    let opened = sent(request.header("bowline-session", "?")).await;
+    let hash = opened.headers["bowline-session"].to_str().unwrap();
+    client.session = opened.headers.get("mcp-session-id").cloned();
+    for (id, tool) in [(1, "s__x"), (2, "t__x")] {
+        let mut call = call(id);
+        call["params"]["name"] = tool.into();
+        let mut events = stream(&client, &call).await;
+        question(&mut events).await;
+        // Its request waits no longer; its sign-in does.
+        events.next_message().await;
+    }
+    let content = json!({"access_token": "good-of-t", "client_id": "c"});
+    let body = json!({"action": "accept", "content": content});
+    let (status, told) = answer(&gateway, hash, Some(API_TOKEN), &body).await;
+    assert_eq!(
+        (status, &told["error"]["data"]["reason"]),
+        (400, &json!("several_questions"))
+    );
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`elicitation_id`"), "{message}");
+    let pending = format!("http://{}/api/mcp-oauth/pending", gateway.listen());
+    let pending = sent(reqwest::Client::new().get(pending).bearer_auth(API_TOKEN)).await;
+    let pending = pending.json();
+    let of_t = |it: &&Value| it["server"] == "t";
+    let of_t = pending["pending"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(of_t)
+        .unwrap();
+    let mut named = body.clone();
+    named["elicitation_id"] = of_t["elicitation_id"].clone();
+    let told = answer(&gateway, hash, Some(API_TOKEN), &named).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})), "{pending}");
+    // Only one waits now.
+    let decline = json!({"action": "decline"});
+    let told = answer(&gateway, hash, Some(API_TOKEN), &decline).await;
+    assert_eq!(told, (200, json!({"result": "declined"})));
 }
 
 #[tokio::test]

@@ -271,9 +271,9 @@ async fn a_no_is_remembered_until_the_tool_is_called() {
     assert_eq!(text(&client.ask(&whoami(4)).await), "good-1");
 }
 
-/// What failed fails again, so not every call opens a browser.
+/// What failed fails again, so neither every call nor every use of the tool opens a browser.
 #[tokio::test]
-async fn a_sign_in_that_fails_opens_no_second_browser_until_the_tool_is_called() {
+async fn a_sign_in_that_fails_opens_no_second_browser_for_a_while() {
     let mut machine = Machine::new().await;
     let mut client = machine.client().await;
     client.say(&whoami(1)).await;
@@ -288,10 +288,80 @@ async fn a_sign_in_that_fails_opens_no_second_browser_until_the_tool_is_called()
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains("server_error"), "{message}");
     }
+    for id in 10..13 {
+        let tool = client.ask(&call_of(id, "sign_in", &json!({}))).await;
+        assert_eq!(tool["result"]["isError"], true, "{tool}");
+        let said = text(&tool);
+        assert!(said.contains("server_error"), "{said}");
+        assert!(said.contains("it can be tried again in "), "{said}");
+    }
     assert!(machine.is_quiet());
-    client.say(&call_of(10, "sign_in", &json!({}))).await;
+}
+
+/// The grant that is refused is no sign-in by somebody else.
+#[tokio::test]
+async fn a_token_that_the_server_takes_no_more_is_asked_for_in_a_browser_again() {
+    let mut machine = Machine::new().await;
+    let mut client = machine.client().await;
+    client.say(&whoami(1)).await;
     sign_in(&machine.next_link().await).await;
-    assert_eq!(text(&client.ask(&whoami(11)).await), "good-1");
+    assert_eq!(text(&client.answer_to(&json!(1)).await), "good-1");
+    machine.server.words.lock().only_token = Some("good-2".to_owned());
+    client.say(&whoami(2)).await;
+    let (back, state) = follow(&machine.next_link().await).await;
+    // The token is not sent any more, and the next call knows of it all the same.
+    let no = [("state", state.as_str()), ("error", "access_denied")];
+    let back = url::Url::parse_with_params(&back, no).unwrap();
+    Browser::new().get(back.as_str()).await;
+    client.answer_to(&json!(2)).await;
+    client.say(&call_of(3, "sign_in", &json!({}))).await;
+    sign_in(&machine.next_link().await).await;
+    client.answer_to(&json!(3)).await;
+    assert_eq!(text(&client.ask(&whoami(4)).await), "good-2");
+    assert!(machine.is_quiet());
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_no_token_opens_one_browser() {
+    let mut machine = Machine::new().await;
+    machine.server.words.lock().only_token = Some("none".to_owned());
+    let mut client = machine.client().await;
+    client.say(&whoami(1)).await;
+    sign_in(&machine.next_link().await).await;
+    client.answer_to(&json!(1)).await;
+    for id in 2..5 {
+        let refused = client.ask(&whoami(id)).await;
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("does not accept its token"), "{message}");
+        client.ask(&call_of(10 + id, "sign_in", &json!({}))).await;
+    }
+    assert!(machine.is_quiet());
+}
+
+#[tokio::test]
+async fn more_scopes_are_asked_for_in_a_browser_and_serve_a_second_bridge() {
+    let mut machine = Machine::new().await;
+    let (mut one, mut other) = (machine.client().await, machine.client().await);
+    one.say(&whoami(1)).await;
+    sign_in(&machine.next_link().await).await;
+    assert_eq!(text(&one.answer_to(&json!(1)).await), "good-1");
+    assert_eq!(text(&other.ask(&whoami(1)).await), "good-1");
+    let wanting = r#"Bearer error="insufficient_scope", scope="write""#;
+    machine.server.words.lock().never_enough = Some(wanting.to_owned());
+    one.say(&whoami(2)).await;
+    let link = machine.next_link().await;
+    let refused = machine.server.server.seen().len();
+    other.say(&whoami(2)).await;
+    until_so("both were refused", async || {
+        machine.server.server.seen().len() > refused
+    })
+    .await;
+    machine.server.words.lock().never_enough = None;
+    sign_in(&link).await;
+    for client in [&mut one, &mut other] {
+        assert_eq!(text(&client.answer_to(&json!(2)).await), "good-2");
+    }
+    assert!(machine.is_quiet());
 }
 
 #[tokio::test]
