@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_wire::message::RawId;
-use bowline_wire::sse::event_of;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use tokio::time::{Instant, Sleep};
 
 use crate::exchange::cancel::give_up;
@@ -116,10 +115,10 @@ impl CallTimeout {
     }
 
     /// The error as an event for a stream that has begun.
-    pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
+    pub(crate) fn event(&self, error: UpstreamError) -> Option<Event> {
         let session = self.session.upgrade()?;
         let fault = Fault::on(&session.leg(), error);
-        Some(event_of(fault.body(Some(self.call.id())).as_bytes()))
+        Some(Event::of_message(fault.body(Some(self.call.id()))))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::message::{RawId, RawIdBuf};
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -194,7 +194,7 @@ async fn wait(budget: &mut Budget) -> Result<(), UpstreamError> {
 pub(crate) fn lost(leg: &Leg, id: RawId<'_>) -> Source {
     let why = UpstreamError::OutcomeUnknown("the server lost the session".into());
     let body = Fault::on(leg, why).body(Some(id));
-    Source::Last(event_of(body.as_bytes()))
+    Source::last(Event::of_message(body))
 }
 
 pub(crate) async fn open(

@@ -3,6 +3,7 @@
 
 use bowline_wire::compose;
 use bowline_wire::message::{Kind, Message, RawId};
+use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use crate::exchange::batch::joined::Joined;
@@ -21,8 +22,8 @@ pub(crate) enum Reply<S = Outlet> {
     Accepted,
     /// One message, or an array of messages, complete in memory.
     Message { body: Bytes, sent_as: SentAs },
-    /// Events that have all arrived, in SSE format.
-    Events(Bytes),
+    /// Events that have all arrived.
+    Events(Vec<Event>),
     /// A response that is still arriving.
     Stream(S),
     /// The answers of a batch, message by message as they arrive.
@@ -109,8 +110,8 @@ impl Reply<Arriving> {
         rescue: impl FnOnce() -> Option<Box<Rescue>>,
     ) -> Self {
         match events.at_once().await {
-            Some(body) => Self::Events(body),
-            None => Self::stream(events, rescue()),
+            true => Self::Events(events.take_ready()),
+            false => Self::stream(events, rescue()),
         }
     }
 

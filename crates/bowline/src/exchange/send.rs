@@ -330,8 +330,7 @@ async fn answer(
         Outcome::Events(source) => {
             let events = EventRelay::new(source, rewrite(session, leg, sent_request))
                 .of(session, leg)
-                .answering(sent_request.lesson)
-                .suspecting(leg.upstream.config());
+                .answering(sent_request.lesson, leg.upstream.config());
             Ok(Reply::stream(Box::new(events), None))
         }
         Outcome::Frames(frames) => Ok(large_reply(request, leg, sent_request, frames)),

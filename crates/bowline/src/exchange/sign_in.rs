@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::message::{Message, RawId, RawIdBuf};
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bowline_wire::{codes, compose, version};
 use serde::Deserialize;
 use serde_json::json;
@@ -166,7 +166,7 @@ impl Wait {
         if means == Means::Words {
             let id = self.message.id().unwrap_or_default();
             let body = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
-            return Source::Last(event_of(body.as_bytes()));
+            return Source::last(Event::of_message(body));
         }
         let request = self.message.id().unwrap_or_default();
         let prompt = match means {
@@ -181,7 +181,7 @@ impl Wait {
             .map(|mark| question(flows, flow, means, mark.as_id()));
         let rest = Source::opening(self.through(flow.clone(), means, prompt, mark));
         match question {
-            Some(question) => Source::Saying(event_of(question.as_bytes()), Box::new(rest)),
+            Some(question) => rest.preceded_by(Event::of_message(question)),
             None => rest,
         }
     }
@@ -198,7 +198,7 @@ impl Wait {
         let call = Call::begin(&self.session, id.as_id());
         let needed = |why: &str, link: Option<&str>| {
             let body = error(id.as_id(), codes::SIGN_IN_NEEDED, why, link);
-            Source::Last(event_of(body.as_bytes()))
+            Source::last(Event::of_message(body))
         };
         let useless = async {
             match &prompt {
@@ -225,7 +225,7 @@ impl Wait {
                     }
                     _ => try_later(id.as_id(), &flow, means, why),
                 };
-                return Ok(Source::Last(event_of(body.as_bytes())));
+                return Ok(Source::last(Event::of_message(body)));
             }
         };
         drop(call);
@@ -247,7 +247,7 @@ impl Wait {
             },
         };
         Ok(match withdrawn {
-            Some(withdrawn) => Source::Saying(event_of(withdrawn.as_bytes()), Box::new(rest)),
+            Some(withdrawn) => rest.preceded_by(Event::of_message(withdrawn)),
             None => rest,
         })
     }
@@ -264,7 +264,7 @@ impl Wait {
         let id = message.id().map(RawId::to_buf);
         if is_own_tool(&message) {
             let body = signed_in(message.id().unwrap_or(RawId::NULL), &session);
-            return Source::Last(event_of(body.as_bytes()));
+            return Source::last(Event::of_message(body));
         }
         let (own, sent) = (Arc::clone(&session), Sent::default());
         let request_sent = sent.clone();
@@ -312,7 +312,7 @@ fn notify_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
         if flows.wait(&flow).await == Some(FlowOutcome::SignedIn) {
             let params = json!({"elicitationId": flow.id.as_str()});
             let done = compose::notification("notifications/elicitation/complete", params);
-            session.tell(&event_of(done.as_bytes()));
+            session.tell(Event::of_message(done));
         }
     });
 }

@@ -11,11 +11,13 @@ pub(crate) mod rescue;
 mod shown;
 mod source;
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use parking_lot::Mutex;
 
+use self::relay::Piece;
 use self::source::Next;
 pub(crate) use self::source::Source;
 use crate::exchange::stream::relay::Relay;
@@ -37,7 +39,7 @@ struct State {
     /// How to resume if the source breaks; `None` after the client left.
     rescue: Option<Box<Rescue>>,
     /// Events from Bowline itself.
-    unsaid: Option<Bytes>,
+    unsaid: VecDeque<Event>,
     /// The client has disconnected.
     has_left: bool,
 }
@@ -51,18 +53,18 @@ impl LiveStream {
             instead: None,
             reader: None,
             rescue,
-            unsaid: None,
+            unsaid: VecDeque::new(),
             has_left: false,
         }))
     }
 
-    /// The next bytes: whole events, or frames of a body that is not events.
+    /// The next piece.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Next {
         loop {
             let mut source = {
                 let mut state = self.0.lock();
                 if let Some(said) = state.take_said() {
-                    return Poll::Ready(Some(Ok(said)));
+                    return Poll::Ready(Some(Ok(Piece::Event(said))));
                 }
                 state.source.take_out()
             };
@@ -135,15 +137,14 @@ impl LiveStream {
 }
 
 impl ClientStream for LiveStream {
-    fn say(&self, event: &Bytes) -> bool {
+    fn say(&self, event: &Event) -> bool {
         let reader = {
             let mut state = self.0.lock();
             // Without a rescue there is no client, or this is not an event stream.
             if state.is_over() || state.rescue.is_none() {
                 return false;
             }
-            let said = state.unsaid.take().unwrap_or_default();
-            state.unsaid = Some([&said[..], event].concat().into());
+            state.unsaid.push_back(event.clone());
             state.reader.take()
         };
         if let Some(reader) = reader {
@@ -187,21 +188,17 @@ impl ClientStream for LiveStream {
 
 impl State {
     /// The next event from Bowline itself.
-    fn take_said(&mut self) -> Option<Bytes> {
-        let unsaid = self.unsaid.take();
-        unsaid.or_else(|| self.rescue.as_ref()?.news())
+    fn take_said(&mut self) -> Option<Event> {
+        if self.unsaid.is_empty()
+            && let Some(rescue) = &self.rescue
+        {
+            self.unsaid = rescue.news().into();
+        }
+        self.unsaid.pop_front()
     }
 
     fn is_over(&self) -> bool {
-        let source = self.instead.as_ref().unwrap_or(&self.source);
-        matches!(
-            source,
-            Source::Ended
-                | Source::EndedForNow
-                | Source::Cut
-                | Source::Last(_)
-                | Source::LastForNow(_)
-        )
+        self.instead.as_ref().unwrap_or(&self.source).is_over()
     }
 
     /// Changes the source. The caller drops the returned source after releasing the lock.
@@ -231,7 +228,7 @@ impl State {
             return (next, Some(source));
         }
         let (next, source, over) = match next {
-            Poll::Pending if self.unsaid.is_some() => (None, source, None),
+            Poll::Pending if !self.unsaid.is_empty() => (None, source, None),
             Poll::Pending => {
                 self.reader = Some(cx.waker().clone());
                 (Some(Poll::Pending), source, None)

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_wire::message::RawId;
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -171,7 +171,7 @@ pub(crate) fn respond(reply: Reply) -> Response<ReplyBody> {
         }
         Reply::Events(events) => {
             let content_type = HeaderValue::from_static(media::EVENT_STREAM);
-            whole(StatusCode::OK, Some(content_type), events)
+            whole(StatusCode::OK, Some(content_type), text_of(&events))
         }
         Reply::Stream(outlet) => stream(outlet),
         Reply::Batch(answers) => {
@@ -182,6 +182,17 @@ pub(crate) fn respond(reply: Reply) -> Response<ReplyBody> {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENT_STREAM));
             hold_nothing_back(headers);
             response
+        }
+    }
+}
+
+/// These events as one body.
+fn text_of(events: &[Event]) -> Bytes {
+    match events {
+        [event] => event.encoded(),
+        events => {
+            let events: Vec<_> = events.iter().map(Event::encoded).collect();
+            events.concat().into()
         }
     }
 }
@@ -267,7 +278,7 @@ impl BatchBody {
         match self.answers.poll_next(cx) {
             Poll::Ready(message) => {
                 self.heartbeat.put_off();
-                Poll::Ready(message.map(|message| event_of(&message)))
+                Poll::Ready(message.map(|message| Event::of_message(message).encoded()))
             }
             Poll::Pending => self.heartbeat.poll(cx).map(Some),
         }
@@ -311,7 +322,7 @@ impl Body for ReplyBody {
                 if let Some(heartbeat) = heartbeat {
                     heartbeat.put_off();
                 }
-                Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
+                Poll::Ready(next.map(|piece| piece.map(|piece| Frame::data(piece.into_bytes()))))
             }
             (Poll::Pending, Some(heartbeat)) => {
                 let comment = heartbeat.poll(cx);

@@ -223,10 +223,10 @@ impl PeerLink<'_> {
     }
 
     fn events(&self, answer: Answer) -> EventSource {
-        EventSource::Peer(Box::new(PeerEvents {
+        EventSource::peer(PeerEvents {
             owner: Arc::clone(&self.remote.owner.id),
             answer,
-        }))
+        })
     }
 }
 

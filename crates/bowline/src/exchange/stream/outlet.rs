@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio_util::sync::DropGuard;
 
 use crate::exchange::detach::Abandoned;
+use crate::exchange::stream::relay::Piece;
 use crate::exchange::stream::{LiveStream, StreamError};
 use crate::session::InUse;
 use crate::session::streams::ClientStream as _;
@@ -32,7 +33,7 @@ enum Origin {
     Live(Box<LiveOutlet>),
     /// Events that somebody else joins, for as long as the guard is held.
     Joined(
-        mpsc::Receiver<Bytes>,
+        mpsc::Receiver<Event>,
         #[expect(dead_code, reason = "ends the joining when dropped")] DropGuard,
     ),
 }
@@ -79,7 +80,7 @@ impl Outlet {
     }
 
     /// The client's end of events that are joined elsewhere until the guard is dropped.
-    pub(crate) fn joined(events: mpsc::Receiver<Bytes>, joining: DropGuard) -> Self {
+    pub(crate) fn joined(events: mpsc::Receiver<Event>, joining: DropGuard) -> Self {
         Self {
             from: Origin::Joined(events, joining),
             sent_as: SentAs::events(),
@@ -109,14 +110,17 @@ impl Outlet {
         }
     }
 
-    /// The next piece: one or more whole events, or a part of a body.
+    /// The next piece.
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, StreamError>>> {
+    ) -> Poll<Option<Result<Piece, StreamError>>> {
         match &mut self.from {
             Origin::Live(live) => live.stream.poll_next(cx),
-            Origin::Joined(events, _) => events.poll_recv(cx).map(|event| event.map(Ok)),
+            Origin::Joined(events, _) => {
+                let event = events.poll_recv(cx);
+                event.map(|event| event.map(|event| Ok(Piece::Event(event))))
+            }
         }
     }
 }

@@ -2,12 +2,21 @@
 
 use std::task::{Context, Poll};
 
+use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use crate::exchange::call_timeout::CallTimeout;
 pub(crate) use crate::exchange::stream::events::EventRelay;
 pub(crate) use crate::exchange::stream::frames::FrameRelay;
 use crate::upstream::StreamError;
+
+/// A piece of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Event(Event),
+    /// A part of a body that is not events.
+    Part(Bytes),
+}
 
 /// A body that is passed on while it arrives.
 #[derive(Debug)]
@@ -18,16 +27,42 @@ pub(crate) enum Relay {
     Frames(Box<FrameRelay>),
 }
 
+// === impl Piece ===
+
+impl Piece {
+    /// The event, if it is one.
+    pub(crate) fn into_event(self) -> Option<Event> {
+        match self {
+            Self::Event(event) => Some(event),
+            Self::Part(_) => None,
+        }
+    }
+
+    /// Its bytes in a body.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Event(event) => event.encoded(),
+            Self::Part(part) => part,
+        }
+    }
+}
+
 // === impl Relay ===
 
 impl Relay {
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, StreamError>>> {
+    ) -> Poll<Option<Result<Piece, StreamError>>> {
         match self {
-            Self::Events(events) => events.poll_next(cx),
-            Self::Frames(frames) => frames.poll_next(cx),
+            Self::Events(events) => {
+                let next = events.poll_next(cx);
+                next.map(|next| next.map(|event| event.map(Piece::Event)))
+            }
+            Self::Frames(frames) => {
+                let next = frames.poll_next(cx);
+                next.map(|next| next.map(|part| part.map(Piece::Part)))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use bowline_egress::Sent;
 use bowline_wire::batch::is_batch;
 use bowline_wire::message::{Message, RawIdBuf};
 use bowline_wire::skip::MAX_MESSAGE;
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
@@ -105,14 +105,17 @@ impl Rescue {
     }
 
     /// Bowline's own events for the client, which go to the standalone stream.
-    pub(crate) fn news(&self) -> Option<Bytes> {
+    pub(crate) fn news(&self) -> Vec<Event> {
         match self.stream {
             Stream::Standalone => {
-                let session = self.session.upgrade()?;
-                let untold = session.server_requests.take_untold();
-                untold.or_else(|| session.take_news())
+                let Some(session) = self.session.upgrade() else {
+                    return Vec::new();
+                };
+                let mut news = session.server_requests.take_untold();
+                news.extend(session.take_news());
+                news
             }
-            Stream::Request { .. } => None,
+            Stream::Request { .. } => Vec::new(),
         }
     }
 
@@ -300,12 +303,12 @@ pub(crate) async fn source_of(reply: Reply<Arriving>) -> Result<Source, Upstream
         }) => return Ok(Source::Relay(relay)),
         Reply::Stream(Arriving { relay, .. }) => whole(relay).await?,
         Reply::Message { body, .. } => body,
-        Reply::Events(events) => return Ok(Source::Last(events)),
+        Reply::Events(events) => return Ok(Source::events(events)),
         Reply::Accepted | Reply::Batch(_) => return Err(StreamError::NoAnswer.into()),
     };
     let is_message = is_batch(&body) || Message::from_server(body.clone()).is_ok();
     match is_message {
-        true => Ok(Source::Last(event_of(&body))),
+        true => Ok(Source::last(Event::of_message(body))),
         false => Err(StreamError::NoAnswer.into()),
     }
 }
@@ -314,7 +317,7 @@ pub(crate) async fn source_of(reply: Reply<Arriving>) -> Result<Source, Upstream
 async fn whole(mut relay: Relay) -> Result<Bytes, StreamError> {
     let mut body = BytesMut::new();
     while let Some(piece) = poll_fn(|cx| relay.poll_next(cx)).await {
-        body.extend_from_slice(&piece?);
+        body.extend_from_slice(&piece?.into_bytes());
         if body.len() > MAX_MESSAGE {
             return Err(StreamError::TooLarge);
         }

@@ -1,16 +1,16 @@
 //! Where a stream's bytes come from: an upstream's answer, one that is being opened, or Bowline itself.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bowline_egress::Sent;
 use bowline_wire::message::RawId;
-use bowline_wire::sse::event_of;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::stream::relay::{EventRelay, Relay};
+use crate::exchange::stream::relay::{EventRelay, Piece, Relay};
 use crate::exchange::stream::rescue::Rescue;
 use crate::fault::Fault;
 use crate::upstream::{StreamError, UpstreamError};
@@ -26,15 +26,11 @@ pub(crate) enum Source {
     Rescuable(Relay, Box<Rescue>),
     /// None: the stream is open only for Bowline's own events.
     Silent,
-    /// An event from Bowline itself, and then the rest.
-    Saying(Bytes, Box<Self>),
-    /// One last event.
-    Last(Bytes),
-    /// The same with an error that a later attempt may not meet.
-    LastForNow(Bytes),
+    /// Events that are here, and then the rest.
+    Saying(VecDeque<Event>, Box<Self>),
     /// Ended between events.
     Ended,
-    /// Ended with such an error.
+    /// Ended with an error that a later attempt may not meet.
     EndedForNow,
     /// Ended in the middle of a body: the client must not take it for complete.
     Cut,
@@ -42,7 +38,7 @@ pub(crate) enum Source {
     Out { is_cut: bool },
 }
 
-pub(super) type Next = Poll<Option<Result<Bytes, StreamError>>>;
+pub(super) type Next = Poll<Option<Result<Piece, StreamError>>>;
 
 /// The upstream's side of a stream that is being opened.
 type Opening = Pin<Box<dyn Future<Output = Result<Source, UpstreamError>> + Send>>;
@@ -67,10 +63,38 @@ impl Source {
 
     /// Ends with this fault, as the answer to the request with this id.
     pub(crate) fn fault(fault: &Fault, id: Option<RawId<'_>>) -> Self {
-        let event = event_of(fault.body(id).as_bytes());
-        match fault.row().retry.seconds() {
-            Some(_) => Self::LastForNow(event),
-            None => Self::Last(event),
+        let end = match fault.row().retry.seconds() {
+            Some(_) => Self::EndedForNow,
+            None => Self::Ended,
+        };
+        end.preceded_by(Event::of_message(fault.body(id)))
+    }
+
+    /// Ends after this event.
+    pub(crate) fn last(event: Event) -> Self {
+        Self::Ended.preceded_by(event)
+    }
+
+    /// Ends after these events.
+    pub(crate) fn events(events: Vec<Event>) -> Self {
+        Self::Saying(events.into(), Box::new(Self::Ended))
+    }
+
+    /// The same after an event from Bowline itself.
+    pub(crate) fn preceded_by(self, event: Event) -> Self {
+        Self::Saying(VecDeque::from([event]), Box::new(self))
+    }
+
+    /// Whether nothing of it is still to come from a server.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Ended | Self::EndedForNow | Self::Cut => true,
+            Self::Saying(_, rest) => rest.is_over(),
+            Self::Opening(..)
+            | Self::Relay(_)
+            | Self::Rescuable(..)
+            | Self::Silent
+            | Self::Out { .. } => false,
         }
     }
 
@@ -122,20 +146,14 @@ impl Source {
                 }
                 Self::Relay(relay) | Self::Rescuable(relay, _) => return relay.poll_next(cx),
                 Self::Silent => return Poll::Pending,
-                Self::Saying(event, rest) => {
-                    let event = std::mem::take(event);
-                    *self = std::mem::replace(rest, Self::Ended);
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Self::Last(event) => {
-                    let event = std::mem::take(event);
-                    *self = Self::Ended;
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Self::LastForNow(event) => {
-                    let event = std::mem::take(event);
-                    *self = Self::EndedForNow;
-                    return Poll::Ready(Some(Ok(event)));
+                Self::Saying(events, rest) => {
+                    let event = events.pop_front();
+                    if events.is_empty() {
+                        *self = std::mem::replace(rest, Self::Ended);
+                    }
+                    if let Some(event) = event {
+                        return Poll::Ready(Some(Ok(Piece::Event(event))));
+                    }
                 }
                 Self::Ended | Self::EndedForNow | Self::Out { .. } => return Poll::Ready(None),
                 Self::Cut => return Poll::Ready(Some(Err(StreamError::Cut))),
@@ -148,13 +166,7 @@ impl Source {
             Self::Relay(relay) | Self::Rescuable(relay, _) => relay.must_be_read_out(),
             Self::Saying(_, rest) => rest.must_be_read_out(),
             Self::Opening(_, sent) => sent.as_ref().is_some_and(Sent::get),
-            Self::Silent
-            | Self::Last(_)
-            | Self::LastForNow(_)
-            | Self::Ended
-            | Self::EndedForNow
-            | Self::Cut
-            | Self::Out { .. } => false,
+            Self::Silent | Self::Ended | Self::EndedForNow | Self::Cut | Self::Out { .. } => false,
         }
     }
 
@@ -171,8 +183,6 @@ impl Source {
             | Self::Rescuable(..)
             | Self::Opening(..)
             | Self::Silent
-            | Self::Last(_)
-            | Self::LastForNow(_)
             | Self::Ended
             | Self::EndedForNow
             | Self::Out { is_cut: false } => Self::Ended,
@@ -188,8 +198,6 @@ impl std::fmt::Debug for Source {
             Self::Rescuable(..) => "Rescuable",
             Self::Silent => "Silent",
             Self::Saying(..) => "Saying",
-            Self::Last(_) => "Last",
-            Self::LastForNow(_) => "LastForNow",
             Self::Ended => "Ended",
             Self::EndedForNow => "EndedForNow",
             Self::Cut => "Cut",

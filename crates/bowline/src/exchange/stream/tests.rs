@@ -18,7 +18,7 @@ fn session() -> Arc<Session> {
         Caller::Local,
         Seal::generate().unwrap(),
         Leg::idle(),
-        ClientState::new(&Bytes::new(), None, Capabilities::default()),
+        ClientState::new(&[], None, Capabilities::default()),
     ))
 }
 
@@ -38,22 +38,24 @@ fn opening(
     })
 }
 
-async fn next(stream: &LiveStream) -> Option<Result<Bytes, StreamError>> {
+async fn next(stream: &LiveStream) -> Option<Result<Piece, StreamError>> {
     poll_fn(|cx| stream.poll_next(cx)).await
 }
 
-const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
+fn event() -> Event {
+    Event::of_message("1")
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_source_may_send_an_event_on_its_own_stream() {
     let session = session();
-    let stream = opening(&session, |stream| assert!(stream.say(&EVENT)));
-    assert_eq!(next(&stream).await.unwrap().unwrap(), EVENT);
+    let stream = opening(&session, |stream| assert!(stream.say(&event())));
+    assert_eq!(next(&stream).await.unwrap().unwrap(), Piece::Event(event()));
     // Also while only its opening is awaited.
-    let stream = opening(&session, |stream| assert!(stream.say(&EVENT)));
+    let stream = opening(&session, |stream| assert!(stream.say(&event())));
     let opened = tokio::time::timeout(std::time::Duration::from_secs(1), stream.opened()).await;
     assert!(opened.is_err());
-    assert_eq!(next(&stream).await.unwrap().unwrap(), EVENT);
+    assert_eq!(next(&stream).await.unwrap().unwrap(), Piece::Event(event()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +66,7 @@ async fn a_source_may_end_its_own_stream() {
     let stream = opening(&session, LiveStream::end);
     assert!(stream.opened().await.is_ok());
     assert!(next(&stream).await.is_none());
-    assert!(!stream.say(&EVENT));
+    assert!(!stream.say(&event()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +75,7 @@ async fn a_stream_that_ended_while_it_was_polled_does_not_restart() {
     let stream = opening(&session, |stream| {
         stream.end();
         stream.restart();
-        assert!(!stream.say(&EVENT));
+        assert!(!stream.say(&event()));
     });
     assert!(next(&stream).await.is_none());
 }
