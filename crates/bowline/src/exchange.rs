@@ -12,10 +12,13 @@ mod listen;
 mod notify;
 pub(crate) mod open;
 mod open_leg;
+pub(crate) mod outlet;
 mod ping;
+pub(crate) mod reader;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 pub(crate) mod reply;
+pub(crate) mod rescue;
 mod send;
 pub(crate) mod sign_in;
 mod strays;
@@ -32,17 +35,19 @@ use bytes::Bytes;
 
 use self::detach::{Abandoned, detachable};
 use self::notify::{Notice, notify};
-use self::reply::{Arriving, Reply};
-use self::send::request;
-use self::stream::outlet::Outlet;
+use self::outlet::Outlet;
+use self::reader::Reader;
+use self::reply::Reply;
+use self::rescue::Rescue;
+use self::send::{Request, request};
+use self::stream::LiveStream;
 use self::stream::relay::Relay;
-use self::stream::{LiveStream, Source};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::{Ending, Registry};
 use crate::session::streams::ClientStream as _;
-use crate::session::{InUse, Session};
+use crate::session::{Call, InUse, Session};
 use crate::session_store::announcement::Announcement;
 use crate::share::Permit;
 use crate::upstream::{Carried, UpstreamError};
@@ -84,9 +89,7 @@ impl Exchange {
 
     /// Sends one message and returns the reply. Dropping the reply counts as the client's disconnect.
     pub(crate) fn handle(self, message: Message) -> impl Future<Output = Result<Reply, Fault>> {
-        let sent = Sent::default();
-        let abandoned = Abandoned::of(&self.registry, self.in_use.session());
-        detachable(self.converse(message, sent.clone()), sent, abandoned)
+        self.take(message, OnSignIn::Asks)
     }
 
     /// The same for a request that is not worth a sign-in: where one is needed, that is the fault.
@@ -94,39 +97,44 @@ impl Exchange {
         self,
         message: Message,
     ) -> impl Future<Output = Result<Reply, Fault>> {
+        self.take(message, OnSignIn::Fails)
+    }
+
+    fn take(
+        self,
+        message: Message,
+        on_sign_in: OnSignIn,
+    ) -> impl Future<Output = Result<Reply, Fault>> {
         let sent = Sent::default();
         let abandoned = Abandoned::of(&self.registry, self.in_use.session());
-        detachable(
-            self.converse_unasked(message, sent.clone()),
-            sent,
-            abandoned,
-        )
+        let conversing = self.converse(message, sent.clone(), on_sign_in);
+        detachable(conversing, sent, abandoned)
     }
 
-    async fn converse_unasked(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
-        let session = self.in_use.session();
-        let place = session.stream_place().map_err(Fault::TooManyStreams)?;
-        let reply = request(session, message.clone(), &self.carried, sent).await;
-        let reply = reply.map_err(|error| self.fail(error))?;
-        Ok(deliver(
-            &self.registry,
-            session,
-            &message,
-            reply,
-            Some(place),
-        ))
-    }
-
-    async fn converse(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
+    async fn converse(
+        self,
+        message: Message,
+        sent: Sent,
+        on_sign_in: OnSignIn,
+    ) -> Result<Reply, Fault> {
         let (session, carried) = (self.in_use.session(), &self.carried);
         // The block keeps its variables out of the future of a request, which then stays small.
         let wanted = {
-            let mut place = None;
+            let mut asked = None;
             let reply = match message.kind() {
                 Kind::Request => {
                     // Whether the response is a stream is known only after the request ran.
-                    place = Some(session.stream_place().map_err(Fault::TooManyStreams)?);
-                    request(session, message.clone(), carried, sent).await
+                    let place = session.stream_place().map_err(Fault::TooManyStreams)?;
+                    let call = Call::begin(session, message.id().unwrap_or_default());
+                    asked = Some((place, Arc::clone(&call)));
+                    request(Request {
+                        session,
+                        message: message.clone(),
+                        call,
+                        carried,
+                        sent,
+                    })
+                    .await
                 }
                 Kind::Notification => {
                     if session.upstream.filters_tools() {
@@ -141,8 +149,21 @@ impl Exchange {
                 }
             };
             match reply {
-                Ok(reply) => return Ok(deliver(&self.registry, session, &message, reply, place)),
-                Err(UpstreamError::SignIn(wanted)) if message.kind() == Kind::Request => wanted,
+                Ok(reply) => {
+                    let (place, call) = asked.unzip();
+                    let rescue = || {
+                        let (carried, message) = (carried.clone(), message.clone());
+                        let rescue = Rescue::request(session, carried, message, call?);
+                        Some(Box::new(rescue))
+                    };
+                    let registry = &self.registry;
+                    return Ok(deliver(registry, session, &message, reply, place, rescue));
+                }
+                Err(UpstreamError::SignIn(wanted))
+                    if on_sign_in == OnSignIn::Asks && message.kind() == Kind::Request =>
+                {
+                    wanted
+                }
                 Err(error) => return Err(self.fail(error)),
             }
         };
@@ -165,7 +186,7 @@ impl Exchange {
         answer: AnswerTo,
         message: &Message,
         sent: Sent,
-    ) -> Result<Reply<Arriving>, UpstreamError> {
+    ) -> Result<Reply<Relay>, UpstreamError> {
         match answer {
             AnswerTo::Server(answer) => notify(self.notice(message, answer, sent)).await,
             AnswerTo::Own(question) => {
@@ -184,6 +205,14 @@ impl Exchange {
         }
         Fault::on(&self.in_use.session().leg(), error)
     }
+}
+
+/// What happens if a request needs a sign-in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnSignIn {
+    /// The client is asked to sign in, and the request goes on.
+    Asks,
+    Fails,
 }
 
 /// A client's response, and who sent the request.
@@ -220,24 +249,28 @@ fn deliver(
     registry: &Registry,
     session: &Arc<Session>,
     message: &Message,
-    reply: Reply<Arriving>,
+    reply: Reply<Relay>,
     place: Option<Permit>,
+    rescue: impl FnOnce() -> Option<Box<Rescue>>,
 ) -> Reply {
-    reply.map_stream(|arriving| {
-        let is_events = matches!(arriving.relay, Relay::Events(_));
-        let stream = LiveStream::new(Source::Relay(arriving.relay), arriving.rescue);
-        let stream = Arc::new(stream);
+    reply.map_stream(|relay| {
+        let (sent_as, rescue) = match &relay {
+            Relay::Events(_) => (None, rescue()),
+            // A part was passed on, and there is no event id to resume from.
+            Relay::Frames(frames) => (Some(frames.sent_as.clone()), None),
+        };
+        let stream = Arc::new(LiveStream::new(relay));
         // The session may have ended, but the request ran, so the client still gets the response.
         session.attach(stream_key(message), &stream);
         // The caller may have signed out while the request ran.
         if session.leg().is_signed_out() {
             stream.end();
         }
-        let abandoned = Abandoned::of(registry, session);
-        let outlet = Outlet::events(stream, session.begin_use(), abandoned, place);
-        match is_events {
-            true => outlet,
-            false => outlet.frames(arriving.sent_as),
+        let reader = Reader::new(stream, session.begin_use(), place, rescue);
+        let outlet = Outlet::events(reader, Abandoned::of(registry, session));
+        match sent_as {
+            None => outlet,
+            Some(sent_as) => outlet.frames(sent_as),
         }
     })
 }

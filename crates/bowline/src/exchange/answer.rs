@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::exchange::batch::joined::Joined;
+use crate::exchange::outlet::Outlet;
 use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
 use crate::upstream::{StreamError, UpstreamError};
 
 /// The messages that answer one request.

@@ -6,14 +6,12 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_wire::message::RawId;
 use bowline_wire::sse::Event;
 use tokio::time::{Instant, Sleep};
 
 use crate::exchange::cancel::give_up;
 use crate::exchange::recovery::{Cause, recover_in_background};
 use crate::exchange::send::Request;
-use crate::exchange::stream::Source;
 use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::session::{Call, Session};
@@ -122,15 +120,8 @@ impl CallTimeout {
     }
 }
 
-/// The final error for the request with this id, on the stream of its response. The HTTP status was sent
-/// already, so the error is counted here.
-pub(crate) fn last_word(session: &Session, id: RawId<'_>, error: UpstreamError) -> Source {
-    let fault = Fault::on(&session.leg(), error);
-    count(session, &fault);
-    Source::fault(&fault, Some(id))
-}
-
-fn count(session: &Session, fault: &Fault) {
+/// Counts and logs an error on a stream that has begun.
+pub(crate) fn count(session: &Session, fault: &Fault) {
     let reason = fault.row().name;
     session.upstream.metrics.refused(reason);
     tracing::info!(

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 
 use crate::exchange::Exchange;
 use crate::exchange::detach::Abandoned;
+use crate::exchange::outlet::Outlet;
 use crate::exchange::ping::ping;
+use crate::exchange::reader::Reader;
 use crate::exchange::recovery::{Cause, recover};
-use crate::exchange::stream::outlet::Outlet;
-use crate::exchange::stream::relay::{EventRelay, Relay};
-use crate::exchange::stream::rescue::Rescue;
+use crate::exchange::rescue::Rescue;
+use crate::exchange::stream::relay::EventRelay;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::fault::Fault;
 use crate::leg::Leg;
@@ -68,7 +69,7 @@ impl Exchange {
         let rescue = (origin == StreamOrigin::Standalone)
             .then(|| Box::new(Rescue::standalone(&session, self.carried.clone())));
         // The older stream is closed first, so that the server sees only one at a time.
-        let stream = Arc::new(LiveStream::new(source, rescue));
+        let stream = Arc::new(LiveStream::new(source));
         let is_attached = match origin {
             StreamOrigin::Standalone => session.attach_listener(&stream).await,
             StreamOrigin::Request(_) => session.replace(origin, &stream),
@@ -77,16 +78,12 @@ impl Exchange {
             return Err(Fault::UnknownSession);
         }
         let abandoned = Abandoned::of(&self.registry, &session);
-        let outlet = Outlet::events(
-            Arc::clone(&stream),
-            self.in_use.clone(),
-            abandoned,
-            Some(place),
-        );
+        let reader = Reader::new(stream, self.in_use.clone(), Some(place), rescue);
+        let mut outlet = Outlet::events(reader, abandoned);
         // Long enough to report a lost session with an HTTP status, short enough for servers that send no
         // headers before their first event.
         let grace = moment(&session.upstream.config());
-        if let Ok(Err(error)) = tokio::time::timeout(grace, stream.opened()).await {
+        if let Ok(Err(error)) = tokio::time::timeout(grace, outlet.opened()).await {
             return Err(self.fail(error));
         }
         Ok(outlet)
@@ -226,7 +223,7 @@ pub(crate) async fn open(
                 let events = EventRelay::new(source, rewrite)
                     .of(session, leg)
                     .after(last.cloned());
-                return Ok(Source::Relay(Relay::Events(Box::new(events))));
+                return Ok(Source::Events(Box::new(events)));
             }
             Listening::Refused { why, .. }
                 if why.is_conflict() && started.elapsed() + delay <= patience => {}

@@ -13,7 +13,8 @@ use self::first::{First, FirstLeg};
 use crate::caller::Caller;
 use crate::exchange::deliver;
 use crate::exchange::detach::{Abandoned, detachable};
-use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::reply::Reply;
+use crate::exchange::stream::relay::Relay;
 use crate::exchange::unopened::unopened;
 use crate::fault::Fault;
 use crate::leg::Generation;
@@ -46,8 +47,8 @@ pub(crate) struct Membership {
 
 /// The outcome of opening a session.
 enum Opened {
-    Session(Newborn, Reply<Arriving>),
-    Declined(Reply<Arriving>),
+    Session(Newborn, Reply<Relay>),
+    Declined(Reply<Relay>),
 }
 
 /// A session whose id the client does not have yet. Dropping this ends the session: if the client has left,
@@ -93,7 +94,7 @@ impl Opening {
             Opened::Declined(reply) => Ok((reply.into_whole(), None)),
             Opened::Session(newborn, reply) => {
                 let session = &newborn.session;
-                let reply = deliver(&registry, session, &message, reply, Some(place));
+                let reply = deliver(&registry, session, &message, reply, Some(place), || None);
                 let leg = session.leg();
                 leg.upstream.answered.sessions_opened.inc();
                 tracing::info!(

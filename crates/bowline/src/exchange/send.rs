@@ -14,9 +14,8 @@ use crate::exchange::recovery::{Cause, recover_in_background};
 use crate::exchange::replay::own_list;
 use crate::exchange::replay::retry::{self, is_safe, recovered};
 use crate::exchange::replay::tool_hints::ToolLesson;
-use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::reply::Reply;
 use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
-use crate::exchange::stream::rescue::Rescue;
 use crate::exchange::tool_filter::{self, ActiveFilter};
 use crate::fault::Fault;
 use crate::leg::marks::{Repeated, StreamOrigin};
@@ -42,23 +41,13 @@ pub(crate) struct Request<'a> {
 }
 
 /// Sends a request over the session's leg.
-pub(crate) fn request<'a>(
-    session: &'a Arc<Session>,
-    message: Message,
-    carried: &'a Carried,
-    sent: Sent,
-) -> impl Future<Output = Result<Reply<Arriving>, UpstreamError>> + use<'a> {
-    session.note_request(&message);
-    let call = Call::begin(session, message.id().unwrap_or_default());
+pub(crate) fn request(
+    request: Request<'_>,
+) -> impl Future<Output = Result<Reply<Relay>, UpstreamError>> {
+    let session = request.session;
+    session.note_request(&request.message);
     let leg = session.leg();
-    let timeout = CallTimeout::of(session, &call);
-    let request = Request {
-        session,
-        message,
-        call,
-        carried,
-        sent,
-    };
+    let timeout = CallTimeout::of(session, &request.call);
     let sent_request = SentRequest::first(&request);
     send_until_answered(request, leg, sent_request, timeout)
 }
@@ -69,7 +58,7 @@ pub(crate) async fn request_again(
     old: &Arc<Leg>,
     leg: Arc<Leg>,
     timeout: Option<CallTimeout>,
-) -> Result<Reply<Arriving>, UpstreamError> {
+) -> Result<Reply<Relay>, UpstreamError> {
     // It is not running in a new generation.
     let is_running = old.generation == leg.generation;
     if !is_running {
@@ -89,7 +78,7 @@ pub(crate) async fn request_again(
 pub(crate) async fn request_once(
     request: &Request<'_>,
     leg: &Arc<Leg>,
-) -> Result<Reply<Arriving>, UpstreamError> {
+) -> Result<Reply<Relay>, UpstreamError> {
     answer(request, leg, &mut SentRequest::first(request)).await
 }
 
@@ -98,7 +87,7 @@ async fn send_until_answered(
     mut leg: Arc<Leg>,
     mut sent_request: SentRequest,
     mut timeout: Option<CallTimeout>,
-) -> Result<Reply<Arriving>, UpstreamError> {
+) -> Result<Reply<Relay>, UpstreamError> {
     let Request {
         session, message, ..
     } = &request;
@@ -165,8 +154,8 @@ async fn finish(
     request: &Request<'_>,
     leg: &Arc<Leg>,
     sent_request: &SentRequest,
-    reply: Reply<Arriving>,
-) -> Reply<Arriving> {
+    reply: Reply<Relay>,
+) -> Reply<Relay> {
     let reply = match sent_request.is_restorable {
         true => Box::pin(remember(request, leg, reply)).await,
         false => reply,
@@ -178,15 +167,10 @@ async fn finish(
         // killed in between.
         _ = written.await;
     }
-    let rescue = || Box::new(Rescue::request(request, leg));
     match reply {
-        Reply::Stream(Arriving {
-            relay: Relay::Events(events),
-            ..
-        }) => match sent_request.continues_stream {
-            true => Reply::stream(events, Some(rescue())),
-            false => Reply::events(events, || Some(rescue())).await,
-        },
+        Reply::Stream(Relay::Events(events)) if !sent_request.continues_stream => {
+            Reply::events(events).await
+        }
         reply => reply,
     }
 }
@@ -291,7 +275,7 @@ async fn answer(
     request: &Request<'_>,
     leg: &Arc<Leg>,
     sent_request: &mut SentRequest,
-) -> Result<Reply<Arriving>, UpstreamError> {
+) -> Result<Reply<Relay>, UpstreamError> {
     let (session, carried) = (request.session, request.carried);
     sent_request.lesson = ToolLesson::of(session, leg, &sent_request.message).await;
     let (sent_request, message) = (&*sent_request, &sent_request.message);
@@ -331,7 +315,7 @@ async fn answer(
             let events = EventRelay::new(source, rewrite(session, leg, sent_request))
                 .of(session, leg)
                 .answering(sent_request.lesson, leg.upstream.config());
-            Ok(Reply::stream(Box::new(events), None))
+            Ok(Reply::Stream(Relay::Events(Box::new(events))))
         }
         Outcome::Frames(frames) => Ok(large_reply(request, leg, sent_request, frames)),
     }
@@ -356,21 +340,15 @@ fn large_reply(
     leg: &Arc<Leg>,
     sent_request: &SentRequest,
     frames: Frames,
-) -> Reply<Arriving> {
+) -> Reply<Relay> {
     let session = request.session;
     sent_request.lesson.miss(session);
     if sent_request.lesson.is_listing() && ActiveFilter::of(&session.upstream).is_some() {
         // What is not held cannot be filtered.
         return Reply::refusal(session, &request.message, &Fault::ToolsNotFiltered);
     }
-    let sent_as = frames.sent_as.clone();
     let frames = FrameRelay::new(frames, session.hash, leg);
-    Reply::Stream(Arriving {
-        relay: Relay::Frames(Box::new(frames)),
-        sent_as,
-        // A part was passed on, and there is no event id to resume from.
-        rescue: None,
-    })
+    Reply::Stream(Relay::Frames(Box::new(frames)))
 }
 
 /// The reply for a complete response.
@@ -379,7 +357,7 @@ fn whole_reply(
     leg: &Arc<Leg>,
     sent_request: &SentRequest,
     whole: Whole,
-) -> Result<Reply<Arriving>, UpstreamError> {
+) -> Result<Reply<Relay>, UpstreamError> {
     let session = request.session;
     let id = sent_request.message.id().unwrap_or_default();
     let mut body = whole.body;
@@ -447,11 +425,7 @@ fn rewrite(session: &Session, leg: &Leg, sent_request: &SentRequest) -> Rewrite 
 }
 
 /// Remembers what the server has accepted: now, or when the response arrives on the stream.
-async fn remember(
-    request: &Request<'_>,
-    leg: &Arc<Leg>,
-    mut reply: Reply<Arriving>,
-) -> Reply<Arriving> {
+async fn remember(request: &Request<'_>, leg: &Arc<Leg>, mut reply: Reply<Relay>) -> Reply<Relay> {
     let Some(memory) = Memory::of(&request.message, request.carried) else {
         return reply;
     };
@@ -459,10 +433,7 @@ async fn remember(
         Reply::Message { body, .. } if is_result(body) => {
             memory.remember(request.session, leg).await;
         }
-        Reply::Stream(Arriving {
-            relay: Relay::Events(events),
-            ..
-        }) => events.remembers(memory),
+        Reply::Stream(Relay::Events(events)) => events.remembers(memory),
         _ => {}
     }
     reply

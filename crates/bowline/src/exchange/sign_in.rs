@@ -23,11 +23,11 @@ use self::prompt::{mark, question, withdrawn};
 pub(crate) use self::words::is_own_tool;
 use self::words::{error, not_yet, signed_in, told, told_body, try_later, why};
 use crate::exchange::detach::{Abandoned, detachable};
-use crate::exchange::reply::{Arriving, Reply};
-use crate::exchange::send::request;
-use crate::exchange::stream::outlet::Outlet;
-use crate::exchange::stream::relay::Relay;
-use crate::exchange::stream::rescue::source_of;
+use crate::exchange::outlet::Outlet;
+use crate::exchange::reader::Reader;
+use crate::exchange::reply::Reply;
+use crate::exchange::rescue::Rescue;
+use crate::exchange::send::{Request, request};
 use crate::exchange::stream::{LiveStream, Source};
 use crate::exchange::{Exchange, stream_key};
 use crate::fault::Fault;
@@ -62,6 +62,7 @@ struct Wait {
     session: Arc<Session>,
     account: Arc<Account>,
     message: Message,
+    call: Arc<Call>,
     carried: Carried,
     begun: Instant,
     /// The request is held until then, however many prompts that takes.
@@ -135,6 +136,13 @@ fn hold(
         false => hold,
     };
     let begun = Instant::now();
+    let call = Call::begin(&session, message.id().unwrap_or_default());
+    let rescue = Rescue::request(
+        &session,
+        carried.clone(),
+        message.clone(),
+        Arc::clone(&call),
+    );
     let wait = Wait {
         registry,
         session: Arc::clone(&session),
@@ -142,16 +150,13 @@ fn hold(
         until: begun + hold,
         account,
         message,
+        call,
         carried,
     };
-    let stream = Arc::new(LiveStream::new(wait.on(flow), None));
+    let stream = Arc::new(LiveStream::new(wait.on(flow)));
     session.attach(key, &stream);
-    Ok(Reply::Stream(Outlet::events(
-        stream,
-        in_use,
-        abandoned,
-        Some(place),
-    )))
+    let reader = Reader::new(stream, in_use, Some(place), Some(Box::new(rescue)));
+    Ok(Reply::Stream(Outlet::events(reader, abandoned)))
 }
 
 // === impl Wait ===
@@ -195,7 +200,7 @@ impl Wait {
     ) -> Result<Source, UpstreamError> {
         let flows = Arc::clone(&self.account.flows);
         let id = self.message.id().unwrap_or_default().to_buf();
-        let call = Call::begin(&self.session, id.as_id());
+        let call = Arc::clone(&self.call);
         let needed = |why: &str, link: Option<&str>| {
             let body = error(id.as_id(), codes::SIGN_IN_NEEDED, why, link);
             Source::last(Event::of_message(body))
@@ -228,7 +233,6 @@ impl Wait {
                 return Ok(Source::last(Event::of_message(body)));
             }
         };
-        drop(call);
         let withdrawn = prompt.zip(mark).and_then(|(prompt, mark)| {
             let withdrawn = prompt.is_open().then(|| withdrawn(mark.as_id()));
             prompt.keep();
@@ -258,6 +262,7 @@ impl Wait {
             registry,
             session,
             message,
+            call,
             carried,
             ..
         } = self;
@@ -268,20 +273,21 @@ impl Wait {
         }
         let (own, sent) = (Arc::clone(&session), Sent::default());
         let request_sent = sent.clone();
-        let sending = async move { request(&own, message, &carried, request_sent).await };
+        let sending = async move {
+            request(Request {
+                session: &own,
+                message,
+                call,
+                carried: &carried,
+                sent: request_sent,
+            })
+            .await
+        };
         let abandoned = Abandoned::of(&registry, &session);
         let reply = detachable(sending, sent, abandoned).await;
         match reply {
-            Ok(Reply::Stream(Arriving {
-                relay: relay @ Relay::Events(_),
-                rescue,
-                ..
-            })) => match rescue {
-                Some(rescue) => Source::Rescuable(relay, rescue),
-                None => Source::Relay(relay),
-            },
             Ok(Reply::Accepted | Reply::Batch(_)) => Source::Ended,
-            Ok(reply) => match source_of(reply).await {
+            Ok(reply) => match reply.into_source().await {
                 Ok(source) => source,
                 Err(error) => failed(&session, error, id.as_ref()),
             },

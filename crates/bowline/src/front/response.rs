@@ -15,8 +15,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::config::ServerName;
 use crate::exchange::batch::joined::Joined;
+use crate::exchange::outlet::Outlet;
 use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
 use crate::fault::{Fault, LogContext};
 use crate::front::http_sse::body::MessagesBody;
 use crate::front::status;

@@ -121,11 +121,6 @@ impl Rewrite {
         is_addressed && !self.is_answer(message)
     }
 
-    /// The generation that the stream is read from.
-    pub(crate) fn leg(&self) -> Generation {
-        self.leg
-    }
-
     /// The stream that this rewrites.
     pub(crate) fn origin(&self) -> &StreamOrigin {
         &self.origin

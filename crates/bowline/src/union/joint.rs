@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Attached;
 use super::record::Member;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::outlet::Outlet;
 use crate::leg::capabilities::LISTS;
 use crate::leg::marks::{Seal, StreamOrigin};
 

@@ -15,7 +15,7 @@ use super::Attached;
 use super::joint::{Joint, Positions};
 use super::list::List;
 use crate::config::ServerName;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::capabilities::LISTS;
 use crate::leg::marks::StreamOrigin;

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::exchange::replay::{Safety, safety_of};
-use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::reply::Reply;
 use crate::exchange::send::{Request, request_once};
 use crate::exchange::stream::events::EventRelay;
 use crate::exchange::stream::relay::Relay;
@@ -238,10 +238,7 @@ async fn page(
     };
     Ok(match request_once(&request, leg).await? {
         Reply::Message { body, .. } => Message::from_server(body).ok(),
-        Reply::Stream(Arriving {
-            relay: Relay::Events(mut events),
-            ..
-        }) => {
+        Reply::Stream(Relay::Events(mut events)) => {
             let answer = events.until_answer(id.as_id()).await?;
             read_out(session, events);
             Some(answer)

@@ -16,7 +16,7 @@ use crate::config::Server;
 use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::recovery::memory::{Memory, Remembered};
 use crate::exchange::replay::tool_hints::ToolLesson;
-use crate::exchange::stream::rescue::Broken;
+use crate::exchange::stream::Halt;
 use crate::leg::Leg;
 use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Rewrite;
@@ -53,6 +53,22 @@ pub(crate) struct EventRelay {
     pub(super) progress: Progress,
     /// Set if the operator configured fingerprints of lost sessions that have a success status.
     pub(super) suspect: Option<Arc<Server>>,
+}
+
+/// Where a stream broke.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) error: StreamError,
+    /// The leg that it was read from.
+    pub(crate) leg: Arc<Leg>,
+    /// The server's last event id.
+    pub(crate) last: Option<Bytes>,
+    /// The progress of its request, as last reported.
+    pub(crate) progress: Option<f64>,
+    /// Whether any event was passed on to the client.
+    pub(crate) has_told: bool,
+    /// The rest of its call's timeout.
+    pub(crate) timeout: Option<CallTimeout>,
 }
 
 /// The session and the leg that a stream belongs to.
@@ -104,9 +120,8 @@ impl EventRelay {
     }
 
     /// Ends the stream with an error for its request when that times out.
-    pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
+    pub(crate) fn set_timeout(&mut self, timeout: Option<CallTimeout>) {
         self.timeout = timeout;
-        self
     }
 
     /// Sets the session and the leg that the stream belongs to.
@@ -139,29 +154,31 @@ impl EventRelay {
     }
 
     /// Skips the event after which the stream was resumed, if the server repeats it.
-    pub(crate) fn without_repeat(mut self) -> Self {
+    pub(crate) fn skip_repeat(&mut self) {
         self.skip = self.last_event_id.clone();
-        self
     }
 
     /// Skips progress up to this value, which the client saw on the first attempt.
-    pub(crate) fn beyond(mut self, told: Option<f64>) -> Self {
+    pub(crate) fn skip_progress(&mut self, told: Option<f64>) {
         self.progress = Progress {
             reached: told,
             told,
         };
-        self
     }
 
-    /// Where the stream broke, and what is needed to resume it.
-    pub(crate) fn broken(&mut self) -> Broken {
-        Broken {
-            generation: self.rewrite.leg(),
+    /// What an error means: where the stream broke, and what is needed to resume it.
+    pub(super) fn halted(&mut self, error: StreamError) -> Halt {
+        let Some(on) = &self.on else {
+            return Halt::Cut(error);
+        };
+        Halt::Broke(Box::new(Broken {
+            error,
+            leg: Arc::clone(&on.leg),
             last: self.last_event_id.clone(),
             progress: self.progress.reached,
             has_told: self.has_told,
             timeout: self.timeout.take(),
-        }
+        }))
     }
 
     /// Whether dropping this would lose the response of a running request: it belongs to a request, and the

@@ -2,7 +2,6 @@
 //! it is the client's disconnect. If a live stream belongs to a running request and cannot be resumed, it is still
 //! read to its end.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bowline_wire::sse::Event;
@@ -10,19 +9,17 @@ use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio_util::sync::DropGuard;
 
 use crate::exchange::detach::Abandoned;
+use crate::exchange::reader::Reader;
+use crate::exchange::stream::StreamError;
 use crate::exchange::stream::relay::Piece;
-use crate::exchange::stream::{LiveStream, StreamError};
-use crate::session::InUse;
-use crate::session::streams::ClientStream as _;
-use crate::share::Permit;
-use crate::upstream::SentAs;
+use crate::upstream::{SentAs, UpstreamError};
 
 /// A client's end of a stream.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     from: Origin,
     pub(crate) sent_as: SentAs,
-    /// Whether its pieces are whole events; otherwise they are parts of one body.
+    /// Whether its pieces are events; otherwise they are parts of one body.
     pub(crate) is_events: bool,
     /// A turn that lasts as long as the stream.
     turn: Option<OwnedMutexGuard<()>>,
@@ -41,48 +38,31 @@ enum Origin {
 /// A client's end of a live stream.
 #[derive(Debug)]
 struct LiveOutlet {
-    stream: Arc<LiveStream>,
-    in_use: InUse,
+    /// Until the client leaves.
+    reader: Option<Reader>,
     abandoned: Abandoned,
-    /// The stream's permit, held also while the stream is read out.
-    place: Option<Permit>,
-}
-
-/// A stream whose client left. It is read until it ends or its time is over; then it is detached.
-struct ReadOut {
-    stream: Arc<LiveStream>,
-    in_use: InUse,
-    _place: Option<Permit>,
 }
 
 // === impl Outlet ===
 
 impl Outlet {
     /// The client's end of a stream of events.
-    pub(crate) fn events(
-        stream: Arc<LiveStream>,
-        in_use: InUse,
-        abandoned: Abandoned,
-        place: Option<Permit>,
-    ) -> Self {
+    pub(crate) fn events(reader: Reader, abandoned: Abandoned) -> Self {
         let live = LiveOutlet {
-            stream,
-            in_use,
+            reader: Some(reader),
             abandoned,
-            place,
         };
-        Self {
-            from: Origin::Live(Box::new(live)),
-            sent_as: SentAs::events(),
-            is_events: true,
-            turn: None,
-        }
+        Self::of(Origin::Live(Box::new(live)))
     }
 
     /// The client's end of events that are joined elsewhere until the guard is dropped.
     pub(crate) fn joined(events: mpsc::Receiver<Event>, joining: DropGuard) -> Self {
+        Self::of(Origin::Joined(events, joining))
+    }
+
+    fn of(from: Origin) -> Self {
         Self {
-            from: Origin::Joined(events, joining),
+            from,
             sent_as: SentAs::events(),
             is_events: true,
             turn: None,
@@ -102,10 +82,18 @@ impl Outlet {
         self
     }
 
+    /// Waits until the upstream has answered, with success or an error.
+    pub(crate) async fn opened(&mut self) -> Result<(), UpstreamError> {
+        match self.reader_mut() {
+            Some(reader) => reader.opened().await,
+            None => Ok(()),
+        }
+    }
+
     /// Whether it has ended with an error that a later attempt may not meet.
     pub(crate) fn has_ended_for_now(&self) -> bool {
         match &self.from {
-            Origin::Live(live) => live.stream.has_ended_for_now(),
+            Origin::Live(live) => live.reader.as_ref().is_some_and(Reader::has_ended_for_now),
             Origin::Joined(..) => false,
         }
     }
@@ -116,46 +104,29 @@ impl Outlet {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, StreamError>>> {
         match &mut self.from {
-            Origin::Live(live) => live.stream.poll_next(cx),
+            Origin::Live(live) => match &mut live.reader {
+                Some(reader) => reader.poll_next(cx),
+                None => Poll::Ready(None),
+            },
             Origin::Joined(events, _) => {
                 let event = events.poll_recv(cx);
                 event.map(|event| event.map(|event| Ok(Piece::Event(event))))
             }
         }
     }
-}
 
-impl Drop for LiveOutlet {
-    fn drop(&mut self) {
-        let session = Arc::clone(self.in_use.session());
-        let stream = Arc::clone(&self.stream);
-        stream.leave();
-        if stream.must_be_read_out() {
-            let reading = ReadOut {
-                stream,
-                in_use: session.begin_use(),
-                _place: self.place.take(),
-            };
-            self.abandoned.see_out(reading.finish());
-        } else {
-            stream.end();
-            session.detach(&stream);
+    fn reader_mut(&mut self) -> Option<&mut Reader> {
+        match &mut self.from {
+            Origin::Live(live) => live.reader.as_mut(),
+            Origin::Joined(..) => None,
         }
     }
 }
 
-// === impl ReadOut ===
-
-impl ReadOut {
-    async fn finish(self) {
-        let next = || std::future::poll_fn(|cx| self.stream.poll_next(cx));
-        while let Some(Ok(_)) = next().await {}
-    }
-}
-
-impl Drop for ReadOut {
+impl Drop for LiveOutlet {
     fn drop(&mut self) {
-        self.stream.end();
-        self.in_use.session().detach(&self.stream);
+        if let Some(unheard) = self.reader.take().and_then(Reader::into_unheard) {
+            self.abandoned.see_out(unheard.read_out());
+        }
     }
 }
