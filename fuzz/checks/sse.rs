@@ -132,7 +132,7 @@ fn rewrite(event: &Event) {
     let id = id.map(|_| b"new".to_vec());
     if data.is_some() {
         let parts = [b"1".as_slice(), b"", b"{\n}"].map(Bytes::from_static);
-        let split = changed.clone().split(parts.to_vec());
+        let split = changed.clone().split(Vec::from(parts.clone()));
         let split: Vec<_> = split.iter().flat_map(again).collect();
         let [first, second, last] = parts.map(|part| Some(part.to_vec()));
         let expected = [(None, first), (None, second), (id.clone(), last)];

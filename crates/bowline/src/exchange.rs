@@ -4,15 +4,20 @@
 pub(crate) mod announcements;
 pub(crate) mod answer;
 pub(crate) mod batch;
+mod call;
 pub(crate) mod call_timeout;
 pub(crate) mod cancel;
-pub(crate) mod detach;
+mod get;
 pub(crate) mod keep_alive;
+pub(crate) mod leaving;
 mod listen;
+mod listening;
+mod memory;
 mod notify;
 pub(crate) mod open;
 mod open_leg;
 pub(crate) mod outlet;
+pub(crate) mod own_tool;
 mod ping;
 pub(crate) mod reader;
 pub(crate) mod recovery;
@@ -24,7 +29,7 @@ pub(crate) mod sign_in;
 mod strays;
 pub(crate) mod stream;
 pub(crate) mod tool_filter;
-mod unopened;
+mod tool_lesson;
 
 use std::sync::Arc;
 
@@ -33,13 +38,12 @@ use bowline_wire::id::SessionId;
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
-use self::detach::{Abandoned, detachable};
+use self::leaving::{Departure, Leaving};
 use self::notify::{Notice, notify};
 use self::outlet::Outlet;
 use self::reader::Reader;
-use self::reply::Reply;
 use self::rescue::Rescue;
-use self::send::{Request, request};
+use self::send::Request;
 use self::stream::LiveStream;
 use self::stream::relay::Relay;
 use crate::caller::Caller;
@@ -52,6 +56,9 @@ use crate::session_store::announcement::Announcement;
 use crate::share::Permit;
 use crate::upstream::{Carried, UpstreamError};
 
+/// The reply to a client's message, with its stream as the client reads it.
+pub(crate) type Reply = reply::Reply<Outlet>;
+
 /// A session that its caller may use, and what its messages are sent with. It is made for one request: what stays
 /// open keeps an [`InUse`].
 #[derive(Debug, Clone)]
@@ -60,6 +67,8 @@ pub(crate) struct Exchange {
     pub(crate) id: SessionId,
     pub(crate) in_use: InUse,
     pub(crate) carried: Carried,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
     /// Nothing but [`Exchange::new`] makes one, and that asks.
     _asked: (),
 }
@@ -74,6 +83,7 @@ impl Exchange {
         in_use: InUse,
         caller: &Caller,
         carried: Carried,
+        leaving: Leaving,
     ) -> Result<Self, Fault> {
         match in_use.session().is_for(caller) {
             true => Ok(Self {
@@ -81,6 +91,7 @@ impl Exchange {
                 id: in_use.session().id,
                 in_use,
                 carried,
+                leaving,
                 _asked: (),
             }),
             false => Err(Fault::UnknownSession),
@@ -106,9 +117,13 @@ impl Exchange {
         on_sign_in: OnSignIn,
     ) -> impl Future<Output = Result<Reply, Fault>> {
         let sent = Sent::default();
-        let abandoned = Abandoned::of(&self.registry, self.in_use.session());
-        let conversing = self.converse(message, sent.clone(), on_sign_in);
-        detachable(conversing, sent, abandoned)
+        let departure = self.departure();
+        departure.watch(self.converse(message, sent.clone(), on_sign_in), sent)
+    }
+
+    /// What it means if the client leaves, for a request of this session.
+    fn departure(&self) -> Departure {
+        Departure::of(self.leaving, &self.registry, self.in_use.session())
     }
 
     async fn converse(
@@ -127,7 +142,7 @@ impl Exchange {
                     let place = session.stream_place().map_err(Fault::TooManyStreams)?;
                     let call = Call::begin(session, message.id().unwrap_or_default());
                     asked = Some((place, Arc::clone(&call)));
-                    request(Request {
+                    call::answer(Request {
                         session,
                         message: message.clone(),
                         call,
@@ -156,8 +171,8 @@ impl Exchange {
                         let rescue = Rescue::request(session, carried, message, call?);
                         Some(Box::new(rescue))
                     };
-                    let registry = &self.registry;
-                    return Ok(deliver(registry, session, &message, reply, place, rescue));
+                    let departure = self.departure();
+                    return Ok(deliver(departure, session, &message, reply, place, rescue));
                 }
                 Err(UpstreamError::SignIn(wanted))
                     if on_sign_in == OnSignIn::Asks && message.kind() == Kind::Request =>
@@ -186,14 +201,14 @@ impl Exchange {
         answer: AnswerTo,
         message: &Message,
         sent: Sent,
-    ) -> Result<Reply<Relay>, UpstreamError> {
+    ) -> Result<reply::Reply<Relay>, UpstreamError> {
         match answer {
             AnswerTo::Server(answer) => notify(self.notice(message, answer, sent)).await,
             AnswerTo::Own(question) => {
                 sign_in::answered(self.in_use.session(), question.as_id(), message).await;
-                Ok(Reply::Accepted)
+                Ok(reply::Reply::Accepted)
             }
-            AnswerTo::TooLate => Ok(Reply::Accepted),
+            AnswerTo::TooLate => Ok(reply::Reply::Accepted),
         }
     }
 
@@ -246,10 +261,10 @@ fn stream_key(message: &Message) -> StreamOrigin {
 
 /// The reply to this message, for its client. A stream becomes one of the session's streams.
 fn deliver(
-    registry: &Registry,
+    departure: Departure,
     session: &Arc<Session>,
     message: &Message,
-    reply: Reply<Relay>,
+    reply: reply::Reply<Relay>,
     place: Option<Permit>,
     rescue: impl FnOnce() -> Option<Box<Rescue>>,
 ) -> Reply {
@@ -267,7 +282,7 @@ fn deliver(
             stream.end();
         }
         let reader = Reader::new(stream, session.begin_use(), place, rescue);
-        let outlet = Outlet::events(reader, Abandoned::of(registry, session));
+        let outlet = Outlet::events(reader, departure);
         match sent_as {
             None => outlet,
             Some(sent_as) => outlet.frames(sent_as),

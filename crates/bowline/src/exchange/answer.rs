@@ -15,9 +15,8 @@ use bowline_wire::sse::Event;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::exchange::batch::joined::Joined;
+use crate::exchange::Reply;
 use crate::exchange::outlet::Outlet;
-use crate::exchange::reply::Reply;
 use crate::upstream::{StreamError, UpstreamError};
 
 /// The messages that answer one request.
@@ -52,7 +51,6 @@ enum Rest {
     Events(Outlet),
     /// One JSON body.
     Body(Outlet),
-    Batch(Box<Joined>),
 }
 
 /// Where a stream of events can be resumed, and when.
@@ -151,7 +149,6 @@ impl Messages {
             Reply::Events(events) => messages.rest = Rest::Read(events.into_iter()),
             Reply::Stream(outlet) if outlet.is_events => messages.rest = Rest::Events(outlet),
             Reply::Stream(outlet) => messages.rest = Rest::Body(outlet),
-            Reply::Batch(answers) => messages.rest = Rest::Batch(answers),
         }
         messages
     }
@@ -206,10 +203,6 @@ impl Messages {
                     self.rest = Rest::Nothing;
                     self.add(body);
                 }
-                Rest::Batch(answers) => match poll_fn(|cx| answers.poll_next(cx)).await {
-                    Some(answer) => self.ready.push_back(answer),
-                    None => self.rest = Rest::Nothing,
-                },
             }
         }
     }

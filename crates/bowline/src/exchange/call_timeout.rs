@@ -10,10 +10,7 @@ use bowline_wire::sse::Event;
 use tokio::time::{Instant, Sleep};
 
 use crate::exchange::cancel::give_up;
-use crate::exchange::recovery::{Cause, recover_in_background};
-use crate::exchange::send::Request;
 use crate::fault::Fault;
-use crate::leg::Leg;
 use crate::session::{Call, Session};
 use crate::upstream::UpstreamError;
 
@@ -58,29 +55,6 @@ impl CallTimeout {
                 done = work => done,
                 error = std::future::poll_fn(|cx| timeout.poll(cx)) => Err(error),
             },
-        }
-    }
-
-    /// The same while the call waits for a recovery of its session. The recovery continues after the timeout,
-    /// for the next call. Otherwise a recovery that takes longer than a call's timeout would never finish.
-    pub(crate) async fn within_recovery<T>(
-        timeout: &mut Option<Self>,
-        request: &Request<'_>,
-        leg: &Arc<Leg>,
-        work: impl Future<Output = Result<T, UpstreamError>>,
-    ) -> Result<T, UpstreamError> {
-        let Some(timeout) = timeout else {
-            return work.await;
-        };
-        let is_over = std::future::poll_fn(|cx| {
-            let error = std::task::ready!(timeout.poll(cx));
-            recover_in_background(request.session, leg, Cause::of(leg), request.carried);
-            Poll::Ready(error)
-        });
-        tokio::select! {
-            biased;
-            done = work => done,
-            error = is_over => Err(error),
         }
     }
 

@@ -2,13 +2,14 @@
 //! it is the client's disconnect. If a live stream belongs to a running request and cannot be resumed, it is still
 //! read to its end.
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use bowline_wire::sse::Event;
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio_util::sync::DropGuard;
 
-use crate::exchange::detach::Abandoned;
+use crate::exchange::leaving::Departure;
 use crate::exchange::reader::Reader;
 use crate::exchange::stream::StreamError;
 use crate::exchange::stream::relay::Piece;
@@ -28,11 +29,17 @@ pub(crate) struct Outlet {
 #[derive(Debug)]
 enum Origin {
     Live(Box<LiveOutlet>),
-    /// Events that somebody else joins, for as long as the guard is held.
-    Joined(
-        mpsc::Receiver<Event>,
-        #[expect(dead_code, reason = "ends the joining when dropped")] DropGuard,
-    ),
+    Joint(Box<JointEvents>),
+}
+
+/// Events that somebody else joins.
+#[derive(Debug)]
+struct JointEvents {
+    /// Those that came before there was a stream.
+    held: VecDeque<Event>,
+    events: mpsc::Receiver<Event>,
+    /// Ends the joining when it is dropped. Without one, the end of `events` does.
+    _joining: Option<DropGuard>,
 }
 
 /// A client's end of a live stream.
@@ -40,24 +47,32 @@ enum Origin {
 struct LiveOutlet {
     /// Until the client leaves.
     reader: Option<Reader>,
-    abandoned: Abandoned,
+    departure: Departure,
 }
 
 // === impl Outlet ===
 
 impl Outlet {
     /// The client's end of a stream of events.
-    pub(crate) fn events(reader: Reader, abandoned: Abandoned) -> Self {
+    pub(crate) fn events(reader: Reader, departure: Departure) -> Self {
         let live = LiveOutlet {
             reader: Some(reader),
-            abandoned,
+            departure,
         };
         Self::of(Origin::Live(Box::new(live)))
     }
 
-    /// The client's end of events that are joined elsewhere until the guard is dropped.
-    pub(crate) fn joined(events: mpsc::Receiver<Event>, joining: DropGuard) -> Self {
-        Self::of(Origin::Joined(events, joining))
+    /// The client's end of events that are joined elsewhere, until the guard is dropped. Some are here already.
+    pub(crate) fn joined(
+        held: Vec<Event>,
+        events: mpsc::Receiver<Event>,
+        joining: Option<DropGuard>,
+    ) -> Self {
+        Self::of(Origin::Joint(Box::new(JointEvents {
+            held: held.into(),
+            events,
+            _joining: joining,
+        })))
     }
 
     fn of(from: Origin) -> Self {
@@ -94,7 +109,7 @@ impl Outlet {
     pub(crate) fn has_ended_for_now(&self) -> bool {
         match &self.from {
             Origin::Live(live) => live.reader.as_ref().is_some_and(Reader::has_ended_for_now),
-            Origin::Joined(..) => false,
+            Origin::Joint(_) => false,
         }
     }
 
@@ -108,8 +123,11 @@ impl Outlet {
                 Some(reader) => reader.poll_next(cx),
                 None => Poll::Ready(None),
             },
-            Origin::Joined(events, _) => {
-                let event = events.poll_recv(cx);
+            Origin::Joint(joined) => {
+                let event = match joined.held.pop_front() {
+                    Some(held) => Poll::Ready(Some(held)),
+                    None => joined.events.poll_recv(cx),
+                };
                 event.map(|event| event.map(|event| Ok(Piece::Event(event))))
             }
         }
@@ -118,7 +136,7 @@ impl Outlet {
     fn reader_mut(&mut self) -> Option<&mut Reader> {
         match &mut self.from {
             Origin::Live(live) => live.reader.as_mut(),
-            Origin::Joined(..) => None,
+            Origin::Joint(_) => None,
         }
     }
 }
@@ -126,7 +144,7 @@ impl Outlet {
 impl Drop for LiveOutlet {
     fn drop(&mut self) {
         if let Some(unheard) = self.reader.take().and_then(Reader::into_unheard) {
-            self.abandoned.see_out(unheard.read_out());
+            self.departure.left(unheard.read_out());
         }
     }
 }

@@ -10,9 +10,7 @@ use bowline_wire::skip::MAX_MESSAGE;
 use bowline_wire::sse::Event;
 use bytes::{Bytes, BytesMut};
 
-use crate::exchange::batch::joined::Joined;
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::outlet::Outlet;
 use crate::exchange::stream::Source;
 use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
 use crate::fault::{Fault, LogContext};
@@ -21,7 +19,7 @@ use crate::upstream::{SentAs, StreamError, UpstreamError, Whole};
 
 /// The reply to a client's message. `S` is its stream: as it comes from a leg, or as a client reads it.
 #[derive(Debug)]
-pub(crate) enum Reply<S = Outlet> {
+pub(crate) enum Reply<S> {
     /// Accepted, without a message.
     Accepted,
     /// One message, or an array of messages, complete in memory.
@@ -30,8 +28,6 @@ pub(crate) enum Reply<S = Outlet> {
     Events(Vec<Event>),
     /// A response that is still arriving.
     Stream(S),
-    /// The answers of a batch, message by message as they arrive.
-    Batch(Box<Joined>),
 }
 
 impl<S> Reply<S> {
@@ -75,7 +71,6 @@ impl<S> Reply<S> {
             Self::Message { body, sent_as } => Reply::Message { body, sent_as },
             Self::Events(events) => Reply::Events(events),
             Self::Stream(stream) => Reply::Stream(make(stream)),
-            Self::Batch(joined) => Reply::Batch(joined),
         }
     }
 }
@@ -116,7 +111,6 @@ impl Reply<Relay> {
             Self::Events(events) => Reply::Events(events),
             Self::Stream(Relay::Events(mut events)) => Reply::Events(events.take_ready()),
             Self::Stream(_) => Reply::Accepted,
-            Self::Batch(joined) => Reply::Batch(joined),
         }
     }
 
@@ -127,7 +121,7 @@ impl Reply<Relay> {
             Self::Stream(Relay::Frames(frames)) => whole(frames).await?,
             Self::Message { body, .. } => body,
             Self::Events(events) => return Ok(Source::events(events)),
-            Self::Accepted | Self::Batch(_) => return Err(StreamError::NoAnswer.into()),
+            Self::Accepted => return Err(StreamError::NoAnswer.into()),
         };
         let is_message = is_batch(&body) || Message::from_server(body.clone()).is_ok();
         match is_message {

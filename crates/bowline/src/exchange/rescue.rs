@@ -11,10 +11,13 @@ use bowline_wire::sse::Event;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::exchange::call::answer_again;
 use crate::exchange::call_timeout::{CallTimeout, count};
-use crate::exchange::listen::{listen_within, open};
+use crate::exchange::listen::open;
+use crate::exchange::listening::listen_within;
+use crate::exchange::recovery;
 use crate::exchange::replay::retry::{self, is_safe};
-use crate::exchange::send::{Request, request_again};
+use crate::exchange::send::Request;
 use crate::exchange::stream::{Broken, Source};
 use crate::fault::Fault;
 use crate::leg::Leg;
@@ -241,8 +244,9 @@ impl Resumption {
         };
         let leg = &self.leg;
         let after = retry::after(&request, leg, StreamError::Cut.into());
-        let recovered = CallTimeout::within_recovery(&mut timeout, &request, leg, after).await?;
-        let reply = request_again(request, leg, recovered, timeout).await?;
+        let recovering = recovery::within(&mut timeout, &self.session, leg, &self.carried, after);
+        let recovered = recovering.await?;
+        let reply = answer_again(request, leg, recovered, timeout).await?;
         let source = reply.into_source().await?;
         Ok(source.with_events(|events| events.skip_progress(self.progress)))
     }

@@ -6,7 +6,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod prompt;
-pub(crate) mod words;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,17 @@ use tokio::time::Instant;
 
 use self::answer::Elicited;
 use self::prompt::{mark, question, withdrawn};
-pub(crate) use self::words::is_own_tool;
 use self::words::{error, not_yet, signed_in, told, told_body, try_later, why};
-use crate::exchange::detach::{Abandoned, detachable};
+use crate::exchange::call;
+use crate::exchange::leaving::{Departure, Leaving};
 use crate::exchange::outlet::Outlet;
+use crate::exchange::own_tool::is_own_tool;
 use crate::exchange::reader::Reader;
-use crate::exchange::reply::Reply;
+use crate::exchange::reply;
 use crate::exchange::rescue::Rescue;
-use crate::exchange::send::{Request, request};
+use crate::exchange::send::Request;
 use crate::exchange::stream::{LiveStream, Source};
-use crate::exchange::{Exchange, stream_key};
+use crate::exchange::{Exchange, Reply, stream_key};
 use crate::fault::Fault;
 use crate::oauth::{
     Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason, Useless,
@@ -64,6 +65,7 @@ struct Wait {
     message: Message,
     call: Arc<Call>,
     carried: Carried,
+    leaving: Leaving,
     begun: Instant,
     /// The request is held until then, however many prompts that takes.
     until: Instant,
@@ -119,16 +121,17 @@ fn hold(
     account: Arc<Account>,
     flow: &Flow,
 ) -> Result<Reply, Fault> {
+    let departure = exchange.departure();
     let Exchange {
         registry,
         in_use,
         carried,
+        leaving,
         ..
     } = exchange;
     let session = Arc::clone(in_use.session());
     let place = session.stream_place().map_err(Fault::TooManyStreams)?;
     let key = stream_key(&message);
-    let abandoned = Abandoned::of(&registry, &session);
     let hold = account.flows.settings().hold;
     let is_browser = Means::of(&session, &account.flows, flow) == Means::Browser;
     let hold = match is_browser && is_first_list(&session, &message) {
@@ -152,11 +155,12 @@ fn hold(
         message,
         call,
         carried,
+        leaving,
     };
     let stream = Arc::new(LiveStream::new(wait.on(flow)));
     session.attach(key, &stream);
     let reader = Reader::new(stream, in_use, Some(place), Some(Box::new(rescue)));
-    Ok(Reply::Stream(Outlet::events(reader, abandoned)))
+    Ok(Reply::Stream(Outlet::events(reader, departure)))
 }
 
 // === impl Wait ===
@@ -264,6 +268,7 @@ impl Wait {
             message,
             call,
             carried,
+            leaving,
             ..
         } = self;
         let id = message.id().map(RawId::to_buf);
@@ -274,7 +279,7 @@ impl Wait {
         let (own, sent) = (Arc::clone(&session), Sent::default());
         let request_sent = sent.clone();
         let sending = async move {
-            request(Request {
+            call::answer(Request {
                 session: &own,
                 message,
                 call,
@@ -283,10 +288,10 @@ impl Wait {
             })
             .await
         };
-        let abandoned = Abandoned::of(&registry, &session);
-        let reply = detachable(sending, sent, abandoned).await;
+        let departure = Departure::of(leaving, &registry, &session);
+        let reply = departure.watch(sending, sent).await;
         match reply {
-            Ok(Reply::Accepted | Reply::Batch(_)) => Source::Ended,
+            Ok(reply::Reply::Accepted) => Source::Ended,
             Ok(reply) => match reply.into_source().await {
                 Ok(source) => source,
                 Err(error) => failed(&session, error, id.as_ref()),

@@ -8,7 +8,6 @@
 pub(crate) mod events;
 mod frames;
 pub(crate) mod relay;
-mod shown;
 mod source;
 
 use std::collections::VecDeque;

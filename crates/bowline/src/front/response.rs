@@ -14,9 +14,8 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::config::ServerName;
-use crate::exchange::batch::joined::Joined;
+use crate::exchange::Reply;
 use crate::exchange::outlet::Outlet;
-use crate::exchange::reply::Reply;
 use crate::fault::{Fault, LogContext};
 use crate::front::http_sse::body::MessagesBody;
 use crate::front::status;
@@ -33,7 +32,6 @@ const HEARTBEAT_COMMENT: &[u8] = b": keep-alive\n\n";
 pub(crate) enum ReplyBody {
     Whole(Option<Bytes>),
     Stream(Box<StreamBody>),
-    Batch(Box<BatchBody>),
     Messages(Box<MessagesBody>),
 }
 
@@ -45,13 +43,6 @@ pub(crate) struct StreamBody {
     heartbeat: Option<Heartbeat>,
     /// How the stream broke off, until the client gets the error.
     cut: Option<StreamError>,
-}
-
-/// The answers to a batch as one stream of events.
-#[derive(Debug)]
-pub(crate) struct BatchBody {
-    answers: Box<Joined>,
-    heartbeat: Heartbeat,
 }
 
 #[derive(Debug)]
@@ -174,15 +165,6 @@ pub(crate) fn respond(reply: Reply) -> Response<ReplyBody> {
             whole(StatusCode::OK, Some(content_type), text_of(&events))
         }
         Reply::Stream(outlet) => stream(outlet),
-        Reply::Batch(answers) => {
-            let heartbeat = Heartbeat::new();
-            let body = BatchBody { answers, heartbeat };
-            let mut response = Response::new(ReplyBody::Batch(Box::new(body)));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENT_STREAM));
-            hold_nothing_back(headers);
-            response
-        }
     }
 }
 
@@ -270,21 +252,6 @@ impl Heartbeat {
     }
 }
 
-// === impl BatchBody ===
-
-impl BatchBody {
-    /// The next event, or a sign of life; `None` when every member has ended.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        match self.answers.poll_next(cx) {
-            Poll::Ready(message) => {
-                self.heartbeat.put_off();
-                Poll::Ready(message.map(|message| Event::of_message(message).encoded()))
-            }
-            Poll::Pending => self.heartbeat.poll(cx).map(Some),
-        }
-    }
-}
-
 // === impl ReplyBody ===
 
 impl Body for ReplyBody {
@@ -300,9 +267,6 @@ impl Body for ReplyBody {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
             Self::Stream(body) => body,
-            Self::Batch(body) => {
-                return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
-            }
             Self::Messages(body) => {
                 return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
             }
@@ -341,7 +305,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Stream(_) | Self::Batch(_) | Self::Messages(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Messages(_) => SizeHint::default(),
         }
     }
 }

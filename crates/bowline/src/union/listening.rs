@@ -169,7 +169,11 @@ impl Attached {
         let (events, outgoing) = mpsc::channel(WAITING);
         let Some(over) = attachment.listening.begin(number) else {
             let over = CancellationToken::new();
-            return Ok(Outlet::joined(outgoing, over.drop_guard()));
+            return Ok(Outlet::joined(
+                Vec::new(),
+                outgoing,
+                Some(over.drop_guard()),
+            ));
         };
         if let (Some(stored), Some(number)) = (&attachment.stored, number) {
             let news = Announcement::Listens(attachment.id, number);
@@ -183,6 +187,10 @@ impl Attached {
         let tracker = joint.attached().unions.registry.tracker.clone();
         let own = over.clone();
         tracker.spawn(async move { own.run_until_cancelled(joint.run()).await });
-        Ok(Outlet::joined(outgoing, over.drop_guard()))
+        Ok(Outlet::joined(
+            Vec::new(),
+            outgoing,
+            Some(over.drop_guard()),
+        ))
     }
 }

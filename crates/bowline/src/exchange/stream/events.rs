@@ -1,6 +1,8 @@
 //! A server's event stream on its way to the client: each event is inspected, its ids are sealed, and it is
 //! passed on.
 
+mod shown;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,9 +16,9 @@ use bytes::Bytes;
 
 use crate::config::Server;
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::recovery::memory::{Memory, Remembered};
-use crate::exchange::replay::tool_hints::ToolLesson;
+use crate::exchange::memory::{Memory, Remembered};
 use crate::exchange::stream::Halt;
+use crate::exchange::tool_lesson::ToolLesson;
 use crate::leg::Leg;
 use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Rewrite;
@@ -30,29 +32,29 @@ const AT_ONCE: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct EventRelay {
     source: EventSource,
-    pub(super) rewrite: Rewrite,
+    rewrite: Rewrite,
     /// Events as the client gets them, which were read and not passed on yet.
-    pub(super) ready: VecDeque<Event>,
+    ready: VecDeque<Event>,
     /// What must be stored before they are passed on.
-    pub(super) stored_first: Vec<Remembered>,
+    stored_first: Vec<Remembered>,
     /// An error met while reading ahead, until it is returned.
     broke: Option<StreamError>,
-    pub(super) timeout: Option<CallTimeout>,
-    pub(super) on: Option<SessionLeg>,
+    timeout: Option<CallTimeout>,
+    on: Option<SessionLeg>,
     /// What the response says about the server's tools.
-    pub(super) lesson: ToolLesson,
+    lesson: ToolLesson,
     /// The request to remember if the response is a result.
-    pub(super) memory: Option<Box<Memory>>,
-    pub(super) phase: Phase,
+    memory: Option<Box<Memory>>,
+    phase: Phase,
     /// Whether an event was passed on.
-    pub(super) has_told: bool,
+    has_told: bool,
     /// The server's last event id, after which the stream can be resumed.
-    pub(super) last_event_id: Option<Bytes>,
+    last_event_id: Option<Bytes>,
     /// The id of an event that was passed on already.
     skip: Option<Bytes>,
-    pub(super) progress: Progress,
+    progress: Progress,
     /// Set if the operator configured fingerprints of lost sessions that have a success status.
-    pub(super) suspect: Option<Arc<Server>>,
+    suspect: Option<Arc<Server>>,
 }
 
 /// Where a stream broke.
@@ -73,16 +75,16 @@ pub(crate) struct Broken {
 
 /// The session and the leg that a stream belongs to.
 #[derive(Debug)]
-pub(super) struct SessionLeg {
+struct SessionLeg {
     /// Weak, because the session holds its streams.
     session: Weak<Session>,
     /// Held while the exchange is in progress.
-    pub(super) leg: Arc<Leg>,
+    leg: Arc<Leg>,
 }
 
 /// What became of the stream's request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+enum Phase {
     Open,
     Answered,
     /// Nothing more is read.
@@ -91,9 +93,9 @@ pub(super) enum Phase {
 
 /// The last progress of the stream's request, and the last that its client has seen.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    pub(super) reached: Option<f64>,
-    pub(super) told: Option<f64>,
+struct Progress {
+    reached: Option<f64>,
+    told: Option<f64>,
 }
 
 // === impl EventRelay ===
@@ -325,7 +327,7 @@ impl EventRelay {
     }
 
     /// The stream's session, if it is there.
-    pub(super) fn session(&self) -> Option<Arc<Session>> {
+    fn session(&self) -> Option<Arc<Session>> {
         self.on.as_ref()?.session.upgrade()
     }
 

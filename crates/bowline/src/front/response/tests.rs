@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::caller::Caller;
-use crate::exchange::detach::Abandoned;
+use crate::exchange::leaving::{Departure, Leaving};
 use crate::exchange::reader::Reader;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::leg::Leg;
@@ -20,9 +20,10 @@ const ID: SessionId = SessionId::from_random([1; SessionId::BYTES]);
 
 fn outlet(session: &Arc<Session>, stream: &Arc<LiveStream>) -> Outlet {
     let limit = Duration::from_secs(60);
-    let abandoned = Abandoned::new(&session.upstream, &session.share, limit);
+    let (upstream, share) = (&session.upstream, &session.share);
+    let departure = Departure::new(Leaving::GoesOn, upstream, share, limit);
     let reader = Reader::new(Arc::clone(stream), session.begin_use(), None, None);
-    Outlet::events(reader, abandoned)
+    Outlet::events(reader, departure)
 }
 
 /// A stream on which nobody says anything.

@@ -4,11 +4,11 @@ use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
-use super::events::{EventRelay, Phase};
+use super::{EventRelay, Phase};
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::recovery::memory::{Remembered, accepts};
-use crate::exchange::replay::tool_hints as lesson;
+use crate::exchange::memory::{Remembered, accepts};
 use crate::exchange::tool_filter::ActiveFilter;
+use crate::exchange::tool_lesson as lesson;
 use crate::leg::rewrite::Content;
 use crate::session::ServerRequest;
 use crate::upstream::{StreamError, is_lie};
