@@ -171,7 +171,7 @@ impl Exchange {
                         let rescue = Rescue::request(session, carried, message, call?);
                         Some(Box::new(rescue))
                     };
-                    let departure = self.departure();
+                    let departure = || self.departure();
                     return Ok(deliver(departure, session, &message, reply, place, rescue));
                 }
                 Err(UpstreamError::SignIn(wanted))
@@ -261,7 +261,7 @@ fn stream_key(message: &Message) -> StreamOrigin {
 
 /// The reply to this message, for its client. A stream becomes one of the session's streams.
 fn deliver(
-    departure: Departure,
+    departure: impl FnOnce() -> Departure,
     session: &Arc<Session>,
     message: &Message,
     reply: reply::Reply<Relay>,
@@ -282,7 +282,7 @@ fn deliver(
             stream.end();
         }
         let reader = Reader::new(stream, session.begin_use(), place, rescue);
-        let outlet = Outlet::events(reader, departure);
+        let outlet = Outlet::events(reader, departure());
         match sent_as {
             None => outlet,
             Some(sent_as) => outlet.frames(sent_as),

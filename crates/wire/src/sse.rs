@@ -91,9 +91,16 @@ impl Decoder {
             end = self.find_end();
         }
         let Some(end) = end else { return Ok(None) };
-        let raw = self.buffer.split_to(end).freeze();
+        let raw = match end == self.buffer.len() {
+            // Nothing is left to be shared with.
+            true => std::mem::take(&mut self.buffer),
+            false => self.buffer.split_to(end),
+        };
         (self.searched, self.line_start) = (0, 0);
-        Ok(Some(Event::read(raw, std::mem::take(&mut self.fields))))
+        Ok(Some(Event::read(
+            raw.freeze(),
+            std::mem::take(&mut self.fields),
+        )))
     }
 
     /// Whether the stream could end here without truncating an event.

@@ -98,7 +98,7 @@ impl Opening {
             Opened::Declined(reply) => Ok((reply.into_whole(), None)),
             Opened::Session(newborn, reply) => {
                 let session = &newborn.session;
-                let departure = Departure::of(leaving, &registry, session);
+                let departure = || Departure::of(leaving, &registry, session);
                 let reply = deliver(departure, session, &message, reply, Some(place), || None);
                 let leg = session.leg();
                 leg.upstream.answered.sessions_opened.inc();

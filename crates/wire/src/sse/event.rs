@@ -33,7 +33,7 @@ pub(super) struct Fields {
 enum Id {
     None,
     Read(Span),
-    New(Box<str>),
+    New(String),
 }
 
 /// The `data` fields.
@@ -144,7 +144,7 @@ impl Event {
     #[must_use]
     pub fn with_id(mut self, id: String) -> Self {
         if self.fields.id != Id::None {
-            self.fields.id = Id::New(id.into());
+            self.fields.id = Id::New(id);
         }
         self
     }
@@ -211,7 +211,7 @@ impl Event {
             Data::New(data) => Some(data),
             Data::None | Data::Line(_) | Data::Lines => None,
         };
-        let grown = id.map_or(0, |id| id.len()) + data.map_or(0, Bytes::len) + 16;
+        let grown = id.map_or(0, String::len) + data.map_or(0, Bytes::len) + 16;
         let mut out = BytesMut::with_capacity(self.raw.len() + grown);
         let mut has_data = false;
         for (line, ending) in lines(&self.raw) {

@@ -56,3 +56,35 @@ async fn a_stream_that_ended_while_it_was_polled_does_not_restart() {
     });
     assert!(next(&stream).await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_decided_while_a_reader_looks_for_another_source_counts() {
+    let restarted = || {
+        let stream = LiveStream::new(Source::Silent);
+        stream.restart();
+        stream
+    };
+    let stream = restarted();
+    assert!(matches!(next(&stream).await, Some(Err(Halt::Restart))));
+    stream.resume(Source::last(event()));
+    assert_eq!(next(&stream).await.unwrap().unwrap(), Piece::Event(event()));
+    let stream = restarted();
+    assert!(matches!(next(&stream).await, Some(Err(Halt::Restart))));
+    stream.end();
+    stream.resume(Source::last(event()));
+    assert!(next(&stream).await.is_none());
+    let stream = restarted();
+    assert!(matches!(opened(&stream).await, Err(NotOpen::Restart)));
+    stream.restart();
+    stream.resume(Source::last(event()));
+    assert!(matches!(next(&stream).await, Some(Err(Halt::Restart))));
+}
+
+#[tokio::test]
+async fn nothing_is_said_or_restarted_for_a_client_that_has_left() {
+    let stream = LiveStream::new(Source::Silent);
+    stream.leave();
+    stream.restart();
+    assert!(!stream.say(&event()));
+    assert!(opened(&stream).await.is_ok());
+}
