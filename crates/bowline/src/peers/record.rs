@@ -55,6 +55,9 @@ pub(crate) struct Failure {
     /// The answer was too large to be passed on.
     #[serde(default)]
     pub(crate) is_too_large: bool,
+    /// The server's tools have changed, and the store could not be told.
+    #[serde(default)]
+    pub(crate) tools_changed: bool,
     /// The caller has to sign in first, for this reason, in JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sign_in: Option<Box<str>>,
@@ -102,6 +105,7 @@ mod tests {
             is_cancelled: false,
             is_id_taken: false,
             is_too_large: true,
+            tools_changed: true,
             sign_in: Some("{}".into()),
             what: "its process has ended".into(),
         };

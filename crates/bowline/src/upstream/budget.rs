@@ -92,7 +92,7 @@ impl Budget {
 
     /// How long one attempt may take if there is no other endpoint to try.
     pub(crate) fn patient_attempt(&self) -> Duration {
-        (self.total / LONGEST_ATTEMPT).min(self.left())
+        longest_attempt(self.total).min(self.left())
     }
 
     /// When the next attempt may begin: the first immediately, then with exponential backoff and
@@ -121,6 +121,11 @@ impl Budget {
         until(next).await;
         true
     }
+}
+
+/// The longest attempt within this budget.
+pub(crate) fn longest_attempt(total: Duration) -> Duration {
+    total / LONGEST_ATTEMPT
 }
 
 /// How long an errand may take that no client waits for: a cancellation, or ending an upstream

@@ -17,11 +17,13 @@ use tokio::time::Instant;
 
 pub(crate) use self::forward::{LegForward, LegOperation, Remote, Whose};
 use super::event_source::EventSource;
+use super::tool_hints::ToolHints;
 use super::{
-    Carried, Listening, LiveError, Outcome, Proof, Pulse, Ran, SentAs, SessionState, StreamError,
-    Upstream, UpstreamError, Whole,
+    Audience, Carried, Listening, LiveError, Outcome, Proof, Pulse, Ran, SentAs, SessionState,
+    StreamError, Upstream, UpstreamError, Whole,
 };
-use crate::peers::{Answer, Ending, ForwardKind, PeerError, Peers, Record};
+use crate::caller::Caller;
+use crate::peers::{Answer, Ending, Failure, ForwardKind, PeerError, Peers, Record};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 
@@ -31,6 +33,7 @@ pub(super) struct PeerLink<'a> {
     pub(super) peers: &'a Peers,
     pub(super) remote: &'a Remote,
     pub(super) carried: &'a Carried,
+    tools: &'a Arc<ToolHints>,
 }
 
 /// Why a forward failed, and which gateway it was for.
@@ -44,6 +47,8 @@ pub(crate) struct ForwardError {
 #[derive(Debug)]
 pub(crate) struct PeerEvents {
     owner: Arc<str>,
+    caller: Caller,
+    tools: Arc<ToolHints>,
     answer: Answer,
 }
 
@@ -171,6 +176,7 @@ impl Upstream {
             peers,
             remote,
             carried,
+            tools: &self.tool_hints,
         })
     }
 
@@ -198,11 +204,23 @@ fn whole(body: Bytes) -> Whole {
     }
 }
 
+/// An owner that could not write to the store says that the server's tools have changed.
+fn learn_tools(tools: &ToolHints, caller: &Caller, failure: &Failure) {
+    if failure.tools_changed {
+        tools.revoke(&Audience {
+            caller: caller.clone(),
+            // Gateways share nothing about a tenant.
+            tenant: Box::default(),
+        });
+    }
+}
+
 // === impl PeerLink ===
 
 impl PeerLink<'_> {
     fn failed(&self, error: PeerError) -> UpstreamError {
         if let PeerError::Failed(failure) = &error {
+            learn_tools(self.tools, &self.remote.caller, failure);
             if failure.is_cancelled {
                 return UpstreamError::Cancelled;
             }
@@ -225,6 +243,8 @@ impl PeerLink<'_> {
     fn events(&self, answer: Answer) -> EventSource {
         EventSource::peer(PeerEvents {
             owner: Arc::clone(&self.remote.owner.id),
+            caller: self.remote.caller.clone(),
+            tools: Arc::clone(self.tools),
             answer,
         })
     }
@@ -298,7 +318,11 @@ impl PeerEvents {
             let owner = Arc::clone(&self.owner);
             StreamError::Forward(Box::new(ForwardError { owner, error }))
         };
-        Poll::Ready(match ready!(self.answer.poll_next(cx)) {
+        let next = ready!(self.answer.poll_next(cx));
+        if let Ok(Record::End(Ending::Failed(failure))) = &next {
+            learn_tools(&self.tools, &self.caller, failure);
+        }
+        Poll::Ready(match next {
             Ok(Record::Part(part)) => Some(Ok(part)),
             Ok(Record::End(Ending::Done)) => None,
             Ok(Record::End(Ending::Failed(failure))) if failure.is_cancelled => {

@@ -77,6 +77,18 @@ impl Upstream {
         sent: Sent,
     ) -> Result<Initialized, UpstreamError> {
         let verdict = &link.endpoint.verdict;
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::FirstTransportIsFinal) {
+            match verdict.spoken() {
+                Some(Spoken::StreamableHttp) => {
+                    return self.http_initialize(link, message, sent).await;
+                }
+                Some(Spoken::Sse) => {
+                    return self.sse_initialize(link, caller, message, sent).await;
+                }
+                None => {}
+            }
+        }
         let mut over_sse = None;
         if verdict.spoken() == Some(Spoken::Sse) {
             let opening = self.sse_initialize(link, caller, message.clone(), sent.clone());
