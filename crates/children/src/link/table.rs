@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::child::{Exit, Progress};
+use crate::exit::Exit;
 use crate::protocol::{ChildId, Event};
 use crate::spawn::Failure;
 
@@ -30,6 +30,14 @@ struct Entry {
     pid: Option<i32>,
     spawned: Option<oneshot::Sender<Result<i32, Failure>>>,
     progress: watch::Sender<Progress>,
+}
+
+/// How far a child's life has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) exit: Option<Exit>,
+    /// Neither the child nor any descendant is left.
+    pub(crate) gone: bool,
 }
 
 /// A child that was asked for.

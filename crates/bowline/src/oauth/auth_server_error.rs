@@ -3,7 +3,7 @@
 use http::StatusCode;
 use thiserror::Error;
 
-use crate::oauth::grant::TooLong;
+use super::grant::TooLong;
 use bowline_egress::FetchError;
 
 /// Why a request to an authorization server failed. A variant contains nothing of a response but a standard

@@ -1,5 +1,8 @@
 //! The gateway's end of the connection to one supervisor process.
 
+mod serve;
+mod table;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -11,9 +14,10 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::SupervisorCommand;
-use super::serve::{Connection, Outgoing};
-use super::table::{Asked, Table};
+use self::serve::{Connection, Outgoing};
+pub(crate) use self::table::Progress;
+use self::table::{Asked, Table};
+use crate::command::SupervisorCommand;
 use crate::protocol::{LARGEST_FRAME, Request};
 use crate::spawn::{Failure, FailureKind, Spawn, SpawnError, TAG};
 
