@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
@@ -263,12 +263,14 @@ impl Session {
     }
 
     /// The list-changed notifications that the client has not received yet. They are returned once.
-    pub(crate) fn take_news(self: &Arc<Self>) -> Option<Bytes> {
-        let news = self.client_state.take_news()?;
-        if let Some(persistence) = &self.persistence {
+    pub(crate) fn take_news(self: &Arc<Self>) -> Vec<Event> {
+        let news = self.client_state.take_news();
+        if let Some(persistence) = &self.persistence
+            && !news.is_empty()
+        {
             persistence.was_told(self);
         }
-        Some(news)
+        news
     }
 
     /// Repeats writes that failed earlier.

@@ -33,7 +33,7 @@ pub(crate) use credentials::Credentials;
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use errands::Errands;
 pub(crate) use error::{Declined, Status, StreamError, UpstreamError};
-pub(crate) use event_source::EventSource;
+pub(crate) use event_source::{EventSource, SourceError};
 pub(crate) use health::Ailment;
 pub(crate) use http_sse::SseError;
 pub(crate) use link::{Link, Repeat};

@@ -7,8 +7,8 @@ use bowline_wire::message::{Message, RawId};
 use bowline_wire::version::{self, Agreed};
 
 use crate::caller::Caller;
-use crate::exchange::reply::{Arriving, Reply};
-use crate::exchange::stream::relay::EventRelay;
+use crate::exchange::reply::Reply;
+use crate::exchange::stream::relay::{EventRelay, Relay};
 use crate::leg::capabilities::MissingLists;
 use crate::leg::marks::{Seal, StreamOrigin};
 use crate::leg::rewrite::Rewrite;
@@ -44,7 +44,7 @@ pub(crate) struct LegOpening<'a> {
 pub(crate) struct OpenedLeg {
     pub(crate) newborn: Newborn,
     pub(crate) answer: Message,
-    pub(crate) reply: Reply<Arriving>,
+    pub(crate) reply: Reply<Relay>,
 }
 
 /// Why no leg was opened.
@@ -166,7 +166,7 @@ async fn read_answer(
     seal: &Seal,
     generation: Generation,
     reserved: &Reserved,
-) -> Result<(Message, Reply<Arriving>), UpstreamError> {
+) -> Result<(Message, Reply<Relay>), UpstreamError> {
     let whole = match answer {
         InitializeAnswer::Message(answer) => answer.whole().await?,
         InitializeAnswer::Held(whole) => whole,
@@ -175,7 +175,7 @@ async fn read_answer(
             let rewrite = Rewrite::new(seal.clone(), generation, origin, reserved.clone());
             let mut events = Box::new(EventRelay::new(source, rewrite));
             let message = events.until_answer(id).await?;
-            return Ok((message, Reply::events(events, || None).await));
+            return Ok((message, Reply::events(events).await));
         }
     };
     let message = Message::parse(whole.body.clone()).map_err(|_| UpstreamError::BadInitialize)?;

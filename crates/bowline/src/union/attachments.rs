@@ -16,7 +16,8 @@ use super::record::{Member, State};
 use super::stored::Stored;
 use super::{Attached, Unions, welcome};
 use crate::caller::Caller;
-use crate::exchange::reply::Reply;
+use crate::exchange::Reply;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
 use crate::leg::marks::Seal;
 use crate::registry::Ending;
@@ -38,6 +39,8 @@ pub(crate) struct Attaching {
     pub(crate) caller: Caller,
     pub(crate) carried: Carried,
     pub(crate) message: Message,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
 }
 
 // === impl Attachments ===
@@ -131,6 +134,7 @@ impl Attaching {
             unions,
             in_use,
             carried,
+            leaving: self.leaving,
             _asked: (),
         };
         let result = welcome::result(&attached);

@@ -241,12 +241,12 @@ impl PeerLink<'_> {
     }
 
     fn events(&self, answer: Answer) -> EventSource {
-        EventSource::Peer(Box::new(PeerEvents {
+        EventSource::peer(PeerEvents {
             owner: Arc::clone(&self.remote.owner.id),
             caller: self.remote.caller.clone(),
             tools: Arc::clone(self.tools),
             answer,
-        }))
+        })
     }
 }
 

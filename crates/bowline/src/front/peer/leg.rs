@@ -198,8 +198,9 @@ async fn pass(outcome: Outcome, out: &Out) -> Result<(), UpstreamError> {
 
 async fn pass_events(mut source: EventSource, out: &Out) -> Result<(), UpstreamError> {
     out.put(Record::Stream).await;
-    while let Some(bytes) = poll_fn(|cx| source.poll_data(cx)).await {
-        out.put_parts(bytes?).await;
+    while let Some(event) = poll_fn(|cx| source.poll_event(cx)).await {
+        let event = event.map_err(StreamError::from)?;
+        out.put_parts(event.encoded()).await;
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! The events of a stream that is a session.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 
@@ -131,10 +130,8 @@ impl Events {
 
 impl Meaning {
     fn of(event: &Event) -> Self {
-        let data = match event.data() {
-            None => return Self::Nothing,
-            Some(Cow::Borrowed(part)) => event.raw().slice_ref(part),
-            Some(Cow::Owned(joined)) => joined.into(),
+        let Some(data) = event.data() else {
+            return Self::Nothing;
         };
         match event.kind() {
             Some(b"endpoint") => Self::Endpoint(data),

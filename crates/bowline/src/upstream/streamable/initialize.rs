@@ -66,7 +66,7 @@ impl Upstream {
         }
         let issued = answer.issued_id().map(Issued::SessionId);
         let answer = match answer.is_events() {
-            true => InitializeAnswer::Events(EventSource::Http(answer.body)),
+            true => InitializeAnswer::Events(EventSource::http(answer.body)),
             false => InitializeAnswer::Message(answer),
         };
         Ok(Initialized::Answered { issued, answer })

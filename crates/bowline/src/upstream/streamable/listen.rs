@@ -35,7 +35,7 @@ impl Upstream {
         let last = last.and_then(|last| HeaderValue::from_maybe_shared(last.clone()).ok());
         let answer = self.get(link, last.as_ref()).await?;
         if answer.is_events() {
-            return Ok(Listening::Events(EventSource::Http(answer.body)));
+            return Ok(Listening::Events(EventSource::http(answer.body)));
         }
         let why = NotListened(answer.status);
         let server = self.config();

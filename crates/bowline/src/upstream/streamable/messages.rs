@@ -49,7 +49,7 @@ impl Upstream {
         // One lookup of the header for all uses.
         let sent_as = answer.sent_as();
         if sent_as.is(media::EVENT_STREAM) && status == StatusCode::OK {
-            return Ok(Outcome::Events(EventSource::Http(answer.body)));
+            return Ok(Outcome::Events(EventSource::http(answer.body)));
         }
         if !sent_as.is(media::JSON) {
             return Err(UpstreamError::NotMcp(status));

@@ -292,8 +292,7 @@ fn joined_events(body: Bytes) -> Option<Bytes> {
     events.push(body);
     let mut messages = Vec::new();
     while let Some(event) = events.next_event().ok()? {
-        let data = event.data().filter(|data| !data.is_empty());
-        messages.extend(data.map(|data| Bytes::from(data.into_owned())));
+        messages.extend(event.data().filter(|data| !data.is_empty()));
     }
     if !events.is_between_events() || !messages.iter().all(is_readable) {
         return None;
@@ -323,8 +322,7 @@ pub(crate) async fn says_lost(answer: Answer, recovery: &Recovery) -> bool {
     let mut events = Decoder::new(MAX_FINGERPRINT);
     events.push(body);
     while let Ok(Some(event)) = events.next_event() {
-        let data = event.data().map(|data| Bytes::from(data.into_owned()));
-        if data.as_ref().is_some_and(is_one) {
+        if event.data().as_ref().is_some_and(is_one) {
             return true;
         }
     }

@@ -10,7 +10,7 @@ use bowline_egress::Jar;
 use bowline_wire::message::{Initialized, Message};
 use bowline_wire::version::{self, Agreed};
 
-use crate::exchange::open::first::First;
+use super::first::First;
 use crate::exchange::reply::Reply;
 use crate::leg::capabilities::{Capabilities, MissingLists};
 use crate::leg::{Generation, Leg, Life};

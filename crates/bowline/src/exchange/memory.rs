@@ -7,12 +7,15 @@ use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::exchange::recovery::restore::say_again_on;
 use crate::leg::Leg;
 use crate::leg::rewrite::Content;
 use crate::session::Session;
 use crate::session::client_state::ClientState;
 use crate::upstream::Carried;
+use crate::upstream::budget::errand;
+
+/// The id of Bowline's own requests that restore what a client had set. Clients do not use this prefix.
+pub(crate) const RESTORE_ID: &str = "\"bowline-restore\"";
 
 /// A request that is remembered if its answer is a result.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ impl Memory {
         {
             // Another gateway has recovered the session, so the request is repeated there.
             let carried = session.carried(&self.carried);
-            say_again_on(&newer, &self.message, &carried).await;
+            repeat_on(&newer, &self.message, &carried).await;
         }
     }
 
@@ -59,6 +62,19 @@ impl Memory {
             drop(done);
         });
         Some(remembered)
+    }
+}
+
+/// Repeats a client's request on a newer generation than the one that it was sent to.
+async fn repeat_on(leg: &Leg, message: &Message, carried: &Carried) {
+    let Some(span) = message.id_span() else {
+        return;
+    };
+    let link = leg.link(carried).safe();
+    let saying = leg.upstream.say(link, message.splice(span, RESTORE_ID));
+    let said = tokio::time::timeout(errand(&leg.upstream.config().recovery), saying).await;
+    if !matches!(said, Ok(Ok(Ok(())))) {
+        tracing::debug!("request could not be restored on the newer generation");
     }
 }
 

@@ -1,48 +1,43 @@
 //! What the client sees of a server's event, and what the gateway learns from it.
 
-use std::borrow::Cow;
-
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
-use super::events::{EventRelay, Shown};
+use super::{EventRelay, Phase};
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::recovery::memory::{Remembered, accepts};
-use crate::exchange::replay::tool_hints as lesson;
+use crate::exchange::memory::{Remembered, accepts};
 use crate::exchange::tool_filter::ActiveFilter;
+use crate::exchange::tool_lesson as lesson;
 use crate::leg::rewrite::Content;
 use crate::session::ServerRequest;
 use crate::upstream::{StreamError, is_lie};
 
 impl EventRelay {
-    /// An event as the client gets it, and its content; `None` if it must not be passed on.
-    pub(super) fn show(&mut self, event: &Event) -> Result<Option<Shown>, StreamError> {
+    /// Adds an event to what the client gets, as the client gets it and if it may.
+    pub(super) fn show(&mut self, event: Event) -> Result<(), StreamError> {
         if let Some(id) = event.id().filter(|id| !id.is_empty()) {
-            self.saw_event_id = true;
             self.last_event_id = Some(Bytes::copy_from_slice(id));
         }
         let data = event.data().filter(|data| !data.is_empty());
         let has_data = data.is_some();
         let content = match data {
-            // A slice of the event's own bytes, unless the data spans several lines.
-            Some(Cow::Borrowed(part)) => Content::of(event.raw().slice_ref(part))?,
-            Some(Cow::Owned(joined)) => Content::of(joined.into())?,
+            Some(data) => Content::of(data)?,
             None => Content::Other(Bytes::new()),
         };
-        let Some(content) = self.rewrite.admitted(event, content) else {
-            return Ok(None);
+        let Some(content) = self.rewrite.admitted(&event, content) else {
+            return Ok(());
         };
         let Some(mut content) = self.filtered(content) else {
-            return Ok(None);
+            return Ok(());
         };
         if content.is_progress() {
             self.timeout.iter_mut().for_each(CallTimeout::put_off);
             let progress = content.progress();
-            if progress.is_some() && progress <= self.told_progress {
-                return Ok(None);
+            if progress.is_some() && progress <= self.progress.told {
+                return Ok(());
             }
-            self.progress = progress.or(self.progress);
+            self.progress.reached = progress.or(self.progress.reached);
         }
         match &mut content {
             Content::Message(message) if self.is_fingerprint(message) => {
@@ -50,7 +45,7 @@ impl EventRelay {
                 self.last_event_id = None;
                 return Err(StreamError::Fingerprint);
             }
-            Content::Message(message) if self.is_stray(message) => return Ok(None),
+            Content::Message(message) if self.is_stray(message) => return Ok(()),
             Content::Message(message) => self.note(message),
             Content::Batch(members) => {
                 members.retain(|raw| {
@@ -58,17 +53,19 @@ impl EventRelay {
                     !message.is_ok_and(|message| self.is_stray(&message))
                 });
                 if members.is_empty() {
-                    return Ok(None);
+                    return Ok(());
                 }
                 let messages = members.iter().map(|raw| Message::from_server(raw.clone()));
                 messages.flatten().for_each(|message| self.note(&message));
             }
             Content::Other(_) => {}
         }
-        let shown = self.rewrite.event(event, &content);
-        let shown = shown.ok_or(StreamError::Seal)?;
+        let shown = self.rewrite.event(event, &content, &mut self.ready);
+        self.ready.push_back(shown.ok_or(StreamError::Seal)?);
         self.has_told |= has_data;
-        Ok(Some((shown, content)))
+        let remembered = self.remember();
+        self.stored_first.extend(remembered);
+        Ok(())
     }
 
     /// The content without tools that the operator does not allow, if it may have any.
@@ -76,25 +73,25 @@ impl EventRelay {
         if !self.lesson.may_be_listing() {
             return Some(content);
         }
-        let leg = self.leg.as_ref();
-        match leg.and_then(|leg| ActiveFilter::of(&leg.upstream)) {
+        let on = self.on.as_ref();
+        match on.and_then(|on| ActiveFilter::of(&on.leg.upstream)) {
             None => Some(content),
             Some(filter) => filter.event(self.lesson, content),
         }
     }
 
     /// Remembers the request once it is answered. `None`: there is nothing to wait for.
-    pub(super) fn remember(&mut self) -> Option<Remembered> {
-        if !self.answered {
+    fn remember(&mut self) -> Option<Remembered> {
+        if self.phase != Phase::Answered {
             return None;
         }
-        let (memory, session) = (self.memory.take()?, self.session.upgrade()?);
-        memory.begin(&session, self.leg.as_ref()?)
+        let (memory, session) = (self.memory.take()?, self.session()?);
+        memory.begin(&session, &self.on.as_ref()?.leg)
     }
 
     /// Whether a message is a response that no request waits for on this stream.
-    pub(super) fn is_stray(&self, message: &Message) -> bool {
-        if self.answered && self.rewrite.is_answer(message) {
+    fn is_stray(&self, message: &Message) -> bool {
+        if self.has_answered() && self.rewrite.is_answer(message) {
             return true;
         }
         let is_anothers = self.rewrite.is_anothers(message);
@@ -105,7 +102,7 @@ impl EventRelay {
     }
 
     /// Whether the response to the stream's request says that the session is lost.
-    pub(super) fn is_fingerprint(&self, message: &Message) -> bool {
+    fn is_fingerprint(&self, message: &Message) -> bool {
         self.suspect.as_ref().is_some_and(|server| {
             let prints = &server.recovery.fingerprints;
             self.rewrite.is_answer(message) && is_lie(prints, message.raw())
@@ -113,15 +110,15 @@ impl EventRelay {
     }
 
     /// Learns from a message.
-    pub(super) fn note(&mut self, message: &Message) {
+    fn note(&mut self, message: &Message) {
         if self.rewrite.is_answer(message) {
-            self.answered = true;
+            self.phase = Phase::Answered;
             self.memory.take_if(|_| !accepts(message));
             self.timeout = None;
-            if let (Some(session), Some(leg)) = (self.session.upgrade(), &self.leg) {
-                self.lesson.take(&session, leg, message);
+            if let (Some(session), Some(on)) = (self.session(), &self.on) {
+                self.lesson.take(&session, &on.leg, message);
                 if self.lesson.is_listing() {
-                    self.teaching = session.tools_written();
+                    self.stored_first.extend(session.tools_written());
                 }
             }
             return;
@@ -131,12 +128,12 @@ impl EventRelay {
         if !tools_changed && mark.is_none() {
             return;
         }
-        let Some(session) = self.session.upgrade() else {
+        let Some(session) = self.session() else {
             return;
         };
         if tools_changed {
             session.revoke_tools();
-            self.teaching = session.tools_written();
+            self.stored_first.extend(session.tools_written());
         }
         match (mark, message.kind()) {
             (Some(mark), Kind::Request) => session.server_requests.asked(ServerRequest {
@@ -146,11 +143,5 @@ impl EventRelay {
             (Some(mark), _) => session.server_requests.settled(mark.as_id()),
             (None, _) => {}
         }
-    }
-
-    /// Some servers begin a resumed stream with the event after which it should begin.
-    pub(super) fn is_repeated(&mut self, event: &Event) -> bool {
-        let skip = self.skip.take();
-        skip.is_some_and(|skip| event.id() == Some(&skip[..]))
     }
 }

@@ -34,6 +34,11 @@ impl ToolLesson {
         matches!(self, Self::Listing(_))
     }
 
+    /// Whether the stream is the response to a request that was sent here.
+    pub(crate) fn is_of_request(self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
+
     /// Whether the response can be a tools list.
     pub(crate) fn may_be_listing(self) -> bool {
         !matches!(self, Self::Nothing)

@@ -1,5 +1,7 @@
-//! Requests that were sent upstream continue when their client disconnects. Requests that were not sent are
-//! dropped.
+//! What a client's leaving means for its request, and for the stream that answers it. Its front says so, because it
+//! depends on what the client speaks.
+//!
+//! A request that was not sent is dropped in any case.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,11 +19,20 @@ use crate::upstream::Upstream;
 /// How often an abandoned call checks whether its stream permit is needed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How requests continue after their client disconnected, and for how long: a server that never answers must
+/// What becomes of a request that was sent when its client leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// It goes on: a client may disconnect at any time and means nothing by it. An answer that cannot be asked for again
+    /// is read to its end, so that the server is not cut off.
+    GoesOn,
+}
+
+/// What a client's leaving means, and how long a request goes on after it: a server that never answers must
 /// not hold a session and a stream permit forever. After the server's recovery budget, an abandoned call
 /// stops when permits become scarce; after `limit` it stops in any case.
 #[derive(Debug)]
-pub(crate) struct Abandoned {
+pub(crate) struct Departure {
+    leaving: Leaving,
     upstream: Arc<Upstream>,
     share: Arc<Share>,
     limit: Duration,
@@ -36,39 +47,53 @@ where
 {
     future: Option<Pin<Box<F>>>,
     sent: Sent,
-    abandoned: Abandoned,
+    departure: Departure,
 }
 
-/// Wraps `future`. `sent` is set once its request has begun to leave.
-pub(crate) fn detachable<F>(future: F, sent: Sent, abandoned: Abandoned) -> Detachable<F>
-where
-    F: Future<Output: Send + 'static> + Send + 'static,
-{
-    Detachable {
-        future: Some(Box::pin(future)),
-        sent,
-        abandoned,
-    }
-}
+// === impl Departure ===
 
-// === impl Abandoned ===
-
-impl Abandoned {
-    pub(crate) fn new(upstream: &Arc<Upstream>, share: &Arc<Share>, limit: Duration) -> Self {
+impl Departure {
+    pub(crate) fn new(
+        leaving: Leaving,
+        upstream: &Arc<Upstream>,
+        share: &Arc<Share>,
+        limit: Duration,
+    ) -> Self {
         Self {
+            leaving,
             upstream: Arc::clone(upstream),
             share: Arc::clone(share),
             limit,
         }
     }
 
-    /// The limits for this session's abandoned requests.
-    pub(crate) fn of(registry: &Registry, session: &Session) -> Self {
-        Self::new(&session.upstream, &session.share, registry.idle)
+    /// For a request of this session.
+    pub(crate) fn of(leaving: Leaving, registry: &Registry, session: &Session) -> Self {
+        Self::new(leaving, &session.upstream, &session.share, registry.idle)
+    }
+
+    /// Runs `future` for as long as the client is there, and after that as its leaving says. `sent` is set once its
+    /// request has begun to leave.
+    pub(crate) fn watch<F>(self, future: F, sent: Sent) -> Detachable<F>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        Detachable {
+            future: Some(Box::pin(future)),
+            sent,
+            departure: self,
+        }
+    }
+
+    /// The client has left a request that runs. This is what is left to be done for it.
+    pub(crate) fn left(&self, rest: impl Future<Output: Send + 'static> + Send + 'static) {
+        match self.leaving {
+            Leaving::GoesOn => self.see_out(rest),
+        }
     }
 
     /// Runs the rest of an abandoned request in the background, within the limits.
-    pub(crate) fn see_out(&self, rest: impl Future<Output: Send + 'static> + Send + 'static) {
+    fn see_out(&self, rest: impl Future<Output: Send + 'static> + Send + 'static) {
         let gives_way = gives_way(Arc::clone(&self.share), self.upstream.budget());
         let limited = tokio::time::timeout(self.limit, rest);
         self.upstream.tracker().spawn(async move {
@@ -116,7 +141,7 @@ where
             && self.sent.get()
         {
             self.sent.leave();
-            self.abandoned.see_out(future);
+            self.departure.left(future);
         }
     }
 }
