@@ -41,7 +41,6 @@ pub(crate) use outcome::{
     Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
 };
 pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote, Whose};
-pub(crate) use proof::{Proof, Ran, SessionState};
 pub(crate) use stdio::ProcessError;
 pub(crate) use streamable::refusal::MAX_BATCH;
 pub(crate) use streamable::{

@@ -20,10 +20,11 @@ use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Rewrite;
+use crate::proof::SessionState;
 use crate::session::Session;
 use crate::session::recovery::RecoveryError;
 use crate::upstream::budget::{Budget, errand, moment};
-use crate::upstream::{Carried, Listening, SessionState, UpstreamError};
+use crate::upstream::{Carried, Listening, UpstreamError};
 
 /// The first delay before a retry when an upstream answers 409: it has not noticed yet that the last stream
 /// was closed.

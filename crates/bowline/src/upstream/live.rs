@@ -25,8 +25,9 @@ pub(super) use self::receiving::{Oddity, Receiving, Words};
 pub(super) use self::routing::{Routing, Whose};
 pub(crate) use self::unread::Unread;
 use super::peer::Remote;
-use super::{Pulse, SessionState, UpstreamError};
+use super::{Pulse, UpstreamError};
 use crate::owners::Owners;
+use crate::proof::SessionState;
 
 /// Something that lives in one gateway, as a leg knows it.
 #[derive(Debug)]

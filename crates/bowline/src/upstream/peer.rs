@@ -18,12 +18,11 @@ use tokio::time::Instant;
 pub(crate) use self::forward::{LegForward, LegOperation, Remote, Whose};
 use super::event_source::EventSource;
 use super::{
-    Carried, Listening, LiveError, Outcome, Proof, Pulse, Ran, SentAs, SessionState, StreamError,
-    Upstream, UpstreamError, Whole,
+    Carried, Listening, LiveError, Outcome, Pulse, SentAs, StreamError, Upstream, UpstreamError,
+    Whole,
 };
 use crate::peers::{Answer, Ending, ForwardKind, PeerError, Peers, Record};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
+use crate::proof::{Proof, SessionState};
 
 /// A link to a leg that another gateway has.
 #[derive(Debug, Clone, Copy)]
@@ -235,41 +234,7 @@ impl PeerLink<'_> {
 impl ForwardError {
     /// What it proves.
     pub(crate) fn proof(&self) -> Proof {
-        let (ran, session) = match &self.error {
-            #[cfg(feature = "planted")]
-            PeerError::Broken(_) if planted::has(Bug::BrokenHopIsNotSent) => {
-                (Ran::No, SessionState::Unproven)
-            }
-            #[cfg(feature = "planted")]
-            PeerError::Gone { .. } if planted::has(Bug::DeadOwnerDidNotRun) => {
-                (Ran::No, SessionState::Lost)
-            }
-            PeerError::NoAddress
-            | PeerError::Unreachable(_)
-            | PeerError::Silent(_)
-            | PeerError::Stranger(_)
-            | PeerError::Unsure(_) => (Ran::No, SessionState::Unproven),
-            PeerError::Broken(_) => (Ran::Unknown, SessionState::Unproven),
-            PeerError::Gone { was_sent: true } => (Ran::Unknown, SessionState::Lost),
-            PeerError::Gone { was_sent: false } | PeerError::NotMine(_) => {
-                (Ran::No, SessionState::Lost)
-            }
-            PeerError::Refused(_) => (Ran::No, SessionState::Alive),
-            PeerError::Failed(failure) => {
-                let ran = match failure.ran {
-                    Some(true) => Ran::Yes,
-                    Some(false) => Ran::No,
-                    None => Ran::Unknown,
-                };
-                let session = match failure.is_lost {
-                    Some(true) => SessionState::Lost,
-                    Some(false) => SessionState::Alive,
-                    None => SessionState::Unproven,
-                };
-                (ran, session)
-            }
-        };
-        Proof { ran, session }
+        self.error.proof()
     }
 }
 

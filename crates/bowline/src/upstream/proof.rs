@@ -1,40 +1,15 @@
-//! What a failed request proves: whether it ran, and whether the upstream still knows the session.
-//!
-//! These are two separate questions. `exchange/replay` and `exchange/recovery` act on the answers
-//! and on nothing else. That a request did not run needs proof: either no byte of it was written,
-//! or the server's refusal was read completely and is not the answer to the request.
+//! The table of proofs: what each error of an upstream proves. It names every variant, also of the enums inside, so that
+//! a new one is judged before it compiles.
 
 use bowline_egress::{EgressError, ReadError, WireError};
 
+use super::http_sse::SseError;
 use super::live::LiveError;
+use super::stdio::ProcessError;
 use super::{StreamError, UpstreamError};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
-
-/// Whether a request ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ran {
-    No,
-    Unknown,
-    Yes,
-}
-
-/// Whether the upstream still knows the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionState {
-    /// There is no sign that it is lost.
-    Alive,
-    Lost,
-    /// Only a ping can tell.
-    Unproven,
-}
-
-/// What a failure proves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Proof {
-    pub(crate) ran: Ran,
-    pub(crate) session: SessionState,
-}
+use crate::proof::{Proof, Ran, SessionState};
 
 impl UpstreamError {
     /// What this failure proves.
@@ -66,40 +41,26 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
     match error {
         UpstreamError::SessionLost => (Ran::No, SessionState::Lost),
         UpstreamError::Fingerprint(_) => (Ran::Unknown, SessionState::Lost),
-        // A retry would not help, and the failure says nothing about the session.
-        UpstreamError::NoAnswer(
-            EgressError::OutOfSockets(_) | EgressError::Broken(WireError::Http2),
-        ) => (Ran::No, SessionState::Alive),
-        UpstreamError::Declined(declined) if declined.may_deny_session => {
-            (Ran::No, SessionState::Unproven)
-        }
-        UpstreamError::Declined(_) => (Ran::No, SessionState::Alive),
-        UpstreamError::NoAnswer(EgressError::Broken(_)) => (Ran::Unknown, SessionState::Unproven),
-        UpstreamError::Compressed(status, _) if !status.is_success() => {
-            (Ran::Unknown, SessionState::Unproven)
-        }
-        UpstreamError::NoAnswer(_) | UpstreamError::Unavailable(_) => {
-            (Ran::No, SessionState::Unproven)
-        }
-        UpstreamError::Live(LiveError::Ended { was_written, .. }) => match was_written {
-            true => (Ran::Unknown, SessionState::Lost),
-            false => (Ran::No, SessionState::Lost),
+        UpstreamError::NoAnswer(error) => of_egress(error),
+        UpstreamError::Unavailable(_) => (Ran::No, SessionState::Unproven),
+        UpstreamError::Declined(declined) => match declined.may_deny_session {
+            true => (Ran::No, SessionState::Unproven),
+            false => (Ran::No, SessionState::Alive),
         },
-        UpstreamError::Live(LiveError::IdTaken) => (Ran::No, SessionState::Alive),
-        UpstreamError::Live(LiveError::Unreadable) => (Ran::Unknown, SessionState::Unproven),
-        UpstreamError::Process(_) | UpstreamError::Live(_) | UpstreamError::HttpSse(_) => {
-            (Ran::No, SessionState::Unproven)
-        }
+        UpstreamError::Process(error) => of_process(error),
+        UpstreamError::Live(error) => of_live(error),
+        UpstreamError::HttpSse(error) => of_http_sse(error),
         UpstreamError::Forward(error) => {
             let proof = error.proof();
             (proof.ran, proof.session)
         }
-        // It came, and would be the same again.
-        UpstreamError::Stream(StreamError::TooLarge) => (Ran::Yes, SessionState::Alive),
+        UpstreamError::Stream(error) => of_stream(error),
         UpstreamError::NotMcp(_)
         | UpstreamError::AnotherId
-        | UpstreamError::BadBody(ReadError::Broken(_))
-        | UpstreamError::Stream(_) => (Ran::Unknown, SessionState::Unproven),
+        | UpstreamError::BadBody(ReadError::Broken(_)) => (Ran::Unknown, SessionState::Unproven),
+        UpstreamError::Compressed(status, _) if !status.is_success() => {
+            (Ran::Unknown, SessionState::Unproven)
+        }
         // Redirected, timed out, cancelled, or too large: a retry would get the same result. What came
         // before `initialize` was answered is no failure of a request.
         UpstreamError::BadBody(ReadError::TooLarge(_))
@@ -126,5 +87,81 @@ fn table(error: &UpstreamError) -> (Ran, SessionState) {
         | UpstreamError::BadInitialize
         | UpstreamError::OwnerUnreachable(_)
         | UpstreamError::NeitherTransport(..) => (Ran::Yes, SessionState::Alive),
+    }
+}
+
+fn of_egress(error: &EgressError) -> (Ran, SessionState) {
+    match error {
+        // A retry would not help, and the failure says nothing about the session.
+        EgressError::OutOfSockets(_) | EgressError::Broken(WireError::Http2) => {
+            (Ran::No, SessionState::Alive)
+        }
+        EgressError::Broken(
+            WireError::Io(_) | WireError::Closed | WireError::Withheld | WireError::Malformed(_),
+        ) => (Ran::Unknown, SessionState::Unproven),
+        EgressError::Connect(_)
+        | EgressError::ConnectTimeout(_)
+        | EgressError::Tls(_)
+        | EgressError::NotSent(_) => (Ran::No, SessionState::Unproven),
+    }
+}
+
+fn of_process(error: &ProcessError) -> (Ran, SessionState) {
+    match error {
+        ProcessError::NotStarted(_)
+        | ProcessError::ExitedAtStart(_)
+        | ProcessError::Silent(..)
+        | ProcessError::TooMany(_)
+        | ProcessError::StartsTaken => (Ran::No, SessionState::Unproven),
+    }
+}
+
+fn of_live(error: &LiveError) -> (Ran, SessionState) {
+    match error {
+        LiveError::Ended {
+            was_written: true, ..
+        } => (Ran::Unknown, SessionState::Lost),
+        LiveError::Ended {
+            was_written: false, ..
+        } => (Ran::No, SessionState::Lost),
+        LiveError::IdTaken => (Ran::No, SessionState::Alive),
+        LiveError::Unreadable => (Ran::Unknown, SessionState::Unproven),
+        LiveError::Elsewhere(_) | LiveError::Unsure | LiveError::NotRead => {
+            (Ran::No, SessionState::Unproven)
+        }
+    }
+}
+
+fn of_http_sse(error: &SseError) -> (Ran, SessionState) {
+    match error {
+        SseError::NotAStream(_)
+        | SseError::TooMany(_)
+        | SseError::NoEndpoint(_)
+        | SseError::EndedEarly(_)
+        | SseError::BadEndpoint
+        | SseError::OtherOrigin(_)
+        | SseError::Stray(_) => (Ran::No, SessionState::Unproven),
+    }
+}
+
+fn of_stream(error: &StreamError) -> (Ran, SessionState) {
+    match error {
+        // It came, and would be the same again.
+        StreamError::TooLarge => (Ran::Yes, SessionState::Alive),
+        StreamError::Broken(_)
+        | StreamError::Cut
+        | StreamError::Batch(_)
+        | StreamError::Seal
+        | StreamError::NoAnswer
+        | StreamError::TooMuchBefore(_)
+        | StreamError::AnotherId
+        | StreamError::NotOpened
+        | StreamError::CallTimeout
+        | StreamError::Fingerprint
+        | StreamError::Ended(_)
+        | StreamError::Unreadable
+        | StreamError::Forward(_)
+        | StreamError::NotTaken(_)
+        | StreamError::Cancelled => (Ran::Unknown, SessionState::Unproven),
     }
 }

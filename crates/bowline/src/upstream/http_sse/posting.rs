@@ -17,6 +17,7 @@ use super::Pair;
 use crate::config::Server;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
+use crate::proof::{Ran, SessionState};
 use crate::upstream::budget::moment;
 #[cfg(feature = "planted")]
 use crate::upstream::error::Declined;
@@ -26,7 +27,7 @@ use crate::upstream::live::{Incoming, LiveError, Recipient};
 use crate::upstream::streamable::Asking;
 use crate::upstream::streamable::aside::Aside;
 use crate::upstream::streamable::refusal::{self, Judged, Refusal};
-use crate::upstream::{Answer, MAX_HELD_ANSWER, Ran, SessionState, Upstream, UpstreamError, Whole};
+use crate::upstream::{Answer, MAX_HELD_ANSWER, Upstream, UpstreamError, Whole};
 
 /// A message to a pair.
 pub(super) struct Posting<'a> {

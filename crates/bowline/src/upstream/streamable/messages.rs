@@ -14,10 +14,11 @@ use super::held::{Held, Holding};
 use super::refusal::{self, is_readable};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
+use crate::proof::SessionState;
 use crate::upstream::event_source::EventSource;
 use crate::upstream::link::HttpLink;
 use crate::upstream::outcome::{Frames, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, Whole};
-use crate::upstream::{SessionState, StreamError, Upstream, UpstreamError};
+use crate::upstream::{StreamError, Upstream, UpstreamError};
 use bowline_egress::Sent;
 
 // === impl Upstream ===
