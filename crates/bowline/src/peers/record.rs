@@ -121,7 +121,8 @@ mod tests {
                 (SessionState::Unproven, "null"),
             ] {
                 let failed = Ending::Failed(failure(ran, session));
-                let written = format!(r#"{{"failed":{{"ran":{ran_as},"is_lost":{lost_as},{rest}}}}}"#);
+                let written =
+                    format!(r#"{{"failed":{{"ran":{ran_as},"is_lost":{lost_as},{rest}}}}}"#);
                 assert_eq!(serde_json::to_string(&failed).unwrap(), written);
                 assert_eq!(serde_json::from_str::<Ending>(&written).unwrap(), failed);
             }

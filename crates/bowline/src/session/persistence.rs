@@ -308,7 +308,10 @@ impl Persistence {
         let is_lost = found.is_none() || !is_of_one_kind;
         let endpoint = match found {
             Some(endpoint) => endpoint,
-            None => upstream.pick().await.map_err(PersistenceError::Nowhere)?,
+            None => upstream
+                .pick()
+                .await
+                .map_err(|ailment| PersistenceError::Nowhere(ailment.into()))?,
         };
         let jar = match is_of_one_kind {
             true => self.jar(live)?,
