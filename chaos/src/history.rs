@@ -363,17 +363,21 @@ impl Recorder {
         let mut process_births = Vec::new();
         let mut process_births_of = HashMap::<usize, Vec<Duration>>::new();
         let processes = world.processes.as_ref();
+        // In a long run, a process gets the number of one that has gone.
+        let mut lives = HashMap::<u32, usize>::new();
         for note in processes.map_or_else(Vec::new, |it| it.notes_so_far()) {
             let at = since(self.date, &note);
+            let life = lives.entry(note.pid).or_default();
             match note.what {
                 Noted::Opened { client } => {
+                    *life += 1;
                     process_births.push(at);
                     let client = client.unwrap_or_default();
                     process_births_of.entry(client).or_default().push(at);
                 }
                 Noted::Ran { key, destructive } => ran.entry(key).or_default().push(Ran {
                     replica: PROCESSES.to_owned(),
-                    session: note.pid.to_string(),
+                    session: format!("{}-{life}", note.pid),
                     at,
                     finished: None,
                     destructive,

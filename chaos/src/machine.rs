@@ -69,7 +69,7 @@ fn stalled() -> Option<Duration> {
 }
 
 impl Pace {
-    fn add(&mut self, passed: Duration, lost: Duration) {
+    pub(crate) fn add(&mut self, passed: Duration, lost: Duration) {
         let (at, counted) = self.0.last().copied().unwrap_or_default();
         let counts = passed.saturating_sub(lost).max(passed / SLOWEST);
         self.0.push((at + passed, counted + counts));

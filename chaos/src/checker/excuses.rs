@@ -7,6 +7,8 @@ use crate::server::{PROCESSES, Server, is_in_union};
 
 /// How long after a fault its consequences are felt.
 const AFTER: Duration = Duration::from_secs(3);
+/// How long a fault is felt at most, from its beginning, also on the slowest machine.
+const FELT_FOR: Duration = Duration::from_secs(60);
 /// How long a gateway that died is taken for alive.
 const PRESENCE: Duration = Duration::from_secs(12);
 /// How long a cancel may take to arrive.
@@ -16,6 +18,11 @@ const CANCEL_TAKES: Duration = Duration::from_secs(1);
 const OPENING_TAKES: Duration = Duration::from_secs(1);
 /// How long after the cause a session may be opened anew: a call can hang before it is noticed.
 const LOSS_TAKES: Duration = Duration::from_secs(40);
+
+/// How long a gateway recovers a session, at most.
+const RECOVERY_TAKES: Duration = Duration::from_secs(20);
+/// How much of its time a machine must have had for a recovery to be expected.
+const ENOUGH: f64 = 0.7;
 
 /// How often a process that dies young may be started for a client: so often, and so many times a second.
 const MOST_STARTS: usize = 2;
@@ -27,7 +34,13 @@ fn felt(history: &History, from: Duration, to: Duration) -> impl Iterator<Item =
         let since = history.pace.between(fault.at + fault.lasts, from);
         fault.at <= to && since <= AFTER
     };
-    history.faults.iter().filter(is_felt)
+    // They are in their order, and a long run has thousands.
+    let earliest = from.saturating_sub(FELT_FOR);
+    let begin = history.faults.partition_point(|fault| fault.at < earliest);
+    history.faults[begin..]
+        .iter()
+        .take_while(move |fault| fault.at <= to)
+        .filter(is_felt)
 }
 
 /// Faults that a call can have felt: those of its own server, of gateways, and of what all share.
@@ -80,8 +93,18 @@ pub(super) fn may_be_refused(history: &History, call: &Call, status: u16) -> boo
     };
     let mut felt = felt_by(history, call);
     felt.any(|fault| causes.contains(&fault.kind))
-        || (status == 503 && (has_no_store(history, call) || cannot_store(history, call)))
+        || (matches!(status, 200 | 503)
+            && (has_no_store(history, call) || cannot_store(history, call)))
         || lost_again(history, call)
+        || was_starved(history, call)
+}
+
+/// Whether the machine was too busy, when the call waited or shortly before, for a recovery to be over in its time.
+/// That time is the gateway's, and it is not longer on a busy machine.
+fn was_starved(history: &History, call: &Call) -> bool {
+    let from = call.began.saturating_sub(RECOVERY_TAKES);
+    let counted = history.pace.between(from, call.ended);
+    counted < (call.ended - from).mul_f64(ENOUGH)
 }
 
 /// Whether a call is the first at a server since its client opened the union, and so opens a session there.

@@ -46,15 +46,14 @@ fn broken(call: Call, times: usize) -> Vec<Promise> {
     broken_by(call, vec![ran(); times], Vec::new())
 }
 
-/// The same of these executions, with these faults, after the tools were listed.
-fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
+fn history_of(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> History {
     let list = Call {
         key: "other".to_owned(),
         began: Duration::ZERO,
         ended: Duration::ZERO,
         ..self::call(Kind::List, Outcome::Answered)
     };
-    let history = History {
+    History {
         ran: HashMap::from([(call.key.clone(), ran)]),
         calls: vec![list, call],
         faults,
@@ -65,7 +64,12 @@ fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
         stream_births: Vec::new(),
         process_births: Vec::new(),
         process_births_of: HashMap::new(),
-    };
+    }
+}
+
+/// The same of these executions, with these faults, after the tools were listed.
+fn broken_by(call: Call, ran: Vec<Ran>, faults: Vec<Fault>) -> Vec<Promise> {
+    let history = history_of(call, ran, faults);
     let violations = check(&history);
     assert!(
         violations
@@ -180,6 +184,26 @@ fn an_unknown_outcome_of_a_safe_call_fails() {
         let unknown = call(kind, Outcome::Unknown);
         assert_eq!(broken_by(unknown, vec![ran(); 5], often), []);
     }
+}
+
+#[test]
+fn a_refusal_passes_where_the_machine_had_no_time_to_recover() {
+    let refused = |began, ended| {
+        let call = Call {
+            began: Duration::from_secs(began),
+            ended: Duration::from_secs(ended),
+            ..call(Kind::Bump, Outcome::Refused(200, Some(-31002)))
+        };
+        let mut history = history_of(call, Vec::new(), Vec::new());
+        for (passed, lost) in [(0, 0), (60, 40), (60, 6), (60, 0)] {
+            let seconds = Duration::from_secs;
+            history.pace.add(seconds(passed), seconds(lost));
+        }
+        check(&history).len()
+    };
+    assert_eq!(refused(30, 40), 0);
+    assert_eq!(refused(90, 100), 1);
+    assert_eq!(refused(150, 160), 1);
 }
 
 #[test]

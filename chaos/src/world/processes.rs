@@ -72,9 +72,11 @@ impl Processes {
             .iter()
             .filter(|note| matches!(note.what, Noted::Opened { .. }));
         let pids: BTreeSet<_> = opened.map(|note| note.pid).collect();
+        // Somebody else's may have the number of one that has gone.
+        let notes = self.notes();
         let is_alive = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(PROGRAM)
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(&*notes.to_string_lossy())
         };
         pids.into_iter().filter(is_alive).collect()
     }

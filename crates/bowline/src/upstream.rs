@@ -56,7 +56,7 @@ pub(crate) struct Upstream {
     /// lacks one.
     opens_streams: AtomicBool,
     /// Which of its tools are safe to repeat.
-    pub(crate) tool_hints: ToolHints,
+    pub(crate) tool_hints: Arc<ToolHints>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) answered: ServerMetrics,
     /// Moves of its sessions away from draining endpoints.
@@ -118,7 +118,7 @@ impl Upstream {
             server: RwLock::new(Arc::new(server)),
             retired: AtomicBool::new(false),
             opens_streams: AtomicBool::new(false),
-            tool_hints: ToolHints::default(),
+            tool_hints: Arc::default(),
             answered: metrics.of_server(&name),
             metrics: Arc::clone(metrics),
             name,

@@ -4,7 +4,8 @@
 //! that it may rely on that no longer: the tools changed, or a client was shown something else. So the store has one
 //! sealed entry for each caller and server: a count of the revocations, and the tools that any gateway relies on. It
 //! is read before a list is requested and before a call is repeated, which is rare, and written when either
-//! changes. While the store is unavailable, what this gateway itself has seen counts.
+//! changes. While the store is unavailable, what this gateway itself has seen counts, but for a session that lives in
+//! another gateway. An owner that cannot write a revocation tells it with the failure of a call.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -76,6 +77,10 @@ impl Session {
             Some(shared) => shared.look().await,
             None => false,
         };
+        // Its owner hears what changes, and tells the store.
+        if !is_stored && leg.conversation.is_elsewhere() {
+            return false;
+        }
         let tools = &self.upstream.tool_hints;
         // The hints describe the server that is configured now.
         self.upstream.is_configured(&leg.endpoint)
@@ -136,6 +141,12 @@ impl Session {
     fn shared_hints(&self) -> Option<SharedToolHints> {
         let session_store = &self.persistence.as_ref()?.session_store;
         SharedToolHints::new(session_store, &self.upstream, self.audience())
+    }
+
+    /// Whether the server's tools have changed, and other gateways could not be told by the store.
+    pub(crate) fn owes_tools(&self) -> bool {
+        let shared = self.shared_hints();
+        shared.is_some_and(|shared| self.upstream.tool_hints.owes(&shared.audience))
     }
 
     /// The caller whose hints this session uses.

@@ -64,9 +64,13 @@ pub(crate) async fn after(
     }
     let may_retry = may_retry(request, leg, ran, is_reported).await;
     let has_left = has_left();
-    if !may_retry || has_left {
+    if may_retry != MayRetry::Yes || has_left {
         recover_in_background(session, leg, cause, carried);
         return Err(match ran {
+            // Its client may send it again itself.
+            Ran::Unknown if may_retry == MayRetry::TooLate && !has_left => {
+                UpstreamError::NotRecovered(error.to_string().into())
+            }
             Ran::Unknown => not_repeated(session, &error),
             // Nobody waits for the response. Returning a lost session here would end the session for all
             // requests.
@@ -86,18 +90,33 @@ pub(crate) async fn after(
     Ok(recovered)
 }
 
+/// Whether a request may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MayRetry {
+    Yes,
+    No,
+    /// It would be safe, and the time for it is over.
+    TooLate,
+}
+
 /// Whether a request may be sent again. This waits for the retry delay.
-async fn may_retry(request: &Request<'_>, leg: &Leg, ran: Ran, is_reported: bool) -> bool {
+async fn may_retry(request: &Request<'_>, leg: &Leg, ran: Ran, is_reported: bool) -> MayRetry {
     let call = &request.call;
-    match ran {
+    let in_time = match ran {
         Ran::No if is_reported => true,
         Ran::No => wait(request).await,
         Ran::Unknown => {
-            let safety_of =
-                call.count_failure() <= MAX_REPEATS && may_run_twice(request, leg).await;
-            safety_of && wait(request).await
+            let is_safe = call.count_failure() <= MAX_REPEATS && may_run_twice(request, leg).await;
+            if !is_safe {
+                return MayRetry::No;
+            }
+            wait(request).await
         }
-        Ran::Yes => false,
+        Ran::Yes => return MayRetry::No,
+    };
+    match in_time {
+        true => MayRetry::Yes,
+        false => MayRetry::TooLate,
     }
 }
 

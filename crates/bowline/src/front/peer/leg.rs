@@ -33,12 +33,14 @@ pub(super) async fn serve(hub: &Hub, forward: &Forward, from: &str, out: &Out) -
     out.put(Record::Accepted).await;
     hub.metrics.forward_received("accepted");
     let doing = async {
-        let ending = run(&asked, forward, &leg, out).await;
-        // The other gateway judges by the store what may run twice.
-        if let Ending::Failed(_) = ending
-            && let Some(written) = in_use.session().tools_written()
-        {
-            _ = written.await;
+        let mut ending = run(&asked, forward, &leg, out).await;
+        if let Ending::Failed(failure) = &mut ending {
+            let session = in_use.session();
+            // The other gateway judges by the store what may run twice.
+            if let Some(written) = session.tools_written() {
+                _ = written.await;
+            }
+            failure.tools_changed = session.owes_tools();
         }
         ending
     };
@@ -221,6 +223,7 @@ fn failed_to_say(why: String) -> Ending {
         is_cancelled: false,
         is_id_taken: false,
         is_too_large: false,
+        tools_changed: false,
         sign_in: None,
         what: why.into(),
     })
@@ -235,6 +238,7 @@ fn failure(error: &UpstreamError) -> Failure {
         ),
         is_id_taken: matches!(error, UpstreamError::Live(LiveError::IdTaken)),
         is_too_large: matches!(error, UpstreamError::Stream(StreamError::TooLarge)),
+        tools_changed: false,
         sign_in: match error {
             UpstreamError::SignIn(reason) => serde_json::to_string(&**reason).ok().map(Into::into),
             _ => None,

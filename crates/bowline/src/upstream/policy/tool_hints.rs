@@ -399,6 +399,12 @@ impl ToolHints {
         unstored.map(|(audience, _)| audience.clone()).collect()
     }
 
+    /// Whether the store has to be told of a revocation.
+    pub(crate) fn owes(&self, audience: &Audience) -> bool {
+        let callers = self.callers.lock();
+        callers.get(audience).is_some_and(|known| known.owes)
+    }
+
     /// Whether the store knows everything.
     pub(crate) fn is_stored(&self, audience: &Audience) -> bool {
         let callers = self.callers.lock();

@@ -144,6 +144,15 @@ impl Conversation {
         }
     }
 
+    /// Whether it lives in another gateway.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        match self {
+            Self::StreamableHttp(_) => false,
+            Self::HttpSse(sse) => sse.pair.remote().is_some(),
+            Self::Stdio(process) => process.remote().is_some(),
+        }
+    }
+
     /// Has this told where the server's word is received that its tools have changed, if that is here. Over streamable
     /// HTTP it is received where a client reads it.
     pub(crate) fn watch_tools(&self, watcher: impl Fn() + Send + Sync + 'static) {

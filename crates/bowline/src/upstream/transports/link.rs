@@ -1,5 +1,7 @@
 //! The context that ties a message to an upstream session, for any transport.
 
+use std::sync::Arc;
+
 use bowline_wire::version::Agreed;
 use http::uri::PathAndQuery;
 
@@ -13,7 +15,7 @@ use crate::oauth::{Account, Bearer};
 use crate::peers::Peers;
 use crate::upstream::Upstream;
 use crate::upstream::endpoints::{Address, Endpoint, UrlAddress};
-use crate::upstream::policy::Carried;
+use crate::upstream::policy::{Carried, ToolHints};
 
 /// The context that ties a request to an upstream session.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +81,7 @@ pub(super) struct PeerLink<'a> {
     pub(super) peers: &'a Peers,
     pub(super) remote: &'a Remote,
     pub(super) carried: &'a Carried,
+    pub(super) tools: &'a Arc<ToolHints>,
 }
 
 // === impl Link ===
@@ -157,6 +160,7 @@ impl Upstream {
             peers,
             remote,
             carried,
+            tools: &self.tool_hints,
         })
     }
 }

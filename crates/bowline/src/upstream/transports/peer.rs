@@ -18,7 +18,7 @@ use super::error::{ForwardError, LiveError, StreamError, UpstreamError};
 use super::event_source::EventSource;
 use super::link::PeerLink;
 use super::outcome::{Listening, Outcome, Pulse, Whole};
-use super::peer_events::PeerEvents;
+use super::peer_events::{PeerEvents, learn_tools};
 use crate::peers::{Answer, Ending, ForwardKind, PeerError, Record};
 use crate::proof::SessionState;
 use crate::upstream::Upstream;
@@ -157,6 +157,7 @@ impl Upstream {
 impl PeerLink<'_> {
     fn failed(&self, error: PeerError) -> UpstreamError {
         if let PeerError::Failed(failure) = &error {
+            learn_tools(self.tools, &self.remote.caller, failure);
             if failure.is_cancelled {
                 return UpstreamError::Cancelled;
             }
@@ -177,6 +178,6 @@ impl PeerLink<'_> {
     }
 
     fn events(&self, answer: Answer) -> EventSource {
-        EventSource::Peer(Box::new(PeerEvents::new(&self.remote.owner.id, answer)))
+        EventSource::Peer(Box::new(PeerEvents::new(self.remote, self.tools, answer)))
     }
 }

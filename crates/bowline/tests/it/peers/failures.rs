@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_testbed::faulty::Faulty;
-use bowline_testbed::redis::Redis;
+use bowline_testbed::redis::{Fitness, Redis};
 use serde_json::json;
 
 use super::fleet::{Fleet, calling, peers};
@@ -245,4 +245,29 @@ async fn an_owner_that_is_cut_off_from_the_store_is_stood_in_for_and_nothing_run
         (fleet.tally.count("bump late"), fleet.tally.starts()),
         (0, 2)
     );
+}
+
+/// Its owner heard that the tools changed. The Redis is full, so the store cannot say so; the owner's word does.
+#[tokio::test]
+async fn what_an_owner_heard_counts_although_its_redis_is_full() {
+    let Some(fleet) = Fleet::start(2).await else {
+        return;
+    };
+    let fleet = fleet.open().await;
+    fleet.learn_tools(1).await;
+    let pid = fleet.pid(1).await;
+    fleet.redis.become_fit(Fitness::Full).await.unwrap();
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let (owner, other) = (fleet.at(0), fleet.at(1));
+    let written = owner.call(1, "write", &json!({"lines": [changed]})).await;
+    assert_eq!(text_of(&written), "written");
+    let dying = async {
+        until_gone(pid).await;
+        // So that the session can be recovered.
+        fleet.redis.become_fit(Fitness::Fit).await.unwrap();
+    };
+    let exits = json!({"key": "changed", "then": "exit"});
+    let (answer, ()) = tokio::join!(other.call(2, "peek", &exits), dying);
+    assert_eq!(answer.failure(), Some(-31001), "{answer:?}");
+    assert_eq!(fleet.tally.count("peek changed"), 1);
 }
