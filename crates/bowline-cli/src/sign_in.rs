@@ -1,6 +1,5 @@
 //! `bowline login`, `logout` and `auth`: what people type and read. The library does the rest.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;

@@ -299,7 +299,10 @@ impl Persistence {
         let is_lost = found.is_none() || !continues;
         let endpoint = match found {
             Some(endpoint) => endpoint,
-            None => upstream.pick().await.map_err(PersistenceError::Nowhere)?,
+            None => upstream
+                .pick()
+                .await
+                .map_err(|ailment| PersistenceError::Nowhere(ailment.into()))?,
         };
         let jar = match continues {
             true => self.jar(live)?,
