@@ -5,6 +5,7 @@ mod address;
 pub(crate) mod budget;
 mod carried;
 mod conversation;
+mod credentials;
 mod endpoints;
 mod errands;
 mod error;
@@ -28,6 +29,7 @@ mod upkeep;
 
 pub(crate) use carried::{Carried, MAX_QUERY, names_for_all};
 pub(crate) use conversation::{Conversation, Issued};
+pub(crate) use credentials::Credentials;
 pub(crate) use endpoints::{Endpoint, Pin};
 pub(crate) use errands::Errands;
 pub(crate) use error::{Declined, Status, StreamError, UpstreamError};

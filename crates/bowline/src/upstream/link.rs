@@ -9,7 +9,7 @@ use super::http_sse::Pair;
 use super::live::Live;
 use super::peer::PeerLink;
 use super::stdio::Process;
-use super::{Carried, Conversation, Endpoint, Upstream, UpstreamError};
+use super::{Carried, Conversation, Credentials, Endpoint, Upstream, UpstreamError};
 use crate::config::Command;
 use crate::oauth::{Account, Bearer};
 
@@ -23,11 +23,9 @@ pub(crate) struct Link<'a> {
     pub(crate) carried: &'a Carried,
     /// The caller's account, if the server requires sign-in.
     pub(crate) account: Option<&'a Account>,
-    /// The number of the sign-in that the session and the cookies belong to, if there are any. They
-    /// are never sent together with the token of another sign-in.
-    pub(crate) sign_in: Option<u64>,
-    /// Whether the session was opened with a token that the operator configured. It does not go on without one.
-    pub(crate) has_token: bool,
+    /// With whose credentials the session and the cookies came about, if there are any. They are never sent with
+    /// others.
+    pub(crate) credentials: Option<Credentials>,
     pub(crate) repeat: Repeat,
 }
 
@@ -121,15 +119,10 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Whether the token belongs to another sign-in than the session, and so possibly to another
-    /// account.
-    pub(super) fn is_other_sign_in(&self, bearer: Option<&Bearer>) -> bool {
-        self.sign_in.is_some_and(|own| match bearer {
-            Some(bearer) => bearer.sign_in != own,
-            // A server that checks tokens only once would otherwise serve a caller who has signed
-            // out.
-            None => self.account.is_some() && own != 0,
-        })
+    /// Whether a request may carry this token of the caller, or none.
+    pub(super) fn may_carry(&self, bearer: Option<&Bearer>) -> bool {
+        let credentials = self.credentials;
+        credentials.is_none_or(|credentials| credentials.continue_with(bearer))
     }
 }
 

@@ -200,7 +200,7 @@ impl Upstream {
         let challenge = Challenge::in_headers(&answer.headers);
         let judging = account.judge(answer.status, challenge, denied.bearer, denied.may_retry);
         match judging.await? {
-            Verdict::Retry(other) if link.is_other_sign_in(Some(&other)) => {
+            Verdict::Retry(other) if !link.may_carry(Some(&other)) => {
                 Err(UpstreamError::SessionLost)
             }
             Verdict::Retry(other) => Ok(Some(other)),
@@ -277,25 +277,22 @@ impl Upstream {
     }
 }
 
-/// The caller's token for a request of this session, if its sessions have one. A session that was opened with a
-/// caller's token does not continue with a configured one, nor the reverse: the operator may have switched
-/// between them. Nor does one that was opened with a configured token continue without any.
+/// The caller's token for a request of this session, if callers sign in. The request is not sent if the session was
+/// opened with other credentials than those that there are now.
 async fn token_of_session(
     link: HttpLink<'_>,
     server: &Server,
 ) -> Result<Option<Arc<Bearer>>, UpstreamError> {
-    let is_of_other_kind =
-        link.sign_in.is_some() && link.account.is_some() != server.oauth.is_some();
-    if is_of_other_kind || (link.has_token && !server.sets_token()) {
+    if link.credentials.is_some_and(|it| !it.continue_at(server)) {
         return Err(UpstreamError::SessionLost);
     }
     let bearer = match link.account {
         Some(account) => account.bearer().await?,
         None => None,
     };
-    match link.is_other_sign_in(bearer.as_deref()) {
-        true => Err(UpstreamError::SessionLost),
-        false => Ok(bearer),
+    match link.may_carry(bearer.as_deref()) {
+        true => Ok(bearer),
+        false => Err(UpstreamError::SessionLost),
     }
 }
 

@@ -159,7 +159,7 @@ impl FirstLeg<'_> {
             message: self.message,
             carried: self.carried,
             jar: Jar::default(),
-            jar_sign_in: None,
+            jar_credentials: None,
             seal: self.seal,
             sent: self.sent.clone(),
         };
