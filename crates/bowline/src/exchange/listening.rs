@@ -8,10 +8,11 @@ use crate::exchange::listen::{lost, open};
 use crate::exchange::recovery::{Cause, recover};
 use crate::exchange::stream::Source;
 use crate::leg::marks::StreamOrigin;
+use crate::proof::SessionState;
 use crate::session::Session;
 use crate::session::recovery::RecoveryError;
 use crate::upstream::budget::Budget;
-use crate::upstream::{Carried, SessionState, UpstreamError};
+use crate::upstream::{Carried, UpstreamError};
 
 /// Opens the upstream's side of a GET for the stream `origin`, after the event `last`. If the session is
 /// broken, it is recovered first.

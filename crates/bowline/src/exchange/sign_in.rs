@@ -180,7 +180,11 @@ impl Wait {
         let request = self.message.id().unwrap_or_default();
         let prompt = match means {
             Means::Browser => None,
-            _ => Some(flows.open_prompt(self.session.hash, flow, request.as_str())),
+            _ => Some(
+                flows
+                    .prompts
+                    .open(self.session.hash, flow, request.as_str()),
+            ),
         };
         let is_carried = prompt.as_ref().is_some_and(Prompt::is_carried);
         let mark = is_carried.then(|| mark(&self.session, flow, request));
@@ -314,7 +318,7 @@ fn failed(session: &Session, error: UpstreamError, id: Option<&RawIdBuf>) -> Sou
 
 /// Notifies the client once when the sign-in is complete.
 fn notify_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
-    if !flows.promise_completion(session.hash, flow) {
+    if !flows.prompts.promise_completion(session.hash, flow) {
         return;
     }
     let (session, flows, flow) = (Arc::clone(session), Arc::clone(flows), flow.clone());
@@ -344,7 +348,7 @@ pub(crate) async fn answered(session: &Session, id: RawId<'_>, answer: &Message)
                 Some(_) => Useless::Malformed,
             };
             let flows = &account.flows;
-            flows.prompt_failed(session.hash, &flow, Some(request), why);
+            flows.prompts.fail(session.hash, &flow, Some(request), why);
             Err(why.into())
         }
     };

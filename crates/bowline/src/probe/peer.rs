@@ -104,8 +104,7 @@ impl Peer {
             version: opened.version.as_ref(),
             carried: &self.carried,
             account: self.account.as_deref(),
-            sign_in: None,
-            has_token: false,
+            credentials: None,
             repeat: Repeat::Safe,
         }
     }

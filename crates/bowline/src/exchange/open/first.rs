@@ -78,14 +78,14 @@ impl FirstLeg<'_> {
                 Ok(endpoint) => endpoint,
                 // Ejections are shortened while a client waits, so a retry is worthwhile if a server was
                 // reached before or may be back soon.
-                Err(UpstreamError::Unavailable(ailment))
+                Err(ailment)
                     if failed.is_some()
                         || (ailment.is_passing() && Instant::now() < short_wait_end) =>
                 {
                     upstream.endpoints.hurry();
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(ailment) => return Err(ailment.into()),
             };
             let _turn = upstream.turn(&endpoint, budget.turn()).await?;
             let attempt = self.attempt_within(&endpoint, total / SILENCE);
@@ -160,7 +160,7 @@ impl FirstLeg<'_> {
             message: self.message,
             carried: self.carried,
             jar: Jar::default(),
-            jar_sign_in: None,
+            jar_credentials: None,
             seal: self.seal,
             sent: self.sent.clone(),
         };

@@ -15,7 +15,7 @@ use crate::exchange::reply::Reply;
 use crate::leg::capabilities::{Capabilities, MissingLists};
 use crate::leg::{Generation, Leg, Life};
 use crate::oauth::Account;
-use crate::upstream::{Conversation, Upstream, UpstreamError};
+use crate::upstream::{Conversation, Credentials, Upstream, UpstreamError};
 
 /// The capabilities in the answer, so that the client lists tools, prompts and resources later.
 const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
@@ -55,8 +55,7 @@ pub(crate) async fn unopened(
         generation: Generation::unopened(number),
         conversation: Conversation::new(&endpoint.address, Jar::default()),
         version: Agreed::on(version).ok_or(UpstreamError::BadInitialize)?,
-        sign_in: 0,
-        has_token: false,
+        credentials: Credentials::Caller { sign_in: 0 },
         missing_lists: MissingLists::default(),
     };
     let leg = Leg::new(upstream, endpoint, Some(account), life);

@@ -46,14 +46,9 @@ pub(crate) async fn restore(
         initialize_of(session, old).ok_or(Failed::ForGood(RecoveryError::TellClient))?;
     // Under the caller's current account.
     let account = session.upstream.account(&session.caller);
-    // Cookies of a signed-in caller are not sent with a configured token, nor the other way round; those of a
-    // configured token are not sent without one.
-    let is_of_one_kind = match &account {
-        Some(_) => old.account.is_some(),
-        None => old.account.is_none() && old.sign_in == 0,
-    } && (!old.has_token || session.upstream.config().sets_token());
-    let keeps_cookies =
-        is_of_one_kind && endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
+    let keeps_cookies = !old.has_other_credentials()
+        && endpoint.id == old.endpoint.id
+        && failures < TRUSTED_FAILURES;
     let opening = LegOpening {
         upstream: &session.upstream,
         endpoint,
@@ -69,7 +64,7 @@ pub(crate) async fn restore(
             true => old.jar(),
             false => Jar::default(),
         },
-        jar_sign_in: keeps_cookies.then_some(old.sign_in),
+        jar_credentials: keeps_cookies.then_some(old.credentials),
         // No client sees the answer.
         seal: &seal,
         sent: Sent::default(),
