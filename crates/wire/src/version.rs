@@ -4,6 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use http::HeaderValue;
 
+use crate::message::Message;
+
 /// The session-based revisions that Bowline supports, oldest first.
 pub const SUPPORTED: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -46,6 +48,16 @@ impl Agreed {
         }
         let header = HeaderValue::from_str(version).ok()?;
         header.to_str().is_ok().then(|| Self(Arc::new(header)))
+    }
+
+    /// The revision that this `initialize` asks for, or the newest if Bowline does not know it.
+    pub fn asked_by(initialize: &Message) -> Self {
+        let asked = initialize.param("protocolVersion");
+        let asked = asked.map(|span| initialize.text(span).trim_matches('"'));
+        let [.., newest] = &*KNOWN;
+        let mut known = KNOWN.iter();
+        let known = known.find(|known| Some(known.as_str()) == asked);
+        known.unwrap_or(newest).clone()
     }
 
     /// Its name.
