@@ -85,6 +85,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_is_agreed_on_if_it_is_known() {
+        let asked = |params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
+            let message = Message::parse(text.into()).unwrap();
+            Agreed::asked_by(&message).as_str().to_owned()
+        };
+        assert_eq!(asked(r#"{"protocolVersion":"2025-03-26"}"#), "2025-03-26");
+        for odd in [
+            r#"{"protocolVersion":"2031-01-01"}"#,
+            r#"{"protocolVersion":7}"#,
+            "{}",
+        ] {
+            assert_eq!(asked(odd), "2025-11-25");
+        }
+    }
+
+    #[test]
     fn what_cannot_stand_in_a_header_is_no_revision() {
         for version in ["2025\n11", "2025–11–25"] {
             assert_eq!(Agreed::on(version), None, "{version:?}");

@@ -1,5 +1,5 @@
 //! The API for a program that runs its clients' dialogs itself: it answers the elicitations of sessions, passes on what
-//! authorization servers answer, and signs callers out. Where an API token is set, it needs that.
+//! authorization servers answer, and signs callers out. Which key or token a path needs is in `front/access.rs`.
 
 pub(super) mod elicitation;
 mod sign_in;
