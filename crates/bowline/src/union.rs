@@ -20,12 +20,11 @@ mod listing;
 mod lists;
 mod members;
 mod page;
-mod record;
 mod resources;
 mod routing;
 mod shown;
 mod slot;
-mod stored;
+mod state;
 mod welcome;
 
 use std::collections::{BTreeMap, HashSet};

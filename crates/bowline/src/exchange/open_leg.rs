@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bowline_egress::{Jar, Sent};
 use bowline_wire::message::{Message, RawId};
-use bowline_wire::version::{self, Agreed};
+use bowline_wire::version::Agreed;
 
 use crate::caller::Caller;
 use crate::exchange::reply::Reply;
@@ -93,7 +93,8 @@ impl LegOpening<'_> {
         let life = Life {
             generation: self.generation,
             conversation: conversation.issued(known),
-            version: asked_version(self.message)?,
+            // Until the server has agreed on one.
+            version: Agreed::asked_by(self.message),
             credentials: Credentials::of_opening(account, has_token),
             missing_lists: MissingLists::default(),
         };
@@ -148,16 +149,6 @@ impl LegOpening<'_> {
             initialized => initialized,
         }
     }
-}
-
-/// The version that the client asks for, used until the server has agreed on one.
-fn asked_version(message: &Message) -> Result<Agreed, UpstreamError> {
-    let asked = message.param("protocolVersion");
-    let asked = asked.map(|span| message.text(span).trim_matches('"'));
-    let [.., newest] = version::SUPPORTED;
-    let mut known = version::SUPPORTED.into_iter();
-    let version = known.find(|known| Some(*known) == asked);
-    Agreed::on(version.unwrap_or(newest)).ok_or(UpstreamError::BadInitialize)
 }
 
 async fn read_answer(

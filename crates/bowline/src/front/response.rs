@@ -1,5 +1,7 @@
 //! Replies as HTTP responses: whole bodies, and streams with a heartbeat.
 
+pub(super) mod messages;
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,11 +15,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use self::messages::MessagesBody;
 use crate::config::ServerName;
 use crate::exchange::Reply;
 use crate::exchange::outlet::Outlet;
 use crate::fault::{Fault, LogContext};
-use crate::front::http_sse::body::MessagesBody;
 use crate::front::status;
 use crate::telemetry::Metrics;
 use crate::upstream::{SentAs, StreamError};
@@ -210,6 +212,14 @@ pub(crate) fn messages(body: MessagesBody) -> Response<ReplyBody> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENT_STREAM));
     hold_nothing_back(headers);
+    response
+}
+
+/// Keeps a response out of caches.
+pub(crate) fn no_store(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

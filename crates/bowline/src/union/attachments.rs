@@ -7,13 +7,13 @@ use std::time::Duration;
 use bowline_system::clock;
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
-use bowline_wire::version::{self, Agreed};
+use bowline_wire::version::Agreed;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::attachment::stored::Stored;
 use super::attachment::{Attachment, AttachmentUse, Parts};
-use super::record::{Member, State};
-use super::stored::Stored;
+use super::state::{Member, State};
 use super::{Attached, Unions, welcome};
 use crate::caller::Caller;
 use crate::exchange::Reply;
@@ -107,7 +107,7 @@ impl Attaching {
             caller: self.caller,
             union,
             seal,
-            version: agreed(&self.message)?,
+            version: Agreed::asked_by(&self.message),
             carried: self.carried.to_keep(),
             opened_at: clock::unix_seconds(),
             before: Duration::ZERO,
@@ -140,16 +140,6 @@ impl Attaching {
         let result = welcome::result(&attached);
         Ok((Reply::result(&self.message, &result), attached))
     }
-}
-
-/// The revision that a client is answered with: its own, if Bowline speaks it.
-fn agreed(message: &Message) -> Result<Agreed, Fault> {
-    let asked = message.param("protocolVersion");
-    let asked = asked.map(|span| message.text(span).trim_matches('"'));
-    let [.., newest] = version::SUPPORTED;
-    let mut known = version::SUPPORTED.into_iter();
-    let version = known.find(|known| Some(*known) == asked).unwrap_or(newest);
-    Agreed::on(version).ok_or(Fault::ProtocolVersion)
 }
 
 // === impl Unions ===

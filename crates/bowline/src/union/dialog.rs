@@ -9,6 +9,7 @@ use bowline_wire::message::Message;
 use bytes::Bytes;
 
 use super::attachment::AttachmentUse;
+use super::attachments::Attaching;
 use super::{Attached, Unions};
 use crate::caller::Caller;
 use crate::exchange::Exchange;
@@ -16,10 +17,12 @@ use crate::exchange::Reply;
 use crate::exchange::batch;
 use crate::exchange::batch::TakesMessages as _;
 use crate::exchange::leaving::Leaving;
+use crate::exchange::open::Opening;
 use crate::exchange::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::Ending;
+use crate::route::Destination;
 use crate::session::InUse;
 use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, UpstreamError};
@@ -41,6 +44,50 @@ pub(crate) enum Admitted {
 // === impl Unions ===
 
 impl Unions {
+    /// Opens what a client talks to from now on, with its `initialize`. Returns the answer and, unless the server
+    /// declined, what was opened.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        to: &Destination,
+        caller: Caller,
+        carried: Carried,
+        message: Message,
+        leaving: Leaving,
+    ) -> Result<(Reply, Option<Dialog>), Fault> {
+        match to {
+            Destination::Server(upstream) => {
+                let opening = Opening {
+                    registry: Arc::clone(&self.registry),
+                    upstream: Arc::clone(upstream),
+                    caller,
+                    carried,
+                    message,
+                    leaving,
+                    member: None,
+                };
+                let (reply, newborn) = opening.open().await?;
+                let dialog = newborn.map(|newborn| {
+                    let in_use = newborn.session.begin_use();
+                    newborn.announce();
+                    Dialog::Session(in_use)
+                });
+                Ok((reply, dialog))
+            }
+            Destination::Union(union) => {
+                let attaching = Attaching {
+                    unions: Arc::clone(self),
+                    union: Arc::clone(union),
+                    caller,
+                    carried,
+                    message,
+                    leaving,
+                };
+                let (reply, attached) = attaching.open().await?;
+                Ok((reply, Some(Dialog::Attachment(attached.in_use))))
+            }
+        }
+    }
+
     /// Lets a caller's request at what it has open. What is not its, or no more, is unknown to it.
     pub(crate) fn admit(
         self: &Arc<Self>,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Attached;
-use super::record::Member;
+use super::state::Member;
 use crate::exchange::outlet::Outlet;
 use crate::leg::capabilities::LISTS;
 use crate::leg::marks::{Seal, StreamOrigin};

@@ -15,14 +15,15 @@ use bowline_wire::version::Agreed;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::attachment::{Attachment, Parts};
-use super::record::{Record, State};
-use super::shown::SharedNames;
+use super::record::Record;
+use super::{Attachment, Parts};
 use crate::callers::Callers;
 use crate::route::union::Union;
 use crate::session_store::announcement::Announcement;
 use crate::session_store::record_error::BadRecord;
 use crate::session_store::{PersistenceError, SessionStore};
+use crate::union::shown::SharedNames;
+use crate::union::state::State;
 
 /// How long the store remembers that an attachment has ended, as for sessions.
 const REMEMBERED: Duration = Duration::from_secs(60);
@@ -30,7 +31,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// The stored side of one attachment.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    pub(super) session_store: Arc<SessionStore>,
+    pub(in crate::union) session_store: Arc<SessionStore>,
     shown: Arc<SharedNames>,
     key: Key,
     /// The version that this gateway knows.
@@ -45,7 +46,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// The stored side of a new attachment. Nothing is written yet.
-    pub(super) fn new(
+    pub(in crate::union) fn new(
         session_store: &Arc<SessionStore>,
         shown: &Arc<SharedNames>,
         id: &SessionId,
@@ -63,7 +64,7 @@ impl Stored {
     }
 
     /// Loads an attachment that this gateway has not cached. `None`: there is none.
-    pub(super) async fn load(
+    pub(in crate::union) async fn load(
         session_store: &Arc<SessionStore>,
         shown: &Arc<SharedNames>,
         id: &SessionId,
@@ -102,7 +103,10 @@ impl Stored {
     }
 
     /// Writes a new attachment, before its client receives the id.
-    pub(super) async fn create(&self, attachment: &Attachment) -> Result<bool, PersistenceError> {
+    pub(in crate::union) async fn create(
+        &self,
+        attachment: &Attachment,
+    ) -> Result<bool, PersistenceError> {
         let state = attachment.state.lock().clone();
         let record = self.sealed(attachment, &state, Version::FIRST)?;
         let session_store = &self.session_store;
@@ -117,7 +121,7 @@ impl Stored {
     }
 
     /// Changes the state in the store, and then here. `None`: the attachment has ended.
-    pub(super) async fn change<R>(
+    pub(in crate::union) async fn change<R>(
         &self,
         attachment: &Attachment,
         mut change: impl FnMut(&mut State) -> R,
@@ -154,13 +158,16 @@ impl Stored {
     }
 
     /// Whether the cached copy may be used without asking the store.
-    pub(super) fn is_fresh(&self) -> bool {
+    pub(in crate::union) fn is_fresh(&self) -> bool {
         self.session_store
             .is_fresh(self.seen.load(Ordering::Relaxed))
     }
 
     /// Brings the cached copy up to date with the store. `false`: the attachment has ended.
-    pub(super) async fn refresh(&self, attachment: &Attachment) -> Result<bool, PersistenceError> {
+    pub(in crate::union) async fn refresh(
+        &self,
+        attachment: &Attachment,
+    ) -> Result<bool, PersistenceError> {
         let session_store = &self.session_store;
         let is_within_grace = || session_store.is_within_grace(self.seen.load(Ordering::Relaxed));
         if !session_store.is_reachable() && is_within_grace() {
@@ -202,7 +209,10 @@ impl Stored {
     }
 
     /// Ends the attachment in the store. Returns its last state to the one gateway that ended it.
-    pub(super) async fn end(&self, id: &SessionId) -> Result<Option<State>, PersistenceError> {
+    pub(in crate::union) async fn end(
+        &self,
+        id: &SessionId,
+    ) -> Result<Option<State>, PersistenceError> {
         let session_store = &self.session_store;
         let ending = session_store.store.end(&self.key, REMEMBERED);
         let ended = session_store.ask(Operation::End, ending).await?;
@@ -213,7 +223,10 @@ impl Stored {
 
     /// Removes the attachment from a shared store if no gateway has used it for the idle time. Returns its last
     /// state to the one gateway that removed it.
-    pub(super) async fn expire(&self, id: &SessionId) -> Result<Option<State>, PersistenceError> {
+    pub(in crate::union) async fn expire(
+        &self,
+        id: &SessionId,
+    ) -> Result<Option<State>, PersistenceError> {
         let session_store = &self.session_store;
         let left = session_store.left_of_unused();
         let expiring = session_store.store.expire(&self.key, left);
@@ -234,7 +247,7 @@ impl Stored {
     }
 
     /// Restarts the attachment's time in the store if part of it has passed.
-    pub(super) fn touch(&self, attachment: &Arc<Attachment>) {
+    pub(in crate::union) fn touch(&self, attachment: &Arc<Attachment>) {
         let Some(touched) = self.session_store.due_touch(&self.touched) else {
             return;
         };
@@ -263,7 +276,7 @@ impl Stored {
 
     /// A number for a GET stream that is higher than any before at any gateway; `None` if the store is not shared
     /// or unavailable.
-    pub(super) async fn next_number(&self) -> Option<u64> {
+    pub(in crate::union) async fn next_number(&self) -> Option<u64> {
         if !self.session_store.is_shared() || !self.session_store.is_reachable() {
             return None;
         }
@@ -276,7 +289,7 @@ impl Stored {
     }
 
     /// The last such number; `None` if the attachment has ended.
-    pub(super) async fn last_number(&self) -> Result<Option<u64>, StoreError> {
+    pub(in crate::union) async fn last_number(&self) -> Result<Option<u64>, StoreError> {
         let asking = self.session_store.store.last_number(&self.key);
         self.session_store.ask(Operation::LastNumber, asking).await
     }

@@ -1,8 +1,6 @@
 //! Pages for people's browsers.
 
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::front::response;
@@ -13,7 +11,7 @@ use crate::oauth::FlowOutcome;
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// How a sign-in ended, for the person who made it.
-pub(crate) fn end_page(end: &FlowOutcome) -> Response<ReplyBody> {
+pub(in crate::front) fn end_page(end: &FlowOutcome) -> Response<ReplyBody> {
     match end {
         FlowOutcome::SignedIn => page(
             StatusCode::OK,
@@ -38,7 +36,7 @@ pub(crate) fn end_page(end: &FlowOutcome) -> Response<ReplyBody> {
 }
 
 /// A page for a person's browser. `text` is HTML.
-pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
+pub(in crate::front) fn page(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title} - Bowline</title>\
@@ -46,7 +44,7 @@ pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response<Repl
          <h1>{title}</h1>{text}</html>"
     );
     let html = HeaderValue::from_static("text/html; charset=utf-8");
-    let mut response = no_store(response::whole(status, Some(html), page.into()));
+    let mut response = response::no_store(response::whole(status, Some(html), page.into()));
     let headers = response.headers_mut();
     headers.insert(
         CONTENT_SECURITY_POLICY,
@@ -57,16 +55,8 @@ pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response<Repl
     response
 }
 
-/// Keeps a response out of caches.
-pub(crate) fn no_store(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
-    response
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
 /// Text as HTML.
-pub(crate) fn escaped(text: &str) -> String {
+pub(in crate::front) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -17,9 +17,9 @@
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use http::{HeaderValue, Response, StatusCode, Uri};
 
-use crate::front::html::{escaped, page};
+use super::html::{escaped, page};
+use super::shown::{MARKED, SHOWN};
 use crate::front::response::ReplyBody;
-use crate::front::shown::{MARKED, SHOWN};
 use crate::oauth::{Authorization, Flow, hosts_elsewhere};
 
 /// Leaves the mark when the form is sent, and removes those of sign-ins that have expired. The button works once

@@ -1,22 +1,21 @@
-//! A client's message for its HTTP+SSE stream, which another gateway has: forwarded to that gateway, and put into
-//! the mailbox of the stream there.
+//! A client's message for its HTTP+SSE stream: put into the mailbox of the stream if that is here, or else forwarded to
+//! the gateway that has it, and put into the mailbox there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_egress::Sent;
+use bowline_wire::batch::is_batch;
+use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::body::Out;
 use crate::fault::Fault;
-use crate::front::http_sse;
 use crate::hub::Hub;
-use crate::mailboxes::StreamAt;
+use crate::mailboxes::{Content, Mailbox, StreamAt};
 use crate::owners::Owner;
-use crate::peers::{Ending, Forward, ForwardKind, PeerError, Record};
+use crate::peers::{Ending, Forward, ForwardKind, PeerError};
 use crate::upstream::{Carried, Whose};
 
 /// How long the other gateway may take to put a message into a mailbox, if the server's `call_timeout` is not less.
@@ -24,7 +23,7 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// For which stream, in whose name, and what goes along. The receiver checks all of it again.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Delivery {
+pub(super) struct Delivery {
     /// The token in the client's URL.
     stream: String,
     #[serde(flatten)]
@@ -34,7 +33,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(token: &str, whose: Whose, carried: Carried) -> Self {
+    pub(super) fn new(token: &str, whose: Whose, carried: Carried) -> Self {
         Self {
             stream: token.to_owned(),
             whose,
@@ -43,7 +42,7 @@ impl Delivery {
     }
 
     /// Forwards a message to the gateway that has its client's stream. Returns when that has taken it.
-    pub(crate) async fn forward(
+    pub(super) async fn forward(
         &self,
         hub: &Hub,
         gateway: &str,
@@ -94,8 +93,37 @@ fn fault(error: &PeerError) -> Fault {
     }
 }
 
-/// Takes a message for a stream that this gateway has.
-pub(super) async fn take(hub: &Arc<Hub>, forward: &Forward, from: &str, out: &Out) -> Ending {
+/// Puts a client's message into the mailbox of its stream, which is open here.
+pub(super) fn put(
+    hub: &Hub,
+    mailbox: &Mailbox,
+    body: Bytes,
+    carried: Carried,
+    via: Option<HeaderValue>,
+) -> Result<(), Fault> {
+    let mut carried = carried.with_query(mailbox.query.as_deref());
+    if is_batch(&body) {
+        return match hub.drain.has_begun() {
+            true => Err(Fault::Stopping),
+            false => mailbox.put(Content::Batch(body), carried),
+        };
+    }
+    let message = Message::parse(body)?;
+    if message.kind() == Kind::Request && hub.drain.has_begun() {
+        return Err(Fault::Stopping);
+    }
+    if is_initialize(&message) {
+        carried.via = via;
+    }
+    mailbox.put(Content::Message(message), carried)
+}
+
+pub(super) fn is_initialize(message: &Message) -> bool {
+    message.kind() == Kind::Request && message.method() == Some("initialize")
+}
+
+/// Takes a message that another gateway forwarded for a stream that this one has.
+pub(super) async fn take(hub: &Hub, forward: &Forward, from: &str) -> Ending {
     let Some(delivery) = forward.head::<Delivery>() else {
         return Ending::Refused("it names no stream".into());
     };
@@ -121,12 +149,8 @@ pub(super) async fn take(hub: &Arc<Hub>, forward: &Forward, from: &str, out: &Ou
         return Ending::NotMine("this gateway has no such stream".into());
     };
     let via = hub.pseudonym.after(&HeaderMap::new());
-    match http_sse::put(hub, &mailbox, forward.body.clone(), carried, via) {
-        Ok(()) => {
-            out.put(Record::Accepted).await;
-            hub.metrics.forward_received("accepted");
-            Ending::Done
-        }
+    match put(hub, &mailbox, forward.body.clone(), carried, via) {
+        Ok(()) => Ending::Done,
         Err(Fault::UnknownSession) => Ending::NotMine("this gateway has no such stream".into()),
         Err(fault) => Ending::Unsure(fault.to_string().into()),
     }

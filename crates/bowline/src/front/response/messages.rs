@@ -1,4 +1,4 @@
-//! The stream of a client as the body of its GET: the URL for messages, then every message as an event, with a
+//! The stream of a client over HTTP+SSE as the body of its GET: the URL for messages, then every message as an event, with a
 //! heartbeat in between.
 
 use std::task::{Context, Poll};
@@ -7,8 +7,8 @@ use bowline_wire::sse::named_event;
 use bytes::Bytes;
 use tokio_util::sync::DropGuard;
 
+use super::Heartbeat;
 use crate::front::client::outgoing::Messages;
-use crate::front::response::Heartbeat;
 use crate::share::Permit;
 
 /// The stream of a client. Dropping it is the client's disconnect.
@@ -23,7 +23,12 @@ pub(crate) struct MessagesBody {
 }
 
 impl MessagesBody {
-    pub(super) fn new(endpoint: &str, messages: Messages, place: Permit, left: DropGuard) -> Self {
+    pub(in crate::front) fn new(
+        endpoint: &str,
+        messages: Messages,
+        place: Permit,
+        left: DropGuard,
+    ) -> Self {
         Self {
             endpoint: Some(named_event("endpoint", endpoint.as_bytes())),
             messages,

@@ -4,13 +4,11 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde_json::json;
 
-use super::access::require_api_token;
 use crate::caller::Caller;
 use crate::fault::Fault;
-use crate::front::html::no_store;
+use crate::front::access::require_api_token;
 use crate::front::query::Query;
-use crate::front::response;
-use crate::front::response::ReplyBody;
+use crate::front::response::{self, ReplyBody, no_store};
 use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::SignOutOutcome;
