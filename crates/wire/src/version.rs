@@ -4,6 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use http::HeaderValue;
 
+use crate::message::Message;
+
 /// The session-based revisions that Bowline supports, oldest first.
 pub const SUPPORTED: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -48,6 +50,16 @@ impl Agreed {
         header.to_str().is_ok().then(|| Self(Arc::new(header)))
     }
 
+    /// The revision that this `initialize` asks for, or the newest if Bowline does not know it.
+    pub fn asked_by(initialize: &Message) -> Self {
+        let asked = initialize.param("protocolVersion");
+        let asked = asked.map(|span| initialize.text(span).trim_matches('"'));
+        let [.., newest] = &*KNOWN;
+        let mut known = KNOWN.iter();
+        let known = known.find(|known| Some(known.as_str()) == asked);
+        known.unwrap_or(newest).clone()
+    }
+
     /// Its name.
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
@@ -69,6 +81,24 @@ mod tests {
             let agreed = Agreed::on(version).unwrap();
             assert_eq!(agreed.as_str(), version);
             assert_eq!(agreed.as_header(), version);
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_agreed_on_if_it_is_known() {
+        let asked = |params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
+            let message = Message::parse(text.into()).unwrap();
+            Agreed::asked_by(&message).as_str().to_owned()
+        };
+        assert_eq!(asked(r#"{"protocolVersion":"2025-03-26"}"#), "2025-03-26");
+        for odd in [
+            r#"{"protocolVersion":"2031-01-01"}"#,
+            r#"{"protocolVersion":7}"#,
+            "{}",
+        ] {
+            assert_eq!(asked(odd), "2025-11-25");
         }
     }
 

@@ -5,7 +5,6 @@
 //! the message after that, the client learns on its stream. What one message means, and what answers it, is in
 //! `front/client.rs`. The end of the stream ends the session, after what was sent has run.
 
-pub(super) mod body;
 mod endpoint;
 
 use std::sync::Arc;
@@ -13,28 +12,27 @@ use std::time::Duration;
 
 use bowline_wire::batch::is_batch;
 use bowline_wire::media;
-use bowline_wire::message::{Kind, Message, RawId};
+use bowline_wire::message::{Kind, Message};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use hyper::body::{Body as _, Incoming as IncomingBody};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::body::MessagesBody;
 use super::arrival::Arrival;
 use super::body::{long_body, whole_body};
 use super::client::notices::Notices;
 use super::client::{AfterEnd, Client, Incoming, Outgoing};
-use super::peer::delivery::Delivery;
+use super::delivery::{Delivery, is_initialize, put};
+use super::refusal::Refusal;
+use super::response::messages::MessagesBody;
 use super::response::{self, ReplyBody};
-use super::streamable::Refused;
 use crate::callers::Callers;
 use crate::fault::Fault;
-use crate::hub::Hub;
 use crate::listener::Connection;
-use crate::mailboxes::{Content, Letter, Mailbox, OpenMailbox, StreamAt};
+use crate::mailboxes::{Content, Letter, OpenMailbox, StreamAt};
 use crate::route::Route;
 use crate::session::MAX_OPENING;
 use crate::upstream::{Carried, Whose};
@@ -56,7 +54,7 @@ pub(super) async fn serve(
     head: &Parts,
     body: IncomingBody,
     connection: Arc<Connection>,
-) -> Result<Response<ReplyBody>, Refused> {
+) -> Result<Response<ReplyBody>, Refusal> {
     let token = Route::of(head.uri.path()).and_then(|route| route.token);
     match (token, &head.method) {
         (None, &Method::GET) => Ok(open(arrival, head, connection)?),
@@ -218,7 +216,7 @@ async fn post(
     arrival: Arrival,
     token: &str,
     body: IncomingBody,
-) -> Result<Response<ReplyBody>, Refused> {
+) -> Result<Response<ReplyBody>, Refusal> {
     let at = locate(&arrival, token).await?;
     let body = read_body(&arrival, body).await?;
     let message = match is_batch(&body) {
@@ -247,10 +245,7 @@ async fn post(
     };
     match accepted.await {
         Ok(()) => Ok(response::empty(StatusCode::ACCEPTED)),
-        Err(fault) => {
-            let id = request.as_ref().and_then(Message::id).map(RawId::to_buf);
-            Err(Refused { fault, id })
-        }
+        Err(fault) => Err(Refusal::of(fault, request.as_ref())),
     }
 }
 
@@ -271,35 +266,6 @@ async fn locate(arrival: &Arrival, token: &str) -> Result<StreamAt, Fault> {
         }
         at => Ok(at),
     }
-}
-
-/// Puts a client's message into the mailbox of its stream, which is open here.
-pub(super) fn put(
-    hub: &Hub,
-    mailbox: &Mailbox,
-    body: Bytes,
-    carried: Carried,
-    via: Option<HeaderValue>,
-) -> Result<(), Fault> {
-    let mut carried = carried.with_query(mailbox.query.as_deref());
-    if is_batch(&body) {
-        return match hub.drain.has_begun() {
-            true => Err(Fault::Stopping),
-            false => mailbox.put(Content::Batch(body), carried),
-        };
-    }
-    let message = Message::parse(body)?;
-    if message.kind() == Kind::Request && hub.drain.has_begun() {
-        return Err(Fault::Stopping);
-    }
-    if is_initialize(&message) {
-        carried.via = via;
-    }
-    mailbox.put(Content::Message(message), carried)
-}
-
-fn is_initialize(message: &Message) -> bool {
-    message.kind() == Kind::Request && message.method() == Some("initialize")
 }
 
 /// What goes along with a message besides the query of its stream: the listed headers of this request. A copy,

@@ -1,30 +1,28 @@
-//! The routes of a sign-in: the pages that a person's browser shows, and the API for a program that passes an
-//! authorization server's response on.
+//! The pages of a sign-in that a person's browser shows.
 //!
 //! A request here is untrusted, and its query has secrets: nothing of it is logged, and the pages show only
 //! what Bowline knows itself and, escaped, why an authorization server refused.
 
-use std::sync::Arc;
+mod browser;
+mod forms;
+pub(super) mod html;
+mod shown;
 
 use bowline_system::clock;
 use http::header::{LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
-use serde_json::json;
 
-use crate::caller::Caller;
+use self::browser::BrowserCookie;
+use self::forms::{return_page, start_page};
+use self::html::{end_page, page};
+use super::access::{count_unless_known, is_subresource};
+use super::body::whole_body;
+use super::query::Query;
+use super::response::{self, ReplyBody, no_store};
+use super::status;
 use crate::fault::Fault;
-use crate::front::access::{count_unless_known, identify_caller, is_subresource, require_host};
-use crate::front::body::whole_body;
-use crate::front::browser::BrowserCookie;
-use crate::front::forms::{return_page, start_page};
-use crate::front::html::{end_page, no_store, page};
-use crate::front::query::Query;
-use crate::front::response;
-use crate::front::response::ReplyBody;
-use crate::front::shown;
-use crate::front::status;
 use crate::hub::Hub;
 use crate::net::Peer;
 use crate::oauth::{Delivery, DeliveryError, DeliveryRoute, Flow, FlowId, Secret};
@@ -32,61 +30,34 @@ use crate::oauth::{Delivery, DeliveryError, DeliveryRoute, Flow, FlowId, Secret}
 /// The largest form that is read.
 const MAX_FORM: usize = 4 * 1024;
 
-/// Whether a path is one of these routes.
-pub(crate) fn is_route(path: &str) -> bool {
-    is_page(path) || path.starts_with("/api/mcp-oauth/")
-}
-
-/// Whether a path is one that people's browsers go to.
-pub(crate) fn is_page(path: &str) -> bool {
+/// Whether a path is one of these pages.
+pub(super) fn is_page(path: &str) -> bool {
     path.starts_with("/oauth/")
 }
 
-/// Serves one of these routes.
-pub(crate) async fn serve(
-    hub: &Arc<Hub>,
-    head: &Parts,
-    body: Incoming,
-    peer: Peer,
-) -> Response<ReplyBody> {
-    let served = route(hub, head, body, peer).await;
-    served.unwrap_or_else(|fault| response::refuse_counted(&hub.metrics, None, &fault, None))
-}
-
-async fn route(
-    hub: &Arc<Hub>,
+/// Serves one of these pages.
+pub(super) async fn serve(
+    hub: &Hub,
     head: &Parts,
     body: Incoming,
     peer: Peer,
 ) -> Result<Response<ReplyBody>, Fault> {
-    let (path, headers) = (head.uri.path(), &head.headers);
     // No page of another origin may submit the form, not even of one that is allowed elsewhere.
-    if is_page(path) {
-        hub.guard.check_own(&head.uri, headers)?;
-    }
-    if is_page(path) && is_subresource(headers) {
+    hub.guard.check_own(&head.uri, &head.headers)?;
+    if is_subresource(&head.headers) {
         return Err(Fault::Origin);
     }
-    // Access is checked first, so that known callers are not counted.
-    let caller = match path {
-        "/api/mcp-oauth/callback" => require_host(hub, headers, peer).map(|()| None)?,
-        "/api/mcp-oauth/pending" => Some(identify_caller(hub, head, peer)?),
-        _ => count_unless_known(hub, head, peer).map(|()| None)?,
-    };
+    count_unless_known(hub, head, peer)?;
     let query = Query::of(&head.uri)?;
-    match (path, &head.method, caller) {
-        ("/oauth/start", &Method::GET, _) => start(hub, &query).await,
-        ("/oauth/start", &Method::POST, _) => continue_sign_in(hub, &query).await,
-        ("/oauth/callback", &Method::GET, _) => callback(hub, query, head, None).await,
-        ("/oauth/callback", &Method::POST, _) => {
+    match (head.uri.path(), &head.method) {
+        ("/oauth/start", &Method::GET) => start(hub, &query).await,
+        ("/oauth/start", &Method::POST) => continue_sign_in(hub, &query).await,
+        ("/oauth/callback", &Method::GET) => callback(hub, query, head, None).await,
+        ("/oauth/callback", &Method::POST) => {
             let form = whole_body(body, MAX_FORM).await?;
             callback(hub, query, head, Some(&form)).await
         }
-        ("/api/mcp-oauth/callback", &Method::POST, _) => deliver(hub, query).await,
-        ("/api/mcp-oauth/pending", &Method::GET, Some(caller)) => pending(hub, &caller).await,
-        ("/oauth/start" | "/oauth/callback", ..) => Err(Fault::Method { allow: "GET, POST" }),
-        ("/api/mcp-oauth/pending", ..) => Err(Fault::Method { allow: "GET" }),
-        ("/api/mcp-oauth/callback", ..) => Err(Fault::Method { allow: "POST" }),
+        ("/oauth/start" | "/oauth/callback", _) => Err(Fault::Method { allow: "GET, POST" }),
         _ => Err(Fault::NoSuchPath),
     }
 }
@@ -200,51 +171,6 @@ fn refused(error: DeliveryError) -> Result<Response<ReplyBody>, Fault> {
         DeliveryError::Store(error) => Err(error.into()),
         DeliveryError::Aborted => Err(Fault::Stopping),
     }
-}
-
-/// A program passes an authorization server's response on.
-async fn deliver(hub: &Hub, query: Query) -> Result<Response<ReplyBody>, Fault> {
-    let (state, delivery) = query.into_delivery()?;
-    let delivered = hub
-        .flows
-        .deliver(&state, delivery, DeliveryRoute::Forwarded)
-        .await;
-    match delivered {
-        Ok(end) => Ok(no_store(response::json(
-            StatusCode::OK,
-            json!({"result": end.name()}).to_string(),
-        ))),
-        Err(DeliveryError::UnknownFlow) => Err(Fault::NoSuchFlow),
-        Err(DeliveryError::IssuerMismatch) => Err(Fault::WrongIssuer),
-        Err(DeliveryError::Store(error)) => Err(error.into()),
-        Err(DeliveryError::Aborted) => Err(Fault::Stopping),
-    }
-}
-
-/// The sign-ins that wait for the caller who asks.
-async fn pending(hub: &Hub, caller: &Caller) -> Result<Response<ReplyBody>, Fault> {
-    let (mut waiting, mut ids) = (Vec::new(), Vec::new());
-    for upstream in hub.routes.all().values() {
-        let Some(account) = upstream.account(caller) else {
-            continue;
-        };
-        // Servers with the same URL have one flow.
-        if let Some(flow) = account.current_flow().await?
-            && !ids.contains(&flow.id)
-        {
-            waiting.push(json!({
-                "server": flow.server,
-                "elicitation_id": flow.id.as_str(),
-                "url": flow.link(),
-                "ends": flow.ends,
-            }));
-            ids.push(flow.id);
-        }
-    }
-    Ok(no_store(response::json(
-        StatusCode::OK,
-        json!({"pending": waiting}).to_string(),
-    )))
 }
 
 /// The same for a sign-in that never was, is over, or goes on in a browser, be it this one.

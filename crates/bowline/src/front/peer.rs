@@ -4,7 +4,6 @@
 //! takes one hop, whatever the records say.
 
 mod body;
-pub(crate) mod delivery;
 mod leg;
 
 use std::sync::Arc;
@@ -17,7 +16,8 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::body::ForwardBody;
 use self::body::Out;
-use super::embedder;
+use super::delivery;
+use super::embedder::elicitation;
 use crate::caller::Caller;
 use crate::hub::Hub;
 use crate::listener::Connection;
@@ -132,7 +132,14 @@ async fn run(hub: Arc<Hub>, forward: Forward, from: Box<str>, out: Out) {
                 Ending::Done
             }
             ForwardKind::Leg => leg::serve(&hub, &forward, &from, &out).await,
-            ForwardKind::Delivery => delivery::take(&hub, &forward, &from, &out).await,
+            ForwardKind::Delivery => {
+                let ending = delivery::take(&hub, &forward, &from).await;
+                if ending == Ending::Done {
+                    out.put(Record::Accepted).await;
+                    hub.metrics.forward_received("accepted");
+                }
+                ending
+            }
             ForwardKind::Elicitation => elicited(&hub, &forward, &out).await,
         }
     };
@@ -161,12 +168,12 @@ async fn elicited(hub: &Hub, forward: &Forward, out: &Out) -> Ending {
     let Some(hash) = forward.head::<String>() else {
         return Ending::Refused("it names no session".into());
     };
-    let sessions = embedder::sessions(hub, &hash);
+    let sessions = elicitation::sessions(hub, &hash);
     if sessions.is_empty() {
         return Ending::NotMine("no session has this hash".into());
     }
     out.put(Record::Accepted).await;
-    match embedder::take(&sessions, &forward.body).await {
+    match elicitation::take(&sessions, &forward.body).await {
         Ok(result) => {
             out.put_whole(Bytes::from(result)).await;
             Ending::Done

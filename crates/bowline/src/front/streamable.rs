@@ -1,148 +1,27 @@
-//! Streamable HTTP towards clients: revisions 2025-03-26 to 2025-11-25. Requests of other kinds are passed on
-//! from here, after what holds for all of them.
-
-use std::sync::Arc;
+//! Streamable HTTP towards clients: revisions 2025-03-26 to 2025-11-25.
 
 use bowline_wire::batch::is_batch;
-use bowline_wire::message::{Kind, Malformed, Message, RawId, RawIdBuf};
+use bowline_wire::message::{Kind, Malformed, Message};
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
-use tokio::time::Instant;
 
 use super::arrival::Arrival;
 use super::body::{long_body, whole_body};
-use super::cross_origin::AllowedOrigin;
+use super::embedder;
+use super::refusal::Refusal;
 use super::response::{self, ReplyBody};
-use super::{embedder, http_sse, pages, sign_out};
-use crate::config::ServerName;
-use crate::exchange::open::Opening;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
-use crate::hub::Hub;
-use crate::listener::{Connection, ConnectionRefusal};
-use crate::net::Peer;
-use crate::route::{Destination, Service};
 use crate::session::MAX_OPENING;
-use crate::union::attachments::Attaching;
 use crate::union::dialog::Admitted;
-
-/// The methods of MCP, as `Allow` lists them.
-const METHODS: &str = "GET, POST, DELETE";
-
-/// A fault, and the request that met it.
-pub(super) struct Refused {
-    pub(super) fault: Fault,
-    /// The id of the request, if it is known and is to be echoed.
-    pub(super) id: Option<RawIdBuf>,
-}
-
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Self {
-        Self { fault, id: None }
-    }
-}
-
-/// Serves one request of a client.
-pub(crate) async fn serve(
-    hub: Arc<Hub>,
-    request: Request<Incoming>,
-    connection: Arc<Connection>,
-) -> Response<ReplyBody> {
-    let peer = connection.peer;
-    let (mut head, body) = request.into_parts();
-    let path = head.uri.path();
-    if pages::is_page(path) {
-        return Box::pin(pages::serve(&hub, &head, body, peer)).await;
-    }
-    let origin = match hub.guard.check(&head.uri, &head.headers) {
-        Ok(origin) => origin.and_then(AllowedOrigin::of),
-        Err(fault) => return refused(&hub, None, &fault.into()),
-    };
-    if let Some(preflight) = origin.as_ref().and_then(|it| it.preflight(&head)) {
-        return preflight;
-    }
-    // One function, because each that is awaited within another copies the request once more.
-    let mut response = 'answered: {
-        if path.starts_with("/api/") {
-            break 'answered Box::pin(api(&hub, &head, body, peer)).await;
-        }
-        let (method, started) = (head.method.clone(), Instant::now());
-        let arrival = match Arrival::admit(Arc::clone(&hub), &mut head) {
-            Ok(arrival) => arrival,
-            Err(fault) => {
-                let response = refused(&hub, None, &fault.into());
-                // What follows an unread body cannot be read, so the connection is closed, and that is said.
-                break 'answered match body.is_end_stream() {
-                    true => response,
-                    false => closing(response),
-                };
-            }
-        };
-        // None of its requests was let in so far.
-        if connection.is_anonymous()
-            && let Err(why) = connection.assign_to(&arrival.caller)
-        {
-            break 'answered over_limits(&hub, &arrival, why);
-        }
-        let to = arrival.to.clone();
-        let served = match method {
-            // Boxed, so that every connection's task is not as large as its rarest request.
-            _ if arrival.service == Service::HttpSse => {
-                Box::pin(http_sse::serve(arrival, &head, body, connection)).await
-            }
-            Method::POST => post(arrival, body).await,
-            Method::GET => Box::pin(get(arrival)).await.map_err(Refused::from),
-            Method::DELETE => Box::pin(delete(arrival)).await.map_err(Refused::from),
-            _ => Err(Fault::Method { allow: METHODS }.into()),
-        };
-        let response = served.unwrap_or_else(|why| refused(&hub, Some(to.name()), &why));
-        let (status, after) = (response.status(), started.elapsed());
-        let metrics = &hub.metrics;
-        metrics.answered(to.answered(), to.name(), &method, status, after);
-        response
-    };
-    if let Some(origin) = origin {
-        origin.allow_reading(&mut response);
-    }
-    response
-}
-
-/// Refuses a request whose caller has too many connections, and closes this one.
-fn over_limits(hub: &Hub, arrival: &Arrival, why: ConnectionRefusal) -> Response<ReplyBody> {
-    closing(refused(hub, Some(arrival.to.name()), &why.fault().into()))
-}
-
-/// The same as the last response on its connection.
-fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
-    let close = HeaderValue::from_static("close");
-    response.headers_mut().insert(CONNECTION, close);
-    response
-}
-
-/// Serves the API for programs that run their clients' dialogs.
-async fn api(hub: &Arc<Hub>, head: &Parts, body: Incoming, peer: Peer) -> Response<ReplyBody> {
-    let path = head.uri.path();
-    let answered = match embedder::route(path) {
-        _ if path == sign_out::PATH => sign_out::serve(hub, head, peer).await,
-        Some(session) => embedder::answer(hub, head, body, peer, session).await,
-        None if pages::is_route(path) => return pages::serve(hub, head, body, peer).await,
-        None => Err(Fault::NoSuchPath),
-    };
-    answered.unwrap_or_else(|fault| refused(hub, None, &fault.into()))
-}
-
-/// A refusal, for the client and for the log.
-fn refused(hub: &Hub, server: Option<&ServerName>, why: &Refused) -> Response<ReplyBody> {
-    let id = why.id.as_ref().map(RawIdBuf::as_id);
-    response::refuse_counted(&hub.metrics, server, &why.fault, id)
-}
 
 // === POST ===
 
-async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refused> {
+/// A message, or a batch of them.
+pub(super) async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, Refusal> {
     let body = read_body(&arrival, body).await?;
     if is_batch(&body) {
         return Ok(Box::pin(post_batch(arrival, body)).await?);
@@ -165,10 +44,7 @@ async fn post(arrival: Arrival, body: Incoming) -> Result<Response<ReplyBody>, R
             Err(fault) => Err(fault),
         }
     };
-    answered.map_err(|fault| {
-        let id = request.as_ref().and_then(Message::id).map(RawId::to_buf);
-        Refused { fault, id }
-    })
+    answered.map_err(|fault| Refusal::of(fault, request.as_ref()))
 }
 
 async fn post_batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody>, Fault> {
@@ -181,54 +57,25 @@ async fn post_batch(arrival: Arrival, array: Bytes) -> Result<Response<ReplyBody
     Ok(response::respond(reply))
 }
 
-/// `initialize`: opens a session, whose id the response carries.
+/// `initialize`: opens what the client talks to from then on. The response carries its id.
 async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<ReplyBody>, Fault> {
-    let hub = Arc::clone(&arrival.hub);
     arrival.refuse_new()?;
+    let hub = &arrival.hub;
     arrival.carried.via = hub.pseudonym.after(&arrival.headers);
     let wants_hash = embedder::wants_hash(&arrival.headers);
-    let upstream = match arrival.to {
-        Destination::Server(upstream) => upstream,
-        Destination::Union(union) => {
-            let attaching = Attaching {
-                unions: Arc::clone(&hub.unions),
-                union,
-                caller: arrival.caller,
-                carried: arrival.carried,
-                message,
-            };
-            return attach(attaching, wants_hash).await;
-        }
-    };
-    let opening = Opening {
-        registry: Arc::clone(&hub.registry),
-        upstream,
-        caller: arrival.caller,
-        carried: arrival.carried,
-        message,
-        member: None,
-    };
-    let (reply, newborn) = opening.open().await?;
+    let (to, caller) = (&arrival.to, arrival.caller);
+    let opening = hub
+        .unions
+        .open(to, caller, arrival.carried, message, Leaving::GoesOn);
+    let (reply, dialog) = opening.await?;
     let mut response = response::respond(reply);
-    if let Some(newborn) = newborn {
+    if let Some(dialog) = dialog {
         let headers = response.headers_mut();
         if wants_hash {
-            headers.extend(embedder::hash_header(newborn.session.hash));
+            headers.extend(embedder::hash_header(dialog.hash()));
         }
-        headers.insert(mcp::SESSION_ID, newborn.announce().to_header());
+        headers.insert(mcp::SESSION_ID, dialog.id().to_header());
     }
-    Ok(response)
-}
-
-/// The same for several servers: opens an attachment.
-async fn attach(attaching: Attaching, wants_hash: bool) -> Result<Response<ReplyBody>, Fault> {
-    let (reply, attached) = attaching.open().await?;
-    let mut response = response::respond(reply);
-    let (headers, attachment) = (response.headers_mut(), attached.attachment());
-    if wants_hash {
-        headers.extend(embedder::hash_header(attachment.hash));
-    }
-    headers.insert(mcp::SESSION_ID, attachment.id.to_header());
     Ok(response)
 }
 
@@ -280,13 +127,14 @@ async fn read_long_body(arrival: &Arrival, body: Incoming) -> Result<Bytes, Faul
 
 // === GET ===
 
-async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
+/// The stream of what the server says outside of responses.
+pub(super) async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Refusal> {
     if !media::accepts(arrival.headers.get_all(ACCEPT), media::EVENT_STREAM) {
-        return Err(Fault::AcceptForGet);
+        return Err(Fault::AcceptForGet.into());
     }
     let found = arrival.find().await?;
     if arrival.hub.drain.has_begun() {
-        return Err(Fault::Stopping);
+        return Err(Fault::Stopping.into());
     }
     let mark = arrival.headers.get(mcp::LAST_EVENT_ID).cloned();
     let mark = mark.filter(|id| !id.is_empty());
@@ -299,7 +147,8 @@ async fn get(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
 
 // === DELETE ===
 
-async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
+/// The end of what the client has open.
+pub(super) async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Refusal> {
     let found = arrival.find().await?;
     let admitted = arrival.equip(found);
     #[cfg(feature = "planted")]
@@ -308,6 +157,6 @@ async fn delete(arrival: Arrival) -> Result<Response<ReplyBody>, Fault> {
     }
     match admitted.delete().await? {
         true => Ok(response::empty(StatusCode::NO_CONTENT)),
-        false => Err(Fault::UnknownSession),
+        false => Err(Fault::UnknownSession.into()),
     }
 }

@@ -1,6 +1,9 @@
 //! What a client of several servers holds: an id, its own `initialize`, a key for marks, and members, which are
 //! ordinary sessions. It has no leg. Where sessions are stored it is stored, too, and any gateway goes on with it.
 
+mod record;
+pub(super) mod stored;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::stored::Stored;
 use super::listening::Listening;
-use super::record::{Member, State};
 use super::slot::Slot;
-use super::stored::Stored;
+use super::state::{Member, State};
 use crate::caller::Caller;
 use crate::config::ServerName;
 use crate::leg::marks::Seal;

@@ -7,16 +7,17 @@ use std::time::Duration;
 use bowline_system::clock;
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
-use bowline_wire::version::{self, Agreed};
+use bowline_wire::version::Agreed;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::attachment::stored::Stored;
 use super::attachment::{Attachment, AttachmentUse, Parts};
-use super::record::{Member, State};
-use super::stored::Stored;
+use super::state::{Member, State};
 use super::{Attached, Unions, welcome};
 use crate::caller::Caller;
-use crate::exchange::reply::Reply;
+use crate::exchange::Reply;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
 use crate::leg::marks::Seal;
 use crate::registry::Ending;
@@ -38,6 +39,8 @@ pub(crate) struct Attaching {
     pub(crate) caller: Caller,
     pub(crate) carried: Carried,
     pub(crate) message: Message,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
 }
 
 // === impl Attachments ===
@@ -104,7 +107,7 @@ impl Attaching {
             caller: self.caller,
             union,
             seal,
-            version: agreed(&self.message)?,
+            version: Agreed::asked_by(&self.message),
             carried: self.carried.to_keep(),
             opened_at: clock::unix_seconds(),
             before: Duration::ZERO,
@@ -131,21 +134,12 @@ impl Attaching {
             unions,
             in_use,
             carried,
+            leaving: self.leaving,
             _asked: (),
         };
         let result = welcome::result(&attached);
         Ok((Reply::result(&self.message, &result), attached))
     }
-}
-
-/// The revision that a client is answered with: its own, if Bowline speaks it.
-fn agreed(message: &Message) -> Result<Agreed, Fault> {
-    let asked = message.param("protocolVersion");
-    let asked = asked.map(|span| message.text(span).trim_matches('"'));
-    let [.., newest] = version::SUPPORTED;
-    let mut known = version::SUPPORTED.into_iter();
-    let version = known.find(|known| Some(*known) == asked).unwrap_or(newest);
-    Agreed::on(version).ok_or(Fault::ProtocolVersion)
 }
 
 // === impl Unions ===

@@ -9,16 +9,20 @@ use bowline_wire::message::Message;
 use bytes::Bytes;
 
 use super::attachment::AttachmentUse;
+use super::attachments::Attaching;
 use super::{Attached, Unions};
 use crate::caller::Caller;
 use crate::exchange::Exchange;
+use crate::exchange::Reply;
 use crate::exchange::batch;
 use crate::exchange::batch::TakesMessages as _;
-use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::leaving::Leaving;
+use crate::exchange::open::Opening;
+use crate::exchange::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::Ending;
+use crate::route::Destination;
 use crate::session::InUse;
 use crate::telemetry::SessionHash;
 use crate::upstream::{Carried, UpstreamError};
@@ -40,19 +44,66 @@ pub(crate) enum Admitted {
 // === impl Unions ===
 
 impl Unions {
+    /// Opens what a client talks to from now on, with its `initialize`. Returns the answer and, unless the server
+    /// declined, what was opened.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        to: &Destination,
+        caller: Caller,
+        carried: Carried,
+        message: Message,
+        leaving: Leaving,
+    ) -> Result<(Reply, Option<Dialog>), Fault> {
+        match to {
+            Destination::Server(upstream) => {
+                let opening = Opening {
+                    registry: Arc::clone(&self.registry),
+                    upstream: Arc::clone(upstream),
+                    caller,
+                    carried,
+                    message,
+                    leaving,
+                    member: None,
+                };
+                let (reply, newborn) = opening.open().await?;
+                let dialog = newborn.map(|newborn| {
+                    let in_use = newborn.session.begin_use();
+                    newborn.announce();
+                    Dialog::Session(in_use)
+                });
+                Ok((reply, dialog))
+            }
+            Destination::Union(union) => {
+                let attaching = Attaching {
+                    unions: Arc::clone(self),
+                    union: Arc::clone(union),
+                    caller,
+                    carried,
+                    message,
+                    leaving,
+                };
+                let (reply, attached) = attaching.open().await?;
+                Ok((reply, Some(Dialog::Attachment(attached.in_use))))
+            }
+        }
+    }
+
     /// Lets a caller's request at what it has open. What is not its, or no more, is unknown to it.
     pub(crate) fn admit(
         self: &Arc<Self>,
         dialog: Dialog,
         caller: &Caller,
         carried: Carried,
+        leaving: Leaving,
     ) -> Result<Admitted, Fault> {
         match dialog {
             Dialog::Session(in_use) => {
-                Exchange::new(&self.registry, in_use, caller, carried).map(Admitted::Session)
+                let exchange = Exchange::new(&self.registry, in_use, caller, carried, leaving);
+                exchange.map(Admitted::Session)
             }
             Dialog::Attachment(in_use) => {
-                Attached::new(self, in_use, caller, carried).map(Admitted::Attachment)
+                let attached = Attached::new(self, in_use, caller, carried, leaving);
+                attached.map(Admitted::Attachment)
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::telemetry::SessionHash;
 use crate::upstream::reserved::said_by::NameScan;
-use crate::upstream::{Frames, Passing, StreamError, UpstreamError, poll_data};
+use crate::upstream::{Frames, Passing, SentAs, StreamError, UpstreamError, poll_data};
 
 /// A body that is not an event stream.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct FrameRelay {
     body: UpstreamBody,
     timeout: Option<CallTimeout>,
     session: SessionHash,
+    pub(crate) sent_as: SentAs,
     /// Watches that a member does not say whose it is: what is not held cannot say so.
     names: Option<NameScan>,
     /// Held while the exchange is in progress.
@@ -36,15 +37,15 @@ impl FrameRelay {
             body: frames.body,
             timeout: None,
             session,
+            sent_as: frames.sent_as,
             names: leg.generation.is_of_member().then(NameScan::default),
             leg: Arc::clone(leg),
         }
     }
 
     /// Cuts the response off if no data arrives before the timeout.
-    pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
+    pub(crate) fn set_timeout(&mut self, timeout: Option<CallTimeout>) {
         self.timeout = timeout;
-        self
     }
 
     pub(crate) fn poll_next(

@@ -13,14 +13,12 @@ use tokio::sync::watch;
 
 use super::requests::{Cancel, Patience};
 use super::{AfterEnd, Client, Incoming, listening};
+use crate::exchange::Reply;
 use crate::exchange::answer::Answer;
-use crate::exchange::open::Opening;
-use crate::exchange::reply::Reply;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
 use crate::registry::Ending;
-use crate::route::Destination;
 use crate::telemetry::SessionHash;
-use crate::union::attachments::Attaching;
 use crate::union::dialog::{Admitted, Dialog};
 use crate::upstream::Carried;
 
@@ -174,7 +172,7 @@ impl Client {
     /// Lets a message in at what the client has open, if the client may still use that.
     pub(super) fn admit(&self, dialog: Dialog, carried: &Carried) -> Result<Admitted, Fault> {
         let unions = &self.hub.unions;
-        unions.admit(dialog, &self.caller, carried.clone())
+        unions.admit(dialog, &self.caller, carried.clone(), Leaving::GoesOn)
     }
 
     /// The session, when it is open, for a message that is sent with this. If it has ended, another one is opened in
@@ -248,7 +246,12 @@ impl Client {
             carried.via = self.hub.pseudonym.after(&HeaderMap::new());
         }
         loop {
-            match self.open_once(message.clone(), carried.clone()).await {
+            let (caller, carried) = (self.caller.clone(), carried.clone());
+            let unions = &self.hub.unions;
+            match unions
+                .open(&self.to, caller, carried, message.clone(), Leaving::GoesOn)
+                .await
+            {
                 Err(fault) if patience.allows(&fault) => {
                     tracing::info!(%fault, "no session yet");
                     patience.wait().await;
@@ -256,43 +259,6 @@ impl Client {
                 opened => return opened,
             }
         }
-    }
-
-    async fn open_once(
-        &self,
-        message: Message,
-        carried: Carried,
-    ) -> Result<(Reply, Option<Dialog>), Fault> {
-        let caller = self.caller.clone();
-        let upstream = match &self.to {
-            Destination::Server(upstream) => Arc::clone(upstream),
-            Destination::Union(union) => {
-                let attaching = Attaching {
-                    unions: Arc::clone(&self.hub.unions),
-                    union: Arc::clone(union),
-                    caller,
-                    carried,
-                    message,
-                };
-                let (reply, attached) = attaching.open().await?;
-                return Ok((reply, Some(Dialog::Attachment(attached.in_use))));
-            }
-        };
-        let opening = Opening {
-            registry: Arc::clone(&self.hub.registry),
-            upstream,
-            caller,
-            carried,
-            message,
-            member: None,
-        };
-        let (reply, newborn) = opening.open().await?;
-        let dialog = newborn.map(|newborn| {
-            let in_use = newborn.session.begin_use();
-            newborn.announce();
-            Dialog::Session(in_use)
-        });
-        Ok((reply, dialog))
     }
 
     /// Passes on the answer of a server that opened no session.
