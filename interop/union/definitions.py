@@ -73,6 +73,10 @@ CHAIN = {f"c{number}": {"not": {"$ref": f"#/$defs/c{number + 1}"}} for number in
 WHOLES = [
     *({"$id": name, "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#"}}}
       for name in (5, {}, True, None, "", "#", "constructor", "__proto__", "urn:receipt", "%zz", "https://example.com/a")),
+    # A name that a client drops before it compiles, and an end that it cuts off.
+    {"properties": {"__proto__": {"properties": {"a": {}}}, "b": {"$ref": "#/properties/__proto__/properties/a"}}},
+    {"properties": {"__proto__": {}, "b": {"properties": {"__proto__": {}}}}},
+    *({"$defs": {name: {}}, "properties": {"b": {"$ref": f"#/$defs/{name}"}}} for name in ("a#", "a#b", "#", "a.", "..")),
     {"$id": "urn:same", "required": ["x"]}, {"$id": "urn:same", "required": ["y"]},
     {"$defs": {**CHAIN, "c3000": {}}, "properties": {"x": {"$ref": "#/$defs/c0"}}},
     {"properties": {f"p{number}": {"type": "string", "pattern": "^a$", "format": "email"} for number in range(3000)}},

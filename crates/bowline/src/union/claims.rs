@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use super::listing::Listing;
 
-/// The longest URI that is compared with templates, and how many of a server's templates it is compared with.
-const MAX_URI: usize = 2048;
-const MAX_TEMPLATES: usize = 1000;
-/// How many variables a template has at most that is compared.
-const MAX_VARIABLES: usize = 16;
+/// The most steps of comparing one URI with all templates of a server. A million are a few milliseconds.
+const MAX_STEPS: usize = 1 << 20;
+
+/// A URI cannot be compared with all templates of a server in that many steps. Whose it is, is not known then.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooManySteps;
 
 /// What a server's lists say of a URI, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,12 +32,14 @@ impl Claim {
         uri: &str,
         resources: Option<&Arc<Listing>>,
         templates: Option<&Arc<Listing>>,
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>, TooManySteps> {
         let resources = resources.map_or(&[][..], |listing| &listing.items);
         let templates = templates.map_or(&[][..], |listing| &listing.items);
-        let tried = templates.iter().take(MAX_TEMPLATES);
-        if uri.len() <= MAX_URI && tried.into_iter().any(|it| fits(&it.key, uri)) {
-            return Some(Self::Own);
+        let mut steps = Steps(MAX_STEPS);
+        for template in templates {
+            if fits(&template.key, uri, &mut steps)? {
+                return Ok(Some(Self::Own));
+            }
         }
         let is_listed = resources.iter().any(|item| &*item.key == uri);
         let has_like_it = origin(uri).is_some_and(|(scheme, authority)| {
@@ -47,12 +50,22 @@ impl Claim {
             let mut all = resources.iter().chain(templates);
             all.any(|item| is_like_it(&item.key))
         });
-        match (is_listed, has_like_it) {
+        Ok(match (is_listed, has_like_it) {
             (true, true) => Some(Self::Own),
             (true, false) => Some(Self::Listed),
             (false, true) => Some(Self::Origin),
             (false, false) => None,
-        }
+        })
+    }
+}
+
+/// The steps that are left.
+struct Steps(usize);
+
+impl Steps {
+    fn take(&mut self, steps: usize) -> Result<(), TooManySteps> {
+        self.0 = self.0.checked_sub(steps).ok_or(TooManySteps)?;
+        Ok(())
     }
 }
 
@@ -65,34 +78,39 @@ fn origin(uri: &str) -> Option<(&str, &str)> {
 }
 
 /// Whether a URI template (RFC 6570) can become this URI. A template whose scheme is variable fits none.
-fn fits(template: &str, uri: &str) -> bool {
+fn fits(template: &str, uri: &str, steps: &mut Steps) -> Result<bool, TooManySteps> {
     let Some((scheme, _)) = template.split_once(':') else {
-        return false;
+        return Ok(false);
     };
-    if scheme.contains('{') || !uri.starts_with(template.split('{').next().unwrap_or_default()) {
-        return false;
+    if scheme.contains('{') {
+        return Ok(false);
     }
     // The places in the URI up to which the template may have got.
     let mut places = vec![0];
     let mut rest = template;
-    for _ in 0..=MAX_VARIABLES {
+    loop {
         let literal = rest.split('{').next().unwrap_or_default();
+        // Sixteen bytes are compared at once.
+        steps.take(places.len() * (1 + literal.len() / 16))?;
         places.retain_mut(|place| {
             let is_there = uri.get(*place..).is_some_and(|at| at.starts_with(literal));
             *place += literal.len();
             is_there
         });
         rest = &rest[literal.len()..];
+        let Some(&first) = places.first() else {
+            return Ok(false);
+        };
         if rest.is_empty() {
-            return places.contains(&uri.len());
+            return Ok(places.contains(&uri.len()));
         }
         let Some((expression, behind)) = rest[1..].split_once('}') else {
-            return false;
+            return Ok(false);
         };
+        steps.take(uri.len() - first)?;
         places = after(expression, &places, uri);
         rest = behind;
     }
-    false
 }
 
 /// Where an expression may end that begins at one of these places, which are in order.
@@ -100,10 +118,11 @@ fn after(expression: &str, places: &[usize], uri: &str) -> Vec<usize> {
     // Without an operator, a variable has no reserved character in it, and is not empty. With one it may be left out.
     let has_operator = expression.starts_with(|first: char| "+#./;?&".contains(first));
     let mut begins = places.iter().copied().peekable();
+    let first = places.first().copied().unwrap_or_default();
     let (mut is_within, mut ends) = (false, Vec::new());
-    for (at, next) in uri
+    for (at, next) in uri[first..]
         .char_indices()
-        .map(|(at, next)| (at, Some(next)))
+        .map(|(at, next)| (first + at, Some(next)))
         .chain([(uri.len(), None)])
     {
         let begins_here = begins.next_if_eq(&at).is_some();
@@ -130,6 +149,10 @@ mod tests {
             items: items.collect(),
             ..Listing::default()
         })
+    }
+
+    fn fits(template: &str, uri: &str) -> bool {
+        super::fits(template, uri, &mut Steps(MAX_STEPS)).unwrap()
     }
 
     #[test]
@@ -166,17 +189,32 @@ mod tests {
         ] {
             assert!(!fits(template, uri), "{template} {uri}");
         }
-        let hostile = format!("x:{}", "{+a}a".repeat(MAX_VARIABLES));
-        assert!(!fits(
-            &hostile,
-            &format!("x:{}", "a".repeat(MAX_URI - 3) + "b")
-        ));
+        let variables = format!("x:{}", "{+a}a".repeat(20));
+        let uri = format!("x:{}", "a".repeat(5000));
+        assert!(fits(&variables, &uri) && !fits(&variables, &(uri + "b")));
+    }
+
+    #[test]
+    fn a_uri_that_takes_too_long_to_compare_is_not_said_to_be_nobodys() {
+        let keys: Vec<String> = (0..1000)
+            .map(|at| format!("x:{}{at}", "{+a}".repeat(15)))
+            .collect();
+        let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let claim = |keys: &[&str], uri: &str| Claim::of(uri, None, Some(&listing(keys)));
+        let long = format!("x:{}", "a".repeat(2000));
+        assert_eq!(claim(&keys, &long), Err(TooManySteps));
+        assert_eq!(claim(&keys, &format!("y:{long}")), Ok(None));
+        // What is cheap to compare is compared, however much of it there is.
+        assert_eq!(claim(&keys, "x:a999"), Ok(Some(Claim::Own)));
+        assert_eq!(claim(&["x:{+a}"], &long.repeat(100)), Ok(Some(Claim::Own)));
+        keys.insert(0, "x:{a}");
+        assert_eq!(claim(&keys, &long), Ok(Some(Claim::Own)));
     }
 
     #[test]
     fn claims_are_by_templates_then_by_scheme_and_authority_then_by_listing() {
         let of = |uri, resources: &[&str], templates: &[&str]| {
-            Claim::of(uri, Some(&listing(resources)), Some(&listing(templates)))
+            Claim::of(uri, Some(&listing(resources)), Some(&listing(templates))).unwrap()
         };
         let uri = "bank://accounts/3";
         assert_eq!(of(uri, &[], &["bank://accounts/{id}"]), Some(Claim::Own));
@@ -191,6 +229,6 @@ mod tests {
         // Without an authority, a scheme says nothing: many servers have files.
         assert_eq!(of("file:///b", &["file:///a"], &[]), None);
         assert_eq!(of("x:b", &["x:a"], &[]), None);
-        assert_eq!(Claim::of(uri, None, None), None);
+        assert_eq!(Claim::of(uri, None, None), Ok(None));
     }
 }

@@ -6,15 +6,13 @@
 //! The fields are those of revision 2025-11-25. What is demanded of them is what both SDKs accept, which
 //! `interop/union/definitions.py` compares with them.
 
+mod changes;
 mod pattern;
 mod schema;
 mod tokens;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
-use bowline_wire::members::{Members, written};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use self::tokens::Plain;
@@ -184,7 +182,7 @@ pub(super) fn readable(definition: &str, list: List) -> Result<Readable<'_>, Str
     let mut fitting = Fitting::default();
     fitting.object(&mut members, fields, "")?;
     let text = match fitting.is_changed {
-        true => changed(definition, &Value::Object(members)),
+        true => changes::written(definition, &Value::Object(members)).into(),
         false => definition.into(),
     };
     let without = fitting.without;
@@ -203,48 +201,6 @@ fn has_long_number(json: &str) -> bool {
         is_escaped = byte == b'\\' && !is_escaped;
         length > MAX_NUMBER
     })
-}
-
-/// A value's text with what was changed in it. All else stays as it is written.
-fn changed<'t>(before: &'t str, value: &Value) -> Cow<'t, str> {
-    if serde_json::from_str(before).is_ok_and(|before: Value| before == *value) {
-        return before.into();
-    }
-    let text = match value {
-        Value::Object(members) => changed_members(before, members),
-        Value::Array(values) => changed_values(before, values),
-        _ => None,
-    };
-    text.unwrap_or_else(|| value.to_string()).into()
-}
-
-fn changed_members(before: &str, members: &Map<String, Value>) -> Option<String> {
-    let before = Members::of(before)?;
-    let mut known = HashSet::new();
-    let mut texts: Vec<(&str, Cow<'_, str>)> = Vec::new();
-    for (name, text) in before.iter() {
-        if !known.insert(name) {
-            return None;
-        }
-        if let Some(value) = members.get(name) {
-            texts.push((name, changed(text, value)));
-        }
-    }
-    let others = members.iter().filter(|(name, _)| !known.contains(&***name));
-    texts.extend(others.map(|(name, value)| (&**name, value.to_string().into())));
-    Some(written(texts.iter().map(|(name, text)| (*name, &**text))))
-}
-
-fn changed_values(before: &str, values: &[Value]) -> Option<String> {
-    let before: Vec<&RawValue> = serde_json::from_str(before).ok()?;
-    if before.len() != values.len() {
-        return None;
-    }
-    let texts = before.iter().zip(values);
-    let texts: Vec<_> = texts
-        .map(|(text, value)| changed(text.get(), value))
-        .collect();
-    Some(format!("[{}]", texts.join(",")))
 }
 
 /// Makes a definition what clients can read.

@@ -24,8 +24,11 @@ use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 
 /// What is read of one list.
 const MAX_PAGES: usize = 100;
-const MAX_ITEMS: usize = 10_000;
+pub(super) const MAX_ITEMS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The longest name, URI or URI template.
+const MAX_KEY: usize = 2048;
 
 /// The largest page that is read where all else is done, too.
 const MAX_INLINE: usize = 64 * 1024;
@@ -77,6 +80,7 @@ impl Listing {
             return Ok(Self::default());
         }
         let (mut listing, mut cursors, mut bytes) = (Self::default(), HashSet::new(), 0);
+        let mut keys = HashSet::new();
         let mut cursor: Option<Box<str>> = None;
         for page in 0.. {
             let Some(answer) = ask(exchange, list, page, cursor.as_deref(), beside).await? else {
@@ -91,12 +95,12 @@ impl Listing {
             let next = answer.result_member("nextCursor");
             let next = next.map(|span| Box::<str>::from(answer.text(span)));
             let adding = move || {
-                let is_list = listing.add(&answer, list);
-                (listing, is_list)
+                let is_list = listing.add(&answer, list, &mut keys);
+                (listing, keys, is_list)
             };
             let is_list;
             // Others would wait for a large page.
-            (listing, is_list) = match length > MAX_INLINE {
+            (listing, keys, is_list) = match length > MAX_INLINE {
                 true => spawn_blocking(adding).await.map_err(|_| {
                     declining(
                         exchange,
@@ -131,9 +135,9 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Adds the items of one page. What clients cannot read, or ask for, is left out and named. `false`: there is no
-    /// list.
-    fn add(&mut self, page: &Message, list: List) -> bool {
+    /// Adds the items of one page, whose keys are none of `known`. What clients cannot read, or ask for, is left out and
+    /// named. `false`: there is no list.
+    fn add(&mut self, page: &Message, list: List, known: &mut HashSet<Box<str>>) -> bool {
         let items = page.result_member(list.items());
         let items = items.and_then(|span| serde_json::from_str(page.text(span)).ok());
         let Some(items): Option<Vec<&RawValue>> = items else {
@@ -145,8 +149,19 @@ impl Listing {
                 self.left_out.add("", None, why);
                 continue;
             };
+            if key.len() > MAX_KEY {
+                let why = format!("its `{}` has more than {MAX_KEY} bytes", list.key());
+                self.left_out.add(&key, None, why);
+                continue;
+            }
+            if known.contains(&*key) {
+                let why = format!("another before it has the same `{}`", list.key());
+                self.left_out.add(&key, None, why);
+                continue;
+            }
             match definition::readable(item.get(), list) {
                 Ok(Readable { text, without }) => {
+                    known.insert(key.as_str().into());
                     for (field, why) in without {
                         self.left_out.add(&key, Some(field), why);
                     }

@@ -241,7 +241,7 @@ fn missing(told: &[Told]) -> Map<String, Value> {
             }
             (None, _, Some(why)) => json!({"state": "incomplete", "message": why}),
             (None, _, None) if left_out.is_some() => {
-                json!({"state": "incomplete", "message": "clients could not read all of it"})
+                json!({"state": "incomplete", "message": "some of it is left out"})
             }
             (None, _, None) => continue,
         };

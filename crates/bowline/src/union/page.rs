@@ -1,9 +1,12 @@
 //! Pages of a joined list. A cursor says after which item of which server the next page begins, so it holds at any
-//! gateway, and also if the lists have changed meanwhile.
+//! gateway, and also if the lists have changed meanwhile. Whatever servers list, it is short, and the pages end.
 
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+
+use super::listing;
 
 /// What one page has at most. Many clients never ask for a second one.
 const MAX_ITEMS: usize = 1000;
@@ -27,7 +30,10 @@ pub(super) struct Cursor {
     /// The list that it is of.
     list: Box<str>,
     server: Box<str>,
-    key: Box<str>,
+    /// A hash of its key, which may be long.
+    after: [u8; 16],
+    /// How many items of this server were on pages so far.
+    shown: usize,
 }
 
 // === impl Cursor ===
@@ -46,19 +52,32 @@ impl Cursor {
     }
 
     /// Where the next page begins. `servers` are all servers, in order. If the item is gone, that is where its server
-    /// begins: better the same twice than something not at all.
+    /// begins: better the same twice than something not at all. But a server whose list is never the same is passed in
+    /// the end.
     fn start(&self, entries: &[Entry], servers: &[&str]) -> usize {
-        let is_last = |entry: &Entry| entry.server == self.server && entry.key == self.key;
-        if let Some(at) = entries.iter().position(is_last) {
-            return at + 1;
-        }
         let order = |server: &str| servers.iter().position(|known| *known == server);
         let own = order(&self.server).unwrap_or(servers.len());
-        let first = entries
+        let first = |is_it: &dyn Fn(Option<usize>) -> bool| {
+            let at = entries.iter().position(|entry| is_it(order(&entry.server)));
+            at.unwrap_or(entries.len())
+        };
+        let (begin, end) = (first(&|at| at >= Some(own)), first(&|at| at > Some(own)));
+        let entries = &entries[begin..end];
+        if self.shown > 2 * entries.len().max(listing::MAX_ITEMS) {
+            return end;
+        }
+        let last = entries
             .iter()
-            .position(|entry| order(&entry.server) >= Some(own));
-        first.unwrap_or(entries.len())
+            .position(|entry| hash(&entry.key) == self.after);
+        begin + last.map_or(0, |last| last + 1)
     }
+}
+
+fn hash(key: &str) -> [u8; 16] {
+    let digest = digest::digest(&digest::SHA256, key.as_bytes());
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&digest.as_ref()[..16]);
+    hash
 }
 
 /// One page, and the cursor of the next if there is one.
@@ -79,10 +98,14 @@ pub(super) fn page<'a>(
     }
     let next = (end < entries.len()).then(|| {
         let last = &entries[end - 1];
+        let its_own = entries[start..end].iter();
+        let shown = its_own.filter(|entry| entry.server == last.server).count();
+        let before = after.filter(|cursor| cursor.server == last.server);
         let cursor = Cursor {
             list: list.into(),
             server: last.server.clone(),
-            key: last.key.clone(),
+            after: hash(&last.key),
+            shown: before.map_or(shown, |before| before.shown.saturating_add(shown)),
         };
         cursor.to_text()
     });
@@ -151,6 +174,43 @@ mod tests {
         let without_server = entries(&[("a", 0..10), ("c", 0..5)]);
         let (rest, _) = page("tools", &without_server, &servers, Some(&cursor));
         assert_eq!((&*rest[0].server, rest.len()), ("c", 5));
+    }
+
+    #[test]
+    fn a_list_that_is_never_the_same_ends() {
+        let servers = ["a", "b"];
+        let (mut after, mut pages) = (None, 0);
+        let shown = loop {
+            let from = pages * 1100;
+            let now = entries(&[("a", from..from + 1100), ("b", 0..1)]);
+            let (shown, next) = page("tools", &now, &servers, after.as_ref());
+            pages += 1;
+            assert!(pages < 30, "page after page of the first server");
+            match next {
+                Some(next) => after = Cursor::parse(&next, "tools"),
+                None => break shown.iter().any(|entry| &*entry.server == "b"),
+            }
+        };
+        assert!(shown, "the second server is on a page");
+    }
+
+    #[test]
+    fn a_cursor_is_short() {
+        let long = Entry {
+            server: "a".into(),
+            key: "x".repeat(1_000_000).into(),
+            is_bare: false,
+            raw: " ".repeat(MAX_BYTES),
+        };
+        let mut entries = entries(&[("a", 0..1)]);
+        entries.insert(0, long);
+        entries[1].raw = "{}".to_owned();
+        let (shown, next) = page("tools", &entries, &["a"], None);
+        let next = next.unwrap();
+        assert!(shown.len() == 1 && next.len() < 256, "{next}");
+        let cursor = Cursor::parse(&next, "tools").unwrap();
+        let (rest, _) = page("tools", &entries, &["a"], Some(&cursor));
+        assert_eq!(rest, &entries[1..]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use bowline_wire::message::Message;
 use tokio::time::{Instant, timeout_at};
 
 use super::Attached;
-use super::claims::Claim;
+use super::claims::{Claim, TooManySteps};
 use super::list::List;
 use super::listing::answer_of;
 use super::routing::text_param;
@@ -45,31 +45,43 @@ impl Attached {
         self.first_that_answers(message, places).await
     }
 
-    /// Asks for a completion where this template is listed.
+    /// Asks for a completion where this template is listed. What nobody lists may be anybody's, if all lists are known.
     pub(super) async fn complete_uri(&self, message: &Message, uri: &str) -> Result<Reply, Fault> {
+        self.know(List::Templates).await;
         let mut servers = self.servers();
-        let has_it = |server: &Arc<Upstream>| {
-            let listing = self.listing(server, List::Templates);
-            listing.is_some_and(|listing| listing.has(uri))
-        };
-        let claiming: Vec<_> = servers.iter().filter(|one| has_it(one)).cloned().collect();
+        let (mut claiming, mut unlisted) = (Vec::new(), Vec::new());
+        for server in &servers {
+            match self.listing(server, List::Templates) {
+                Some(listing) if listing.has(uri) => claiming.push(Arc::clone(server)),
+                Some(listing) if listing.cut.is_none() => {}
+                Some(_) | None => unlisted.push(format!("`{}`", server.name)),
+            }
+        }
         if !claiming.is_empty() {
             servers = vec![only_one(uri, claiming)?];
+        } else if !unlisted.is_empty() {
+            let unlisted = unlisted.join(", ");
+            return Err(Fault::UnknownName {
+                name: uri.into(),
+                why: format!("{unlisted} could not be listed and may have this template; list templates again").into(),
+            });
         }
         self.first_that_answers(message, Places::any(servers)).await
     }
 
     /// The servers to ask for this resource, best first.
     async fn with_resource(&self, uri: &str) -> Result<Places, Fault> {
-        self.know_resources().await;
+        tokio::join!(self.know(List::Resources), self.know(List::Templates));
         let mut servers = self.servers();
-        let claims = servers.iter().filter_map(|server| {
+        let mut claims = Vec::new();
+        for server in &servers {
             let resources = self.listing(server, List::Resources);
             let templates = self.listing(server, List::Templates);
-            let claim = Claim::of(uri, resources.as_ref(), templates.as_ref())?;
-            Some((claim, Arc::clone(server)))
-        });
-        let claims: Vec<_> = claims.collect();
+            let claim = Claim::of(uri, resources.as_ref(), templates.as_ref());
+            if let Some(claim) = claim.map_err(|TooManySteps| too_long(uri, server))? {
+                claims.push((claim, Arc::clone(server)));
+            }
+        }
         let with = |wanted: Claim| -> Vec<Arc<Upstream>> {
             let claims = claims.iter().filter(|(claim, _)| *claim == wanted);
             claims.map(|(_, server)| Arc::clone(server)).collect()
@@ -92,19 +104,16 @@ impl Attached {
         Ok(places)
     }
 
-    /// Asks for the lists of resources that are not known, so that no server is asked for what is another's.
-    async fn know_resources(&self) {
-        let asking = [List::Resources, List::Templates].map(async |list| {
-            let is_unknown = |server: &Arc<Upstream>| {
-                let slot = self.attachment().slot(&server.name);
-                !slot.was_asked(list) && self.listing(server, list).is_none()
-            };
-            let mut servers = self.servers();
-            servers.retain(is_unknown);
-            self.ask_these(&servers, list).await;
-        });
-        let [resources, templates] = asking;
-        tokio::join!(resources, templates);
+    /// Asks for this list where it is not known, so that no server is asked for what is another's. One that could not be
+    /// had is asked for in the background.
+    async fn know(&self, list: List) {
+        let is_unknown = |server: &Arc<Upstream>| {
+            let slot = self.attachment().slot(&server.name);
+            slot.absence(list).is_none() && self.listing(server, list).is_none()
+        };
+        let mut servers = self.servers();
+        servers.retain(is_unknown);
+        self.ask_these(&servers, list).await;
     }
 
     /// Sends a request to one server after the other, until one answers without an error. One of several that does
@@ -256,6 +265,18 @@ fn only_one(uri: &str, claiming: Vec<Arc<Upstream>>) -> Result<Arc<Upstream>, Fa
             )
             .into(),
         }),
+    }
+}
+
+/// A URI that cannot be compared with all templates of this server: it may be its own.
+fn too_long(uri: &str, server: &Upstream) -> Fault {
+    let server = &server.name;
+    let why = format!(
+        "it takes too long to compare this with the resource templates of `{server}`; it can be read at the path of one server alone"
+    );
+    Fault::UnknownName {
+        name: uri.into(),
+        why: why.into(),
     }
 }
 

@@ -56,12 +56,6 @@ impl Slot {
         self.lists[list as usize].lock().absence.clone()
     }
 
-    /// Whether the server was asked for it, successfully or not.
-    pub(super) fn was_asked(&self, list: List) -> bool {
-        let known = self.lists[list as usize].lock();
-        known.answers > 0 || known.absence.is_some()
-    }
-
     pub(super) fn is_overdue(&self, list: List) -> bool {
         self.lists[list as usize].lock().is_overdue
     }

@@ -10,6 +10,7 @@ mod discovery;
 mod forgotten;
 mod fronts;
 mod life;
+mod lists;
 mod missing;
 mod resources;
 mod routing;

@@ -1,7 +1,7 @@
 //! Whether the official clients can use a JSON Schema. They demand little of an `inputSchema`, but the TypeScript client
 //! compiles each `outputSchema` of a list and refuses the list if one of them does not compile.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,9 @@ const MAX_VALUES: usize = 4000;
 
 /// The most schemas of one list. The time that a client takes grows with their square.
 const MAX_SCHEMAS: usize = 200;
+
+/// The longest reference: each is read some times.
+const MAX_REFERENCE: usize = 256;
 
 /// How deep all schemas to which references lead may be, together: a client compiles one within the other.
 const MAX_DEPTH: usize = 300;
@@ -191,7 +194,7 @@ pub(super) fn compiles(schema: Map<String, Value>) -> Result<(), &'static str> {
     if values > MAX_VALUES {
         return Err(LARGE);
     }
-    let mut references = HashMap::new();
+    let mut references = BTreeMap::new();
     check(&whole, &mut references)?;
     let mut depth = 0;
     for (reference, times) in references {
@@ -199,6 +202,9 @@ pub(super) fn compiles(schema: Map<String, Value>) -> Result<(), &'static str> {
         depth += deepness(target);
         // Clients write it in place of the reference.
         values += times * count(target);
+        if depth > MAX_DEPTH || values > MAX_VALUES {
+            return Err(LARGE);
+        }
         let mut next = target.get("$ref").and_then(Value::as_str);
         let mut hops = 1;
         while let Some(reference) = next {
@@ -210,13 +216,13 @@ pub(super) fn compiles(schema: Map<String, Value>) -> Result<(), &'static str> {
             }
         }
     }
-    match depth > MAX_DEPTH || values > MAX_VALUES {
-        true => Err(LARGE),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 const LARGE: &str = "it is too large to be compiled";
+
+/// A name that some clients drop from an object, so that a reference through it leads nowhere.
+const LOST: &str = "__proto__";
 
 /// How many values a value is.
 fn count(value: &Value) -> usize {
@@ -273,7 +279,7 @@ impl Holds {
 /// Checks a schema and all within it. It notes where they refer to.
 fn check<'s>(
     schema: &'s Value,
-    references: &mut HashMap<&'s str, usize>,
+    references: &mut BTreeMap<&'s str, usize>,
 ) -> Result<(), &'static str> {
     let members = match schema {
         Value::Bool(_) => return Ok(()),
@@ -294,6 +300,9 @@ fn check<'s>(
             Holds::NamedSchemas => {
                 let named = value.as_object();
                 let named = named.ok_or("something in it is no object of schemas")?;
+                if named.contains_key(LOST) {
+                    return Err("a name in it is one that clients lose");
+                }
                 if keyword == "patternProperties" && !named.keys().all(|it| is_regular(it)) {
                     return Err("a pattern in it is none");
                 }
@@ -368,8 +377,12 @@ fn index(step: &str) -> Option<usize> {
 
 /// Whether a reference is written in one way only.
 fn is_plain(reference: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"#_-.$~/".contains(&byte);
-    (reference == "#" || reference.starts_with("#/")) && reference.bytes().all(is_plain)
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.$~/".contains(&byte);
+    let path = reference.strip_prefix('#');
+    reference.len() <= MAX_REFERENCE
+        && path.is_some_and(|path| {
+            (path.is_empty() || path.starts_with('/')) && path.bytes().all(is_plain)
+        })
 }
 
 fn is_type(value: &Value) -> bool {
@@ -466,6 +479,9 @@ mod tests {
             json!({"$ref": "#/$defs/none"}),
             json!({"$ref": "#/enum/0", "enum": [{}]}),
             json!({"$ref": "https://example.com/schema"}),
+            // One client does not have it, and one reads `#/$defs/a`.
+            json!({"properties": {"__proto__": {"properties": {"a": {}}}, "b": {"$ref": "#/properties/__proto__/properties/a"}}}),
+            json!({"$defs": {"a#": {}}, "properties": {"b": {"$ref": "#/$defs/a#"}}}),
             json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
             json!({"anyOf": []}),
             json!({"enum": []}),
@@ -504,6 +520,15 @@ mod tests {
             });
             compiles(object(&json!({"$defs": Map::from_iter(links)})))
         };
+        let named = |length: usize| {
+            let (name, reference) = (
+                "a".repeat(length),
+                format!("#/$defs/{}", "a".repeat(length)),
+            );
+            compiles(object(&json!({"$defs": {name: {}}, "$ref": reference})))
+        };
+        assert_eq!(named(200), Ok(()));
+        assert!(named(300).is_err());
         assert_eq!(chain(50), Ok(()));
         assert_eq!(chain(200), Err(LARGE));
         let copies = |times: usize| {

@@ -6,6 +6,31 @@ fn tool(with: &str) -> String {
     format!(r#"{{"name":"t","inputSchema":{{"type":"object"}}{with}}}"#)
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_deep_schema_takes_no_longer_than_a_flat_one() {
+    /// How long this thread ran.
+    fn ran() -> u64 {
+        let ran = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        ran.split(' ').next().unwrap().parse().unwrap()
+    }
+    let took = |depth: usize| {
+        let text = r"\n".repeat(500_000);
+        let schema = format!(r#"{{"unit":1,"description":"{text}"}}"#);
+        let (open, close) = (r#"{"not":"#.repeat(depth), "}".repeat(depth - 1));
+        let text = tool(&format!(
+            r#","outputSchema":{open}{schema}{close},"type":"object"}}"#
+        ));
+        let before = ran();
+        let readable = readable(&text, List::Tools).unwrap();
+        assert_eq!(readable.without, []);
+        assert!(!readable.text.contains("unit"));
+        ran() - before
+    };
+    let (flat, deep) = (took(1), took(115));
+    assert!(deep < 10 * flat, "{deep} {flat}");
+}
+
 /// What a client gets of a definition, and the fields that it does not get.
 fn read(definition: &str, list: List) -> (Value, Vec<String>) {
     let readable = readable(definition, list).unwrap();

@@ -310,3 +310,84 @@ async fn a_server_that_answers_late_is_waited_for_while_the_others_are_asked() {
         (1, 1)
     );
 }
+
+fn lists_template(fake: &Fake, template: &str) {
+    let templates = json!({"resourceTemplates": [{"uriTemplate": template, "name": "t"}]});
+    fake.result("resources/templates/list", templates);
+}
+
+#[tokio::test]
+async fn a_completion_goes_to_the_server_that_lists_the_template_or_nowhere_while_that_is_unknown()
+{
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    for fake in [&a, &b] {
+        fake.result(
+            "completion/complete",
+            json!({"completion": {"values": [fake.name]}}),
+        );
+    }
+    let complete = async |client: &Client, uri: &str| {
+        let params = json!({"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "id", "value": "secret"}});
+        let answer = client
+            .send(&request(1, "completion/complete", params))
+            .await;
+        answer.messages().pop().unwrap()
+    };
+    lists_template(&b, "b://accounts/{id}");
+    let (_gateway, client) = united(&[&a, &b]).await;
+    // The client has listed nothing.
+    let answer = complete(&client, "b://accounts/{id}").await;
+    assert_eq!(
+        answer["result"]["completion"]["values"],
+        json!(["b"]),
+        "{answer}"
+    );
+    // What nobody lists may be anybody's.
+    let answer = complete(&client, "b://{id}").await;
+    assert_eq!(
+        answer["result"]["completion"]["values"],
+        json!(["a"]),
+        "{answer}"
+    );
+    let asked = a.count("completion/complete");
+    b.on("resources/templates/list", |seen| {
+        refusal(seen, -32603, "away")
+    });
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let refused = complete(&client, "b://accounts/{id}").await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.contains("`b` could not be listed"), "{why}");
+    assert_eq!(a.count("completion/complete"), asked);
+}
+
+#[tokio::test]
+async fn a_long_uri_is_read_where_its_template_is_or_refused() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    has_all(&a, Some("b:"));
+    has_all(&b, Some("b:"));
+    lists_template(&b, "b:{+q}");
+    let (_gateway, client) = united(&[&a, &b]).await;
+    for length in [100, 2100, 100_000] {
+        let answer = read(&client, &format!("b:{}", "s".repeat(length))).await;
+        assert_eq!(answer["result"]["contents"][0]["text"], "b", "{length}");
+    }
+    // So many templates, and so odd ones, that it would take too long to compare them with it.
+    let templates = (0..1000).map(|number| {
+        let template = format!("b:{}-{number}", "{+a}".repeat(17));
+        json!({"uriTemplate": template, "name": "t"})
+    });
+    let templates: Vec<Value> = templates.collect();
+    b.result(
+        "resources/templates/list",
+        json!({"resourceTemplates": templates}),
+    );
+    let (_gateway, client) = united(&[&a, &b]).await;
+    let refused = read(&client, &format!("b:{}", "s".repeat(2000))).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.contains("the resource templates of `b`"), "{why}");
+    let answer = read(&client, "b:s-999").await;
+    assert_eq!(answer["result"]["contents"][0]["text"], "b");
+    assert_eq!(a.count("resources/read"), 0);
+}
