@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::attachment::{Attachment, AttachmentUse, Parts};
 use super::record::{Member, State};
+use super::shown::Shown;
 use super::stored::Stored;
 use super::{Attached, Unions, welcome};
 use crate::caller::Caller;
@@ -99,6 +100,7 @@ impl Attaching {
         let stored = table
             .session_store()
             .map(|store| Stored::new(store, &unions.shown, &id, &union));
+        let shown = Shown::nothing(&union.now().names, &unions.shown);
         let attachment = Attachment::new(Parts {
             id,
             caller: self.caller,
@@ -108,7 +110,10 @@ impl Attaching {
             carried: self.carried.to_keep(),
             opened_at: clock::unix_seconds(),
             before: Duration::ZERO,
-            state: State::default(),
+            state: State {
+                shown,
+                ..State::default()
+            },
             initialize: self.message.clone().held_by(initialize),
             stored,
         });
