@@ -1,6 +1,7 @@
 //! What the client sees of a server's event, and what the gateway learns from it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::Event;
@@ -11,8 +12,9 @@ use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::recovery::memory::{Remembered, accepts};
 use crate::exchange::replay::tool_hints as lesson;
 use crate::exchange::tool_filter::ActiveFilter;
+use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Content;
-use crate::session::ServerRequest;
+use crate::session::{ServerRequest, Session};
 use crate::upstream::{StreamError, is_lie};
 
 impl EventRelay {
@@ -92,16 +94,30 @@ impl EventRelay {
         memory.begin(&session, self.leg.as_ref()?)
     }
 
-    /// Whether a message is a response that no request waits for on this stream.
+    /// Whether a message is a response that no request waits for on this stream, or a member's progress of a request that
+    /// does not wait at it.
     pub(super) fn is_stray(&self, message: &Message) -> bool {
         if self.answered && self.rewrite.is_answer(message) {
             return true;
+        }
+        if self.rewrite.is_member_progress(message) {
+            return !self.is_of_open_call(message);
         }
         let is_anothers = self.rewrite.is_anothers(message);
         if is_anothers {
             tracing::warn!("response with another id dropped");
         }
         is_anothers
+    }
+
+    /// Whether a member's progress is of a request that waits for its answer: this stream's, or another of its session.
+    fn is_of_open_call(&self, message: &Message) -> bool {
+        let waits_here = !self.answered && !self.rewrite.is_anothers(message);
+        let is_open = |session: Arc<Session>| {
+            let request = self.rewrite.progressing(message);
+            request.is_some_and(|request| session.calls.is_open(request.as_id()))
+        };
+        waits_here || self.session.upgrade().is_some_and(is_open)
     }
 
     /// Whether the response to the stream's request says that the session is lost.
@@ -119,6 +135,9 @@ impl EventRelay {
             self.memory.take_if(|_| !accepts(message));
             self.timeout = None;
             if let (Some(session), Some(leg)) = (self.session.upgrade(), &self.leg) {
+                if let StreamOrigin::Request(id) = self.rewrite.origin() {
+                    session.calls.answered(id.as_id());
+                }
                 self.lesson.take(&session, leg, message);
                 if self.lesson.is_listing() {
                     self.teaching = session.tools_written();
