@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::plan::{
-    Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, SIEGE, Strike, What, YOUTH,
+    Death, Flip, HANG, Planner, ProcessStrike, ROUND, Round, SIEGE, Strike, Transport, What, YOUTH,
 };
 use crate::Arguments;
 use crate::gateway::Gateways;
@@ -161,13 +161,10 @@ impl Storm<'_> {
                 record("forget", "forgets its sessions".to_owned(), Duration::ZERO);
                 replica.server.forget_sessions();
             }
-            What::Switch => {
-                record(
-                    "switch",
-                    "has the other transport".to_owned(),
-                    Duration::ZERO,
-                );
-                replica.server.switch();
+            What::Switch(transport) => {
+                let text = format!("restarts with {transport}");
+                record("switch", text, Duration::ZERO);
+                replica.server.restart_with(*transport == Transport::Sse);
             }
             What::Break => {
                 record("break", "resets all connections".to_owned(), Duration::ZERO);

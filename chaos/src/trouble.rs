@@ -82,7 +82,7 @@ pub(crate) enum Trouble {
     HttpSse,
     /// The streams of such a server's sessions end
     CutStream,
-    /// A server of which some replicas speak HTTP+SSE, and change that
+    /// A server whose replicas speak streamable HTTP or HTTP+SSE, and change that one by one
     Switch,
     /// Clients that speak HTTP+SSE
     SseClients,

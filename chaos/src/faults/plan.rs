@@ -9,6 +9,7 @@ mod gateways;
 mod processes;
 #[cfg(test)]
 mod tests;
+mod transports;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use fastrand::Rng;
 
 pub(super) use self::gateways::{GatewayStrike, SIEGE, Siege};
 pub(super) use self::processes::{ProcessStrike, YOUTH};
+pub(super) use self::transports::Transport;
 use crate::Arguments;
 use crate::trouble::Trouble;
 
@@ -117,8 +119,8 @@ pub(super) enum What {
     Kill(Duration),
     /// Every session is forgotten.
     Forget,
-    /// It restarts with the other transport, where it has two.
-    Switch,
+    /// It restarts with this transport, where it has either.
+    Switch(Transport),
     /// Every open connection is reset.
     Break,
     /// The streams of sessions over HTTP+SSE end.
@@ -143,9 +145,10 @@ pub(super) struct Planner {
     arguments: Arguments,
     /// For the processes, so that the rest of a plan is the same without them.
     of_processes: Rng,
-    /// The same for what happens to gateways besides deaths, and for streams.
+    /// The same for what happens to gateways besides deaths, for streams, and for transports.
     of_gateways: Rng,
     of_streams: Rng,
+    of_transports: Rng,
     /// What a gateway bears, and for how many rounds still.
     siege: Option<(Siege, usize)>,
     /// For how many rounds nobody bears anything.
@@ -166,8 +169,9 @@ impl Planner {
             of_processes: Rng::with_seed(!arguments.seed),
             of_gateways: Rng::with_seed(arguments.seed ^ 0x9a7e),
             of_streams: Rng::with_seed(arguments.seed ^ 0x57ea),
+            of_transports: Rng::with_seed(arguments.seed ^ 0x7a45),
             siege: None,
-            rest: 0,
+            rest: gateways::REST_AT_FIRST,
             hung: None,
             rounds: 0,
             young: 0,
@@ -287,11 +291,12 @@ impl Planner {
             place = place.saturating_sub(*weight);
             is_here
         });
-        drawn.and_then(|(trouble, _)| strike(*trouble, &mut self.random))
+        let transport = self.transport();
+        drawn.and_then(|(trouble, _)| strike(*trouble, transport, &mut self.random))
     }
 }
 
-fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
+fn strike(trouble: Trouble, transport: Transport, random: &mut Rng) -> Option<What> {
     let count = random.usize(1..20);
     let short = Duration::from_millis(random.u64(20..LONGEST_MS));
     let any = |kind, fault| {
@@ -305,7 +310,7 @@ fn strike(trouble: Trouble, random: &mut Rng) -> Option<What> {
     match trouble {
         Trouble::Kill => Some(What::Kill(short)),
         Trouble::Forget => Some(What::Forget),
-        Trouble::Switch => Some(What::Switch),
+        Trouble::Switch => Some(What::Switch(transport)),
         Trouble::Break => Some(What::Break),
         Trouble::ResetBefore => any("reset before", Fault::ResetBefore),
         Trouble::ResetAfter => any("reset after", Fault::ResetAfter),

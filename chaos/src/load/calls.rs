@@ -1,5 +1,7 @@
 //! What is called next, and what is expected of it: from the seed.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -43,6 +45,10 @@ const CODES: [i64; 3] = [-32000, -32602, -32600];
 const STATUSES: [u16; 8] = [404, 410, 400, 429, 401, 403, 500, 503];
 /// How many milliseconds after a 404 to its message an answer comes on the stream, at most.
 const COMES_AFTER_MS: u64 = 20;
+/// A slow call that tells its progress no more often than this says nothing for so many milliseconds before: nobody can
+/// know that it runs.
+const QUIET_STEPS: u64 = 2;
+const QUIET_MS: Range<u64> = 1000..4000;
 /// How a call that is cancelled would go on.
 const LONG_STEPS: u64 = 30;
 const LONG_STEP_MS: u64 = 100;
@@ -204,6 +210,7 @@ impl Calls {
         let Expected { kind, key, .. } = expected;
         let step = match kind {
             Kind::Long => LONG_STEP_MS,
+            Kind::Slow if expected.steps <= QUIET_STEPS => self.random.u64(QUIET_MS),
             _ => self.random.u64(5..80),
         };
         let call = |arguments: Value| {

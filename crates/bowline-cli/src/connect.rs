@@ -10,7 +10,7 @@ use bowline::config::{Command, Config, Server, ServerName};
 use crate::args::ConnectArguments;
 use crate::failure::Failure;
 use crate::named_server::{self, NamedServer, short_name, with_headers};
-use crate::sign_in;
+use crate::plan::config_of;
 use crate::signals::Signals;
 use crate::{browser, environment, standard_streams};
 
@@ -36,7 +36,7 @@ async fn bridge(arguments: &ConnectArguments) -> Result<Bridge, Failure> {
         }
         (None, [program, words @ ..]) => {
             let command = wrapped(program, words);
-            let config = sign_in::config(arguments.config.as_deref())?;
+            let config = config_of(arguments.config.as_deref())?;
             (
                 config,
                 command.name().to_owned(),

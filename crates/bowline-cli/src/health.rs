@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 use crate::args::HealthArguments;
 use crate::failure::Failure;
-use crate::{print, sign_in};
+use crate::plan::config_of;
+use crate::print;
 
 /// The longest answer that is read: that of a gateway with thousands of servers is shorter.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
@@ -50,7 +51,7 @@ pub(crate) async fn health(arguments: &HealthArguments) -> Result<ExitCode, Fail
 
 /// Where the gateway with this configuration has its admin listener.
 fn configured(arguments: &HealthArguments) -> Result<ListenAddress, Failure> {
-    let config = sign_in::config(arguments.config.as_deref())?;
+    let config = config_of(arguments.config.as_deref())?;
     config.admin.ok_or_else(|| {
         Failure::usage(
             "the admin listener is off, and nothing else tells how the gateway is",

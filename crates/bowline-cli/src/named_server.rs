@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use bowline::config::{Config, Header, HeaderProblem, Server, ServerName, shown_url};
 
+use crate::environment;
 use crate::failure::Failure;
-use crate::{environment, sign_in};
+use crate::plan::config_of;
 
 /// The configuration file that is read if none is given, below the person's configuration directory.
 const DEFAULT_FILE: &str = "bowline/bowline.toml";
@@ -27,14 +28,14 @@ impl NamedServer {
     /// the default one. A URL of a configured server is that server.
     pub(crate) fn read(written: &str, file: Option<&Path>) -> Result<(Self, Config), Failure> {
         if written.contains("://") {
-            let config = sign_in::config(file)?;
+            let config = config_of(file)?;
             return Ok((Self::at(written, &config)?, config));
         }
         let file = match file {
             Some(file) => file.to_owned(),
             None => default_file(written)?,
         };
-        let config = sign_in::config(Some(&file))?;
+        let config = config_of(Some(&file))?;
         Ok((Self::called(written, &config, &file)?, config))
     }
 
@@ -88,7 +89,7 @@ pub(crate) fn configuration(file: Option<&Path>) -> Result<Config, Failure> {
             return Err(Failure::usage(missing, help));
         }
     };
-    sign_in::config(Some(&file))
+    config_of(Some(&file))
 }
 
 /// The union of this name, and the configuration that it is from, if it is no server.
@@ -103,7 +104,7 @@ pub(crate) fn union(
     let (Ok(name), Some(file)) = (written.parse::<ServerName>(), file) else {
         return Ok(None);
     };
-    let config = sign_in::config(Some(&file))?;
+    let config = config_of(Some(&file))?;
     let is_union = config.unions.contains_key(&name);
     Ok(is_union.then_some((config, name)))
 }

@@ -14,6 +14,7 @@ use bowline::config::{
 };
 
 use crate::args::{Admin, ConfigArguments};
+use crate::environment;
 use crate::failure::{Complaint, Failure};
 
 /// The configuration to run.
@@ -87,6 +88,20 @@ impl Plan {
             )),
             (_, demo) => Ok(Self { config, demo }),
         }
+    }
+}
+
+/// The file's configuration, without any flags; without a file, the defaults.
+pub(crate) fn config_of(file: Option<&Path>) -> Result<Config, Failure> {
+    match file {
+        Some(file) => {
+            let arguments = ConfigArguments {
+                config: Some(file.to_owned()),
+                ..ConfigArguments::default()
+            };
+            Ok(Plan::new(&arguments, &environment::variable)?.config)
+        }
+        None => Config::parse("", "", &environment::variable).map_err(Failure::Config),
     }
 }
 

@@ -14,8 +14,9 @@ use crate::args::ProbeArguments;
 use crate::auth_status::escaped_json;
 use crate::failure::Failure;
 use crate::named_server::{NamedServer, short_name, with_headers};
+use crate::plan::config_of;
 use crate::signals::Signals;
-use crate::{environment, print, sign_in};
+use crate::{environment, print};
 
 /// What a program ends with that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -27,7 +28,7 @@ pub(crate) async fn probe(arguments: &ProbeArguments) -> Result<ExitCode, Failur
     let (config, shown, server) = match (&arguments.server, arguments.command.split_first()) {
         (None, Some((program, words))) => {
             let (name, server) = commanded(program, words);
-            (sign_in::config(file)?, name, server)
+            (config_of(file)?, name, server)
         }
         (Some(written), None) => {
             let (found, config) = NamedServer::read(written, file)?;

@@ -1,6 +1,5 @@
 //! `bowline login`, `logout` and `auth`: what people type and read. The library does the rest.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -8,13 +7,13 @@ use bowline::config::{CallerName, Config, shown_url};
 use bowline::login::{GrantManager, GrantManagerError, GrantSummary, LoginError, SignOutOutcome};
 use bowline_system::printable::printable;
 
-use crate::args::{AuthArguments, ConfigArguments, LogoutArguments, SignInArguments};
+use crate::args::{AuthArguments, LogoutArguments, SignInArguments};
 use crate::auth_status::{AuthStatus, AuthStatusRow, date, escaped_json, until};
 use crate::failure::Failure;
 use crate::named_server::NamedServer;
-use crate::plan::Plan;
+use crate::plan::config_of;
 use crate::signals::Signals;
-use crate::{browser, environment, print};
+use crate::{browser, print};
 
 /// What a program ends with that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -112,7 +111,7 @@ fn leaving(written: Option<&str>, config: &Config) -> Result<Option<CallerName>,
 
 /// Says who is signed in where.
 pub(crate) async fn auth(arguments: &AuthArguments) -> Result<ExitCode, Failure> {
-    let config = config(arguments.config.as_deref())?;
+    let config = config_of(arguments.config.as_deref())?;
     let desk = open(&config).await?;
     let rows = match &arguments.config {
         Some(_) => configured(&config, &desk).await,
@@ -165,20 +164,6 @@ fn row(signed_in: GrantSummary) -> AuthStatusRow {
         url: signed_in.server_url.clone(),
         caller: signed_in.caller.clone(),
         signed_in: Some(Some(signed_in)),
-    }
-}
-
-/// The file's configuration; without a file, the defaults.
-pub(crate) fn config(file: Option<&Path>) -> Result<Config, Failure> {
-    match file {
-        Some(file) => {
-            let arguments = ConfigArguments {
-                config: Some(file.to_owned()),
-                ..ConfigArguments::default()
-            };
-            Ok(Plan::new(&arguments, &environment::variable)?.config)
-        }
-        None => Config::parse("", "", &environment::variable).map_err(Failure::Config),
     }
 }
 

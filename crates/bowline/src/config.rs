@@ -1,7 +1,7 @@
 //! The configuration of the gateway: what an operator may set, and what it means.
 //!
 //! Reading goes in two stages. The text, TOML or an editor's JSON, becomes a `tree` of values with
-//! their places, into which `expand` puts variables; `file` (or `editor`) takes from it what is
+//! their places, into which `expand` puts `variables`; `file` (or `editor`) takes from it what is
 //! written, by the keys that `keys` declares; `check` turns that into the types below, which hold
 //! only values that can work. All add what they find to one list, so an operator sees every
 //! problem of a file at once; `report` shows them, and `mask` decides which parts may be shown.
@@ -35,10 +35,12 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
+mod toml_file;
 mod tools;
 mod tree;
 mod union;
 mod url;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -219,7 +221,7 @@ impl Config {
         let root = if json {
             json::parse(text, &mut findings)
         } else {
-            tree::parse_toml(text, &mut findings)
+            toml_file::parse(text, &mut findings)
         };
         let config = root.map(|mut root| {
             expand::expand(&mut root, "", text, environment, &mut findings);

@@ -4,24 +4,32 @@
 pub(crate) mod announcements;
 pub(crate) mod answer;
 pub(crate) mod batch;
+mod call;
 pub(crate) mod call_timeout;
 pub(crate) mod cancel;
-pub(crate) mod detach;
+mod get;
 pub(crate) mod keep_alive;
+pub(crate) mod leaving;
 mod listen;
+mod listening;
+mod memory;
 mod notify;
 pub(crate) mod open;
 mod open_leg;
+pub(crate) mod outlet;
+pub(crate) mod own_tool;
 mod ping;
+pub(crate) mod reader;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 pub(crate) mod reply;
+pub(crate) mod rescue;
 mod send;
 pub(crate) mod sign_in;
 mod strays;
 pub(crate) mod stream;
 pub(crate) mod tool_filter;
-mod unopened;
+mod tool_lesson;
 
 use std::sync::Arc;
 
@@ -30,22 +38,26 @@ use bowline_wire::id::SessionId;
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
-use self::detach::{Abandoned, detachable};
+use self::leaving::{Departure, Leaving};
 use self::notify::{Notice, notify};
-use self::reply::{Arriving, Reply};
-use self::send::request;
-use self::stream::outlet::Outlet;
+use self::outlet::Outlet;
+use self::reader::Reader;
+use self::rescue::Rescue;
+use self::send::Request;
+use self::stream::LiveStream;
 use self::stream::relay::Relay;
-use self::stream::{LiveStream, Source};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::{Ending, Registry};
 use crate::session::streams::ClientStream as _;
-use crate::session::{InUse, Session};
+use crate::session::{Call, InUse, Session};
 use crate::session_store::announcement::Announcement;
 use crate::share::Permit;
 use crate::upstream::{Carried, UpstreamError};
+
+/// The reply to a client's message, with its stream as the client reads it.
+pub(crate) type Reply = reply::Reply<Outlet>;
 
 /// A session that its caller may use, and what its messages are sent with. It is made for one request: what stays
 /// open keeps an [`InUse`].
@@ -55,6 +67,8 @@ pub(crate) struct Exchange {
     pub(crate) id: SessionId,
     pub(crate) in_use: InUse,
     pub(crate) carried: Carried,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
     /// Nothing but [`Exchange::new`] makes one, and that asks.
     _asked: (),
 }
@@ -69,6 +83,7 @@ impl Exchange {
         in_use: InUse,
         caller: &Caller,
         carried: Carried,
+        leaving: Leaving,
     ) -> Result<Self, Fault> {
         match in_use.session().is_for(caller) {
             true => Ok(Self {
@@ -76,6 +91,7 @@ impl Exchange {
                 id: in_use.session().id,
                 in_use,
                 carried,
+                leaving,
                 _asked: (),
             }),
             false => Err(Fault::UnknownSession),
@@ -84,9 +100,7 @@ impl Exchange {
 
     /// Sends one message and returns the reply. Dropping the reply counts as the client's disconnect.
     pub(crate) fn handle(self, message: Message) -> impl Future<Output = Result<Reply, Fault>> {
-        let sent = Sent::default();
-        let abandoned = Abandoned::of(&self.registry, self.in_use.session());
-        detachable(self.converse(message, sent.clone()), sent, abandoned)
+        self.take(message, OnSignIn::Asks)
     }
 
     /// The same for a request that is not worth a sign-in: where one is needed, that is the fault.
@@ -94,39 +108,48 @@ impl Exchange {
         self,
         message: Message,
     ) -> impl Future<Output = Result<Reply, Fault>> {
+        self.take(message, OnSignIn::Fails)
+    }
+
+    fn take(
+        self,
+        message: Message,
+        on_sign_in: OnSignIn,
+    ) -> impl Future<Output = Result<Reply, Fault>> {
         let sent = Sent::default();
-        let abandoned = Abandoned::of(&self.registry, self.in_use.session());
-        detachable(
-            self.converse_unasked(message, sent.clone()),
-            sent,
-            abandoned,
-        )
+        let departure = self.departure();
+        departure.watch(self.converse(message, sent.clone(), on_sign_in), sent)
     }
 
-    async fn converse_unasked(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
-        let session = self.in_use.session();
-        let place = session.stream_place().map_err(Fault::TooManyStreams)?;
-        let reply = request(session, message.clone(), &self.carried, sent).await;
-        let reply = reply.map_err(|error| self.fail(error))?;
-        Ok(deliver(
-            &self.registry,
-            session,
-            &message,
-            reply,
-            Some(place),
-        ))
+    /// What it means if the client leaves, for a request of this session.
+    fn departure(&self) -> Departure {
+        Departure::of(self.leaving, &self.registry, self.in_use.session())
     }
 
-    async fn converse(self, message: Message, sent: Sent) -> Result<Reply, Fault> {
+    async fn converse(
+        self,
+        message: Message,
+        sent: Sent,
+        on_sign_in: OnSignIn,
+    ) -> Result<Reply, Fault> {
         let (session, carried) = (self.in_use.session(), &self.carried);
         // The block keeps its variables out of the future of a request, which then stays small.
         let wanted = {
-            let mut place = None;
+            let mut asked = None;
             let reply = match message.kind() {
                 Kind::Request => {
                     // Whether the response is a stream is known only after the request ran.
-                    place = Some(session.stream_place().map_err(Fault::TooManyStreams)?);
-                    request(session, message.clone(), carried, sent).await
+                    let place = session.stream_place().map_err(Fault::TooManyStreams)?;
+                    let call = Call::begin(session, message.id().unwrap_or_default());
+                    asked = Some((place, Arc::clone(&call)));
+                    call::answer(Request {
+                        session,
+                        message: message.clone(),
+                        call,
+                        carried,
+                        sent,
+                    })
+                    .await
                 }
                 Kind::Notification => {
                     if session.upstream.filters_tools() {
@@ -141,8 +164,21 @@ impl Exchange {
                 }
             };
             match reply {
-                Ok(reply) => return Ok(deliver(&self.registry, session, &message, reply, place)),
-                Err(UpstreamError::SignIn(wanted)) if message.kind() == Kind::Request => wanted,
+                Ok(reply) => {
+                    let (place, call) = asked.unzip();
+                    let rescue = || {
+                        let (carried, message) = (carried.clone(), message.clone());
+                        let rescue = Rescue::request(session, carried, message, call?);
+                        Some(Box::new(rescue))
+                    };
+                    let departure = self.departure();
+                    return Ok(deliver(departure, session, &message, reply, place, rescue));
+                }
+                Err(UpstreamError::SignIn(wanted))
+                    if on_sign_in == OnSignIn::Asks && message.kind() == Kind::Request =>
+                {
+                    wanted
+                }
                 Err(error) => return Err(self.fail(error)),
             }
         };
@@ -165,14 +201,14 @@ impl Exchange {
         answer: AnswerTo,
         message: &Message,
         sent: Sent,
-    ) -> Result<Reply<Arriving>, UpstreamError> {
+    ) -> Result<reply::Reply<Relay>, UpstreamError> {
         match answer {
             AnswerTo::Server(answer) => notify(self.notice(message, answer, sent)).await,
             AnswerTo::Own(question) => {
                 sign_in::answered(self.in_use.session(), question.as_id(), message).await;
-                Ok(Reply::Accepted)
+                Ok(reply::Reply::Accepted)
             }
-            AnswerTo::TooLate => Ok(Reply::Accepted),
+            AnswerTo::TooLate => Ok(reply::Reply::Accepted),
         }
     }
 
@@ -184,6 +220,14 @@ impl Exchange {
         }
         Fault::on(&self.in_use.session().leg(), error)
     }
+}
+
+/// What happens if a request needs a sign-in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnSignIn {
+    /// The client is asked to sign in, and the request goes on.
+    Asks,
+    Fails,
 }
 
 /// A client's response, and who sent the request.
@@ -217,27 +261,31 @@ fn stream_key(message: &Message) -> StreamOrigin {
 
 /// The reply to this message, for its client. A stream becomes one of the session's streams.
 fn deliver(
-    registry: &Registry,
+    departure: Departure,
     session: &Arc<Session>,
     message: &Message,
-    reply: Reply<Arriving>,
+    reply: reply::Reply<Relay>,
     place: Option<Permit>,
+    rescue: impl FnOnce() -> Option<Box<Rescue>>,
 ) -> Reply {
-    reply.map_stream(|arriving| {
-        let is_events = matches!(arriving.relay, Relay::Events(_));
-        let stream = LiveStream::new(Source::Relay(arriving.relay), arriving.rescue);
-        let stream = Arc::new(stream);
+    reply.map_stream(|relay| {
+        let (sent_as, rescue) = match &relay {
+            Relay::Events(_) => (None, rescue()),
+            // A part was passed on, and there is no event id to resume from.
+            Relay::Frames(frames) => (Some(frames.sent_as.clone()), None),
+        };
+        let stream = Arc::new(LiveStream::new(relay));
         // The session may have ended, but the request ran, so the client still gets the response.
         session.attach(stream_key(message), &stream);
         // The caller may have signed out while the request ran.
         if session.leg().is_signed_out() {
             stream.end();
         }
-        let abandoned = Abandoned::of(registry, session);
-        let outlet = Outlet::events(stream, session.begin_use(), abandoned, place);
-        match is_events {
-            true => outlet,
-            false => outlet.frames(arriving.sent_as),
+        let reader = Reader::new(stream, session.begin_use(), place, rescue);
+        let outlet = Outlet::events(reader, departure);
+        match sent_as {
+            None => outlet,
+            Some(sent_as) => outlet.frames(sent_as),
         }
     })
 }

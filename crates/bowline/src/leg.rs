@@ -21,7 +21,7 @@ use bowline_wire::version::Agreed;
 use crate::leg::capabilities::MissingLists;
 use crate::oauth::Account;
 use crate::upstream::budget::errand;
-use crate::upstream::{Carried, Conversation, LegHints, Link, Pin, Repeat, Upstream};
+use crate::upstream::{Carried, Conversation, Credentials, LegHints, Link, Pin, Repeat, Upstream};
 
 /// One session's conversation with one upstream. The fields are few and ordered by use, as in
 /// [`Session`].
@@ -35,12 +35,10 @@ pub(crate) struct Leg {
     pub(crate) generation: Generation,
     pub(crate) conversation: Conversation,
     pub(crate) version: Agreed,
-    /// The caller's account, if the upstream requires sign-in, and the number of the sign-in that
-    /// the upstream session belongs to.
+    /// The caller's account, if the upstream requires sign-in.
     pub(crate) account: Option<Arc<Account>>,
-    pub(crate) sign_in: u64,
-    /// Whether the upstream session was opened with a token that the operator configured.
-    pub(crate) has_token: bool,
+    /// With whose credentials the upstream session was opened.
+    pub(crate) credentials: Credentials,
     /// Lists that the client was promised before the upstream could be asked, and that it does not
     /// have.
     pub(crate) missing_lists: MissingLists,
@@ -61,10 +59,8 @@ pub(crate) struct Life {
     pub(crate) generation: Generation,
     pub(crate) conversation: Conversation,
     pub(crate) version: Agreed,
-    /// The number of the sign-in that it belongs to; 0 if there is none.
-    pub(crate) sign_in: u64,
-    /// Whether it was opened with a token that the operator configured.
-    pub(crate) has_token: bool,
+    /// With whose credentials it was opened.
+    pub(crate) credentials: Credentials,
     pub(crate) missing_lists: MissingLists,
 }
 
@@ -93,8 +89,7 @@ impl Leg {
             conversation: life.conversation,
             version: life.version,
             account,
-            sign_in: life.sign_in,
-            has_token: life.has_token,
+            credentials: life.credentials,
             missing_lists: life.missing_lists,
             lost: is_lost.into(),
             farewell: OnceLock::new(),
@@ -120,13 +115,13 @@ impl Leg {
         (!jar.is_empty()).then(|| jar.to_bytes())
     }
 
-    /// A hash of the cookies' names and paths, without their values.
     /// A copy of the cookies.
     pub(crate) fn jar(&self) -> Jar {
         let jar = self.conversation.jar();
         jar.map(|jar| jar.lock().clone()).unwrap_or_default()
     }
 
+    /// A hash of the cookies' names and paths, without their values.
     pub(crate) fn jar_names(&self) -> u64 {
         let jar = self.conversation.jar();
         jar.map_or(0, |jar| jar.lock().names())
@@ -176,26 +171,29 @@ impl Leg {
 
     fn belongs_to_other_sign_in(&self) -> bool {
         let account = self.account.as_ref();
-        account.is_some_and(|account| account.is_another_than(self.sign_in))
+        account.is_some_and(|account| account.is_another_than(self.credentials.sign_in()))
+    }
+
+    /// The caller's account, if the upstream session belongs to a sign-in.
+    fn signed_in(&self) -> Option<&Account> {
+        let account = self.account.as_deref();
+        account.filter(|_| self.credentials.sign_in() != 0)
     }
 
     /// Whether the caller has signed out, as far as this gateway knows.
     pub(crate) fn is_signed_out(&self) -> bool {
-        let account = self.account.as_ref().filter(|_| self.sign_in != 0);
-        account.is_some_and(|account| account.is_signed_out())
+        self.signed_in().is_some_and(Account::is_signed_out)
     }
 
     /// Whether the operator has removed the token that it was opened with, or exchanged a configured one for that of
     /// a caller, or the reverse.
-    pub(crate) fn has_other_token(&self) -> bool {
-        let server = self.upstream.config();
-        let is_of_other_kind = self.account.is_some() != server.oauth.is_some();
-        is_of_other_kind || (self.has_token && !server.sets_token())
+    pub(crate) fn has_other_credentials(&self) -> bool {
+        !self.credentials.continue_at(&self.upstream.config())
     }
 
     /// Checks for a sign-out in the background, unless that was done recently.
     pub(crate) fn look_if_signed_out(&self) {
-        if let Some(account) = self.account.as_ref().filter(|_| self.sign_in != 0) {
+        if let Some(account) = self.signed_in() {
             account.check_sign_out();
         }
     }
@@ -207,11 +205,6 @@ impl Leg {
 
     pub(crate) fn missing_lists(&self) -> MissingLists {
         self.missing_lists
-    }
-
-    /// The number of the sign-in that the upstream's session belongs to.
-    pub(crate) fn sign_in(&self) -> u64 {
-        self.sign_in
     }
 
     /// Whether it lives in this process, so that no other gateway could use it.
@@ -246,8 +239,7 @@ impl Leg {
             generation: self.generation,
             conversation: self.conversation.twin(),
             version: self.version.clone(),
-            sign_in: self.sign_in,
-            has_token: self.has_token,
+            credentials: self.credentials,
             missing_lists: self.missing_lists,
         };
         let (upstream, endpoint) = (Arc::clone(&self.upstream), self.endpoint.again());
@@ -288,8 +280,7 @@ impl Leg {
             version: Some(&self.version),
             carried,
             account: self.account.as_deref(),
-            sign_in: Some(self.sign_in),
-            has_token: self.has_token,
+            credentials: Some(self.credentials),
             repeat: Repeat::Unsafe,
         }
     }
@@ -322,8 +313,7 @@ impl Leg {
             generation: Generation::FIRST,
             conversation: Conversation::http(None, Jar::default()),
             version: Agreed::on("2025-11-25").unwrap(),
-            sign_in: 0,
-            has_token: false,
+            credentials: Credentials::Nobody,
             missing_lists: MissingLists::default(),
         };
         Self::new(Arc::new(upstream), endpoint, None, life)

@@ -30,6 +30,7 @@ mod owners;
 mod peers;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod proof;
 mod registry;
 mod route;
 mod session;

@@ -119,6 +119,9 @@ pub fn plant(name: &str) -> Result<(), UnknownBug> {
     if has(Bug::FullDiskIsFinal) {
         bowline_store::planted::keep_disk_errors();
     }
+    if has(Bug::FullRedisStops) {
+        bowline_store::planted::make_presence_take_room();
+    }
     Ok(())
 }
 

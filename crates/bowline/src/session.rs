@@ -3,8 +3,10 @@
 
 pub(crate) mod calls;
 pub(crate) mod client_state;
+mod generations;
 mod in_use;
 mod keep_alive;
+mod last_leg;
 pub(crate) mod persistence;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -19,10 +21,11 @@ use std::time::Duration;
 
 use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use self::generations::Current;
 use self::keep_alive::{Contact, Requests};
 use self::persistence::Persistence;
 use self::recovery::RecoveryState;
@@ -31,7 +34,6 @@ use self::timeline::Timeline;
 use crate::caller::Caller;
 use crate::leg::Leg;
 use crate::leg::marks::Seal;
-use crate::leg::marks::StreamOrigin;
 use crate::session_store::PersistenceError;
 use crate::session_store::announcement::Announcement;
 use crate::share::{Permit, Share, ShareOwner};
@@ -40,7 +42,7 @@ use crate::upstream::{Carried, Upstream};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use client_state::{ClientState, MAX_OPENING};
 pub(crate) use in_use::InUse;
-pub(crate) use persistence::Published;
+pub(crate) use last_leg::LastLeg;
 pub(crate) use persistence::claim::Claim;
 pub(crate) use server_requests::{ServerRequest, ServerRequests};
 
@@ -84,24 +86,6 @@ pub(crate) struct Session {
     requests: Requests,
 }
 
-/// The current leg.
-#[derive(Debug)]
-struct Current {
-    leg: Arc<Leg>,
-    /// The session has ended. This is final.
-    ended: bool,
-}
-
-/// The result of [`Session::put`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Put {
-    New,
-    /// The session already has this generation or a newer one.
-    Known,
-    /// The session has ended.
-    Ended,
-}
-
 // === impl Session ===
 
 impl Session {
@@ -128,7 +112,7 @@ impl Session {
             place: Mutex::new(None),
             requests: Requests::default(),
             contact: Contact::default(),
-            leg: RwLock::new(Current { leg, ended: false }),
+            leg: RwLock::new(Current::new(leg)),
             opened: Instant::now(),
             last_used: AtomicU64::new(0),
             uses: AtomicU32::new(0),
@@ -159,28 +143,6 @@ impl Session {
     pub(crate) fn stream_place(&self) -> Result<Permit, ShareOwner> {
         let place = self.share.take();
         place.ok_or_else(|| self.upstream.streams.exhausted())
-    }
-
-    /// The current leg.
-    pub(crate) fn leg(&self) -> Arc<Leg> {
-        Arc::clone(&self.leg.read().leg)
-    }
-
-    /// Makes `leg` the session's current generation, here and, if the store is shared, for all gateways.
-    /// No client message may be sent on it before this returns.
-    pub(crate) async fn publish(
-        self: &Arc<Self>,
-        leg: &Arc<Leg>,
-    ) -> Result<Published, PersistenceError> {
-        if let Some(persistence) = &self.persistence {
-            return persistence.publish(self, leg).await;
-        }
-        let put = self.put(leg);
-        self.react_to(put);
-        Ok(match put {
-            Put::New | Put::Known => Published::Done,
-            Put::Ended => Published::Ended,
-        })
     }
 
     /// What Bowline's own requests carry: the same as the client's request that caused them, completed
@@ -219,22 +181,19 @@ impl Session {
         }
     }
 
-    /// Ends the session in its store, if it has one. `None`: it had already ended. Otherwise the caller
-    /// of this function, and no other, must end the returned leg upstream.
-    pub(crate) async fn end_for_all(
-        self: &Arc<Self>,
-    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+    /// Ends the session in its store, if it has one. `None`: it had already ended.
+    pub(crate) async fn end_for_all(self: &Arc<Self>) -> Result<Option<LastLeg>, PersistenceError> {
         match &self.persistence {
-            None => Ok(Some(self.leg())),
+            None => Ok(Some(LastLeg::of(self))),
             Some(persistence) => persistence.end(self).await,
         }
     }
 
-    /// Removes the session from a shared store if no gateway has used it for the idle time. If it
-    /// returns a leg, the caller of this function, and no other, must end that leg upstream.
+    /// Removes the session from a shared store if no gateway has used it for the idle time. `None`: one has, or it
+    /// is gone.
     pub(crate) async fn expire_for_all(
         self: &Arc<Self>,
-    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+    ) -> Result<Option<LastLeg>, PersistenceError> {
         match &self.persistence {
             None => Ok(None),
             Some(persistence) => persistence.expire(self).await,
@@ -257,70 +216,6 @@ impl Session {
         if let Some(persistence) = &self.persistence {
             persistence.session_store.announce(news(self.id));
         }
-    }
-
-    /// Makes `leg` the current one, unless the session has this generation or a newer one. A persisted
-    /// session must hold the lock on its stored state during this call, and call [`Session::react_to`] after it
-    /// has released the lock.
-    pub(crate) fn put(&self, leg: &Arc<Leg>) -> Put {
-        let mut current = self.leg.write();
-        if current.ended {
-            return Put::Ended;
-        }
-        let (has, comes) = (current.leg.generation.number, leg.generation.number);
-        // Two generations have the same number only after an older state of the store was restored.
-        let is_other = || leg.upstream_session() != current.leg.upstream_session();
-        if has > comes || (has == comes && !is_other()) {
-            return Put::Known;
-        }
-        #[cfg(feature = "planted")]
-        if crate::planted::has(crate::planted::Bug::HintsKept) {
-            leg.tool_hints.keep(&current.leg.tool_hints);
-        }
-        // Before any request is sent on the new leg.
-        self.watch_tools(leg);
-        current.leg.replace();
-        current.leg = Arc::clone(leg);
-        Put::New
-    }
-
-    /// The same for a leg that another gateway has opened. What lives here of the one before is given up at once: a
-    /// request that has this gateway's old leg in its hands writes nothing more to it, whatever it checked before.
-    pub(crate) fn put_from_store(&self, leg: &Arc<Leg>) -> Put {
-        let before = self.leg();
-        let put = self.put(leg);
-        if put == Put::New {
-            before.abandon();
-        }
-        put
-    }
-
-    /// The consequences of a new generation: lists are reported as changed, open server requests are
-    /// cancelled, and the GET stream is reopened.
-    pub(crate) fn react_to(&self, put: Put) {
-        if put != Put::New {
-            return;
-        }
-        self.client_state.lists_changed();
-        self.server_requests
-            .take()
-            .iter()
-            .for_each(|question| self.cancel(question));
-        let standalone = self.streams.lock().find(&StreamOrigin::Standalone);
-        if let Some(stream) = standalone {
-            stream.restart();
-        }
-    }
-
-    /// Whether it has ended here.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.leg.read().ended
-    }
-
-    /// Marks the session as ended. The current leg stays its last one.
-    pub(crate) fn end(&self) {
-        self.leg.write().ended = true;
-        self.end_streams();
     }
 
     /// Adds an event to the timeline.
@@ -354,7 +249,7 @@ impl Session {
     /// store's copy is complete.
     pub(crate) fn is_at_rest(&self) -> bool {
         let is_idle = self.uses.load(Ordering::Acquire) == 0 && self.live_streams() == 0;
-        is_idle && !self.leg.read().leg.is_live()
+        is_idle && !self.leg().is_live()
     }
 
     /// Extends the session's time in the store while a request or stream is in progress: a stream may
@@ -368,12 +263,14 @@ impl Session {
     }
 
     /// The list-changed notifications that the client has not received yet. They are returned once.
-    pub(crate) fn take_news(self: &Arc<Self>) -> Option<Bytes> {
-        let news = self.client_state.take_news()?;
-        if let Some(persistence) = &self.persistence {
+    pub(crate) fn take_news(self: &Arc<Self>) -> Vec<Event> {
+        let news = self.client_state.take_news();
+        if let Some(persistence) = &self.persistence
+            && !news.is_empty()
+        {
             persistence.was_told(self);
         }
-        Some(news)
+        news
     }
 
     /// Repeats writes that failed earlier.

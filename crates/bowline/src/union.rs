@@ -42,6 +42,7 @@ use self::listing::Absence;
 use self::shown::SharedNames;
 use crate::caller::Caller;
 use crate::config::ServerName;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
 use crate::oauth::Flows;
 use crate::registry::Registry;
@@ -70,6 +71,8 @@ pub(crate) struct Attached {
     pub(crate) unions: Arc<Unions>,
     pub(crate) in_use: AttachmentUse,
     pub(crate) carried: Carried,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
     /// Only this floor makes one, and [`Attached::new`] asks.
     _asked: (),
 }
@@ -147,11 +150,13 @@ impl Attached {
         in_use: AttachmentUse,
         caller: &Caller,
         carried: Carried,
+        leaving: Leaving,
     ) -> Result<Self, Fault> {
         let attached = Self {
             unions: Arc::clone(unions),
             in_use,
             carried,
+            leaving,
             _asked: (),
         };
         match attached.attachment().caller == *caller && attached.is_permitted() {

@@ -1,59 +1,24 @@
 //! A configured MCP server. This module speaks the server's transport and reports what happened; it
 //! decides nothing.
 
-mod address;
-pub(crate) mod budget;
-mod carried;
-mod conversation;
+mod credentials;
 mod endpoints;
-mod errands;
-mod error;
-mod event_source;
-mod health;
-mod http_sse;
-mod judge;
-mod link;
-mod live;
-mod moves;
-mod outcome;
-mod peer;
-mod proof;
-pub(crate) mod reserved;
-pub(crate) mod stdio;
-mod streamable;
-mod tool_hints;
-mod transport;
-mod transport_choice;
-mod upkeep;
+mod policy;
+mod transports;
 
-pub(crate) use carried::{Carried, MAX_QUERY, names_for_all};
-pub(crate) use conversation::{Conversation, Issued};
-pub(crate) use endpoints::{Endpoint, Pin};
-pub(crate) use errands::Errands;
-pub(crate) use error::{Declined, Status, StreamError, UpstreamError};
-pub(crate) use event_source::EventSource;
-pub(crate) use health::Ailment;
-pub(crate) use http_sse::SseError;
-pub(crate) use link::{Link, Repeat};
-pub(crate) use live::{LiveChannels, LiveError, Unread};
-pub(crate) use moves::Moves;
-pub(crate) use outcome::{
-    Frames, MAX_HELD_ANSWER, NotSaid, Outcome, Pulse, Reading, SMALL_ANSWER, SentAs, Whole,
+pub(crate) use credentials::Credentials;
+pub(crate) use endpoints::{Endpoint, Errands, Moves, Pin, UPKEEP_INTERVAL};
+pub(crate) use policy::{
+    Audience, Carried, Epoch, LastList, LegHints, ListOver, ListTurn, ListedAgain, MAX_QUERY,
+    OWN_LIST, Pages, Stored, WantedList, budget, count_safe, names_for_all, reserved,
 };
-pub(crate) use peer::{ForwardError, LegForward, LegOperation, Remote, Whose};
-pub(crate) use proof::{Proof, Ran, SessionState};
-pub(crate) use stdio::ProcessError;
-pub(crate) use streamable::refusal::MAX_BATCH;
-pub(crate) use streamable::{
-    Answer, Declination, InitializeAnswer, Initialized, Listening, Passing, is_lie, may_lie,
-    poll_data,
+pub(crate) use transports::{
+    Answer, Conversation, Declination, Declined, EventSource, ForwardError, Frames,
+    InitializeAnswer, Initialized, Issued, LegForward, LegOperation, Link, Listening, LiveChannels,
+    LiveError, MAX_BATCH, MAX_HELD_ANSWER, NotSaid, Outcome, Passing, ProcessError, Pulse, Reading,
+    Remote, Repeat, SMALL_ANSWER, SentAs, SourceError, SseError, Status, StreamError, Unread,
+    UpstreamError, Whole, Whose, is_lie, is_wrong_transport, may_lie, poll_data,
 };
-pub(crate) use tool_hints::{
-    Audience, Epoch, LastList, LegHints, ListOver, ListTurn, ListedAgain, OWN_LIST, Pages, Stored,
-    WantedList, count_safe,
-};
-pub(crate) use transport_choice::is_wrong_transport;
-pub(crate) use upkeep::UPKEEP_INTERVAL;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,11 +32,9 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use self::address::UrlAddress;
-use self::endpoints::Endpoints;
-use self::reserved::Reserved;
-use self::tool_hints::ToolHints;
-use self::upkeep::Upkeep;
+use self::endpoints::{Endpoints, Upkeep, UrlAddress};
+use self::policy::ToolHints;
+use self::policy::reserved::Reserved;
 use crate::caller::Caller;
 use crate::callers::{Callers, Permitted};
 use crate::config::{Server, ServerName, Target};
@@ -168,7 +131,7 @@ impl Upstream {
             running: Arc::default(),
             channels: Arc::clone(channels),
             peers: peers.map(Arc::clone),
-            starts: stdio::starts(),
+            starts: transports::starts(),
             upkeep: Upkeep::default(),
             reserved,
             flows: Arc::clone(flows),

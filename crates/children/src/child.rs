@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
+use crate::exit::Exit;
+use crate::link::{Link, Progress};
 use crate::protocol::{ChildId, Request};
-use crate::supervisor::link::Link;
 
 /// How long a child may take to exit after its stdin closed, and again after SIGTERM, when nobody says
 /// otherwise.
@@ -26,25 +27,6 @@ pub struct Child {
     pub(crate) pid: i32,
     pub(crate) link: Arc<Link>,
     pub(crate) progress: watch::Receiver<Progress>,
-}
-
-/// How a child exited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// With this exit code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// Nobody knows: the supervisor died first. The child was killed.
-    Unknown,
-}
-
-/// How far a child's life has come.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
-    pub(crate) exit: Option<Exit>,
-    /// Neither the child nor any descendant is left.
-    pub(crate) gone: bool,
 }
 
 // === impl Child ===
@@ -97,25 +79,5 @@ impl fmt::Debug for Child {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = formatter.debug_struct("Child");
         debug.field("pid", &self.pid).finish_non_exhaustive()
-    }
-}
-
-// === impl Exit ===
-
-impl Exit {
-    /// Whether the child exited with code 0.
-    #[must_use]
-    pub fn is_success(self) -> bool {
-        self == Self::Code(0)
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(formatter, "exit code {code}"),
-            Self::Signal(signal) => write!(formatter, "signal {signal}"),
-            Self::Unknown => formatter.write_str("unknown exit"),
-        }
     }
 }

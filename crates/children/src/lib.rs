@@ -77,8 +77,11 @@
 //! test's full path.
 
 mod child;
+mod command;
 mod descendants;
+mod exit;
 mod lines;
+mod link;
 mod protocol;
 mod socket;
 mod spawn;
@@ -86,9 +89,11 @@ mod supervise;
 mod supervisor;
 mod tail;
 
-pub use self::child::{Child, Exit, GRACE};
+pub use self::child::{Child, GRACE};
+pub use self::command::SupervisorCommand;
+pub use self::exit::Exit;
 pub use self::lines::{Line, Lines};
 pub use self::spawn::{Spawn, SpawnError, TAG};
 pub use self::supervise::supervise;
-pub use self::supervisor::{Supervisor, SupervisorCommand};
+pub use self::supervisor::Supervisor;
 pub use self::tail::Tail;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 
-use crate::child::Exit;
+use crate::exit::Exit;
 use crate::spawn::{Failure, FailureKind, Spawn};
 
 /// More than the system accepts as arguments and environment (`ARG_MAX` is 2 MiB on Linux).

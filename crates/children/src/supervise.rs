@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use self::family::Family;
 use self::signals::Signals;
-use crate::child::Exit;
 use crate::descendants::{self, Census, Root};
+use crate::exit::Exit;
 use crate::protocol::{self, ChildId, Event, Request};
 use crate::socket;
 use crate::spawn::TAG;

@@ -1,12 +1,6 @@
 //! The supervisor as the gateway holds it: started with the first child, and again after it died.
 
-pub(crate) mod link;
-mod serve;
-mod table;
-
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bowline_system::descriptors::leave_reserve;
@@ -14,17 +8,10 @@ use tokio::net::unix::pipe;
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use self::link::Link;
 use crate::child::Child;
+use crate::command::SupervisorCommand;
+use crate::link::Link;
 use crate::spawn::{Spawn, SpawnError};
-
-/// The program that runs as the supervisor: it has to call [`supervise`](crate::supervise).
-#[derive(Clone, Debug)]
-pub struct SupervisorCommand {
-    pub(crate) program: PathBuf,
-    pub(crate) name: Option<OsString>,
-    pub(crate) arguments: Vec<OsString>,
-}
 
 /// Starts children. Clones are the same supervisor.
 #[derive(Clone, Debug)]
@@ -51,47 +38,6 @@ struct Pipes {
     stdout: pipe::Receiver,
     stderr: pipe::Receiver,
     of_child: Vec<OwnedFd>,
-}
-
-// === impl SupervisorCommand ===
-
-impl SupervisorCommand {
-    /// A program, without arguments.
-    #[must_use]
-    pub fn new(program: impl Into<PathBuf>) -> Self {
-        let program = program.into();
-        Self {
-            program,
-            name: None,
-            arguments: Vec::new(),
-        }
-    }
-
-    /// The program that is running, with one argument. On Linux it is the same file even after another
-    /// version was installed in its place.
-    #[must_use]
-    pub fn this_program(argument: impl Into<OsString>) -> Self {
-        let name = std::env::args_os().next();
-        #[cfg(target_os = "linux")]
-        let program = Some(PathBuf::from("/proc/self/exe"));
-        #[cfg(not(target_os = "linux"))]
-        let program = std::env::current_exe().ok();
-        let program = program
-            .or_else(|| name.clone().map(PathBuf::from))
-            .unwrap_or_default();
-        Self {
-            program,
-            name,
-            arguments: vec![argument.into()],
-        }
-    }
-
-    /// Adds arguments.
-    #[must_use]
-    pub fn args(mut self, arguments: impl IntoIterator<Item: Into<OsString>>) -> Self {
-        self.arguments.extend(arguments.into_iter().map(Into::into));
-        self
-    }
 }
 
 // === impl Supervisor ===

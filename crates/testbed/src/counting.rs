@@ -226,9 +226,9 @@ impl Counting {
         self.replica.sessions.cut_streams();
     }
 
-    /// Restarts with the other transport at `/either`: every session is lost.
-    pub fn switch(&self) {
-        self.settings(|settings| settings.either_is_sse = !settings.either_is_sse);
+    /// Restarts with HTTP+SSE at `/either`, or with streamable HTTP: every session is lost.
+    pub fn restart_with(&self, either_is_sse: bool) {
+        self.settings(|settings| settings.either_is_sse = either_is_sse);
         self.cut_streams();
         self.forget_sessions();
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use super::{Death, LAST_STRIKE_MS, LONGEST_PAUSE_MS, Planner, ROUND, Round, Spell};
 use crate::trouble::Trouble;
 
-/// For how many rounds a gateway bears something: longer than its presence lasts without a heartbeat.
-pub(in crate::faults) const SIEGE: Duration = Duration::from_secs(14);
-const SIEGE_ROUNDS: usize = 7;
-/// For how many rounds nobody bears anything so long afterwards.
+/// For how many rounds a gateway bears something: others notice after 9 to 15 seconds that it is gone, and somewhat
+/// later on a busy machine.
+pub(in crate::faults) const SIEGE: Duration = Duration::from_secs(18);
+const SIEGE_ROUNDS: usize = 9;
+/// For how many rounds nobody bears anything so long afterwards, and at the beginning, before calls are under way.
 const REST_ROUNDS: usize = 3;
+pub(super) const REST_AT_FIRST: usize = 1;
 /// A siege begins in one round of so many, and a short strike comes to a gateway in one of so many.
 const ONE_SIEGE_IN: u8 = 3;
 const ONE_STRIKE_IN: u8 = 4;

@@ -23,7 +23,7 @@ fn one_replica_is_spared_in_every_round_and_only_hangs_outlast_it() {
                 What::Kill(time) => ("kill", *time),
                 What::Forget => ("forget", Duration::ZERO),
                 What::Break => ("break", Duration::ZERO),
-                What::Switch => ("switch", Duration::ZERO),
+                What::Switch(_) => ("switch", Duration::ZERO),
                 What::CutStream => ("cut stream", Duration::ZERO),
                 What::Requests(requests) => match requests.fault {
                     Fault::Delay(time) if time != HANG => (requests.kind, time),

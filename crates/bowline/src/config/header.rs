@@ -5,7 +5,7 @@ use std::fmt;
 use http::HeaderMap;
 
 use super::check::headers;
-use super::{Environment, Server, expand};
+use super::{Environment, Server, variables};
 
 /// A header for every request to a server. `Debug` does not show its value.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,11 +34,11 @@ impl Header {
             });
         };
         let name = name.trim();
-        let value =
-            expand::expanded(value.trim(), environment).map_err(|problem| HeaderProblem {
-                what: problem.message(name),
-                help: problem.help(),
-            })?;
+        let value = variables::expanded(value.trim(), environment);
+        let value = value.map_err(|problem| HeaderProblem {
+            what: problem.message(name),
+            help: problem.help(),
+        })?;
         let header = Self {
             name: name.to_owned(),
             value,

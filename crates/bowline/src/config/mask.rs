@@ -7,9 +7,8 @@
 
 use std::ops::Range;
 
-use super::expand;
-use super::keys;
 use super::tree::{Node, Value};
+use super::{keys, variables};
 
 /// What is hidden and what is revealed, as byte ranges of the file.
 #[derive(Debug, Default)]
@@ -164,7 +163,7 @@ impl Mask {
         if raw.contains('\\') {
             return;
         }
-        for part in expand::variables(raw) {
+        for part in variables::places(raw) {
             self.reveal(value.start + part.start..value.start + part.end);
         }
     }

@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
 use bowline_egress::ReadError;
 use bowline_wire::batch;
 use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bowline_wire::skip::MAX_MESSAGE;
-use bowline_wire::sse::Decoder;
+use bowline_wire::sse::Event;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::exchange::batch::joined::Joined;
-use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::Reply;
+use crate::exchange::outlet::Outlet;
 use crate::upstream::{StreamError, UpstreamError};
 
 /// The messages that answer one request.
@@ -36,7 +36,6 @@ pub(crate) struct Messages {
     /// Read, and not returned yet.
     ready: VecDeque<Bytes>,
     rest: Rest,
-    decoder: Decoder,
     large: LargeAnswers,
     /// Held while a large answer is in memory.
     reading: Option<OwnedMutexGuard<()>>,
@@ -47,10 +46,11 @@ pub(crate) struct Messages {
 #[derive(Debug)]
 enum Rest {
     Nothing,
+    /// Events that have arrived.
+    Read(vec::IntoIter<Event>),
     Events(Outlet),
     /// One JSON body.
     Body(Outlet),
-    Batch(Box<Joined>),
 }
 
 /// Where a stream of events can be resumed, and when.
@@ -98,7 +98,7 @@ impl Answer {
 
     /// Whether messages may still arrive after the first.
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.messages.rest, Rest::Events(_)) || !self.messages.decoder.is_between_events()
+        matches!(self.messages.rest, Rest::Events(_) | Rest::Read(_))
     }
 
     /// Whether one of the messages answered the request.
@@ -146,10 +146,9 @@ impl Messages {
         match reply {
             Reply::Accepted => {}
             Reply::Message { body, .. } => messages.add(body),
-            Reply::Events(events) => messages.decoder.push(events),
+            Reply::Events(events) => messages.rest = Rest::Read(events.into_iter()),
             Reply::Stream(outlet) if outlet.is_events => messages.rest = Rest::Events(outlet),
             Reply::Stream(outlet) => messages.rest = Rest::Body(outlet),
-            Reply::Batch(answers) => messages.rest = Rest::Batch(answers),
         }
         messages
     }
@@ -163,8 +162,6 @@ impl Messages {
         Self {
             ready: VecDeque::new(),
             rest,
-            // They are Bowline's own: what is too large ended where it came in.
-            decoder: Decoder::new(usize::MAX),
             large: large.clone(),
             reading: None,
             position: Position::default(),
@@ -186,13 +183,17 @@ impl Messages {
                 }
             }
             self.reading = None;
-            if self.decode()? {
-                continue;
-            }
             match &mut self.rest {
                 Rest::Nothing => return Ok(None),
+                Rest::Read(events) => match events.next() {
+                    Some(event) => self.take(&event),
+                    None => self.rest = Rest::Nothing,
+                },
                 Rest::Events(outlet) => match poll_fn(|cx| outlet.poll_next(cx)).await {
-                    Some(events) => self.decoder.push(events?),
+                    Some(piece) => {
+                        let event = piece?.into_event();
+                        event.iter().for_each(|event| self.take(event));
+                    }
                     None => self.rest = Rest::Nothing,
                 },
                 Rest::Body(outlet) => {
@@ -202,23 +203,12 @@ impl Messages {
                     self.rest = Rest::Nothing;
                     self.add(body);
                 }
-                Rest::Batch(answers) => match poll_fn(|cx| answers.poll_next(cx)).await {
-                    Some(answer) => self.ready.push_back(answer),
-                    None => self.rest = Rest::Nothing,
-                },
             }
         }
     }
 
-    /// Takes the next event that has arrived. `false`: there is none.
-    fn decode(&mut self) -> Result<bool, StreamError> {
-        let event = self
-            .decoder
-            .next_event()
-            .map_err(|_| StreamError::TooLarge)?;
-        let Some(event) = event else {
-            return Ok(false);
-        };
+    /// Takes the next event.
+    fn take(&mut self, event: &Event) {
         if let Some(id) = event.id() {
             let id = Some(id).filter(|id| !id.is_empty());
             self.position.last_event_id = id.map(Bytes::copy_from_slice);
@@ -226,10 +216,8 @@ impl Messages {
         if let Some(retry) = event.retry() {
             self.position.retry = Some(retry);
         }
-        if let Some(data) = event.data().filter(|data| !data.is_empty()) {
-            self.ready.push_back(Bytes::copy_from_slice(&data));
-        }
-        Ok(true)
+        let data = event.data().filter(|data| !data.is_empty());
+        self.ready.extend(data);
     }
 
     /// Adds a complete answer, which may be an array.
@@ -248,7 +236,7 @@ impl Messages {
 async fn whole(outlet: &mut Outlet, limit: usize) -> Result<Bytes, UpstreamError> {
     let mut body = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| outlet.poll_next(cx)).await {
-        body.extend_from_slice(&frame?);
+        body.extend_from_slice(&frame?.into_bytes());
         if body.len() > limit {
             return Err(ReadError::TooLarge(limit).into());
         }

@@ -6,21 +6,20 @@
 //! JSON array or, as soon as an answer is a stream or the answers are large, one event stream. A small batch
 //! can cause much work, so only some requests run at once, and only one large answer is read at a time.
 
-pub(crate) mod joined;
 mod member;
 
 use std::sync::Arc;
 
 use bowline_wire::batch::{self, BadBatch};
 use bowline_wire::message::{Kind, Malformed, Message, RawId};
+use bowline_wire::sse::Event;
 use bowline_wire::version::{self, Agreed};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use self::joined::Joined;
-use crate::exchange::Exchange;
 use crate::exchange::answer::LargeAnswers;
-use crate::exchange::reply::Reply;
+use crate::exchange::outlet::Outlet;
+use crate::exchange::{Exchange, Reply};
 use crate::fault::Fault;
 use crate::registry::Registry;
 use crate::upstream::{MAX_HELD_ANSWER, UpstreamError};
@@ -35,19 +34,22 @@ const MAX_AT_ONCE: usize = 8;
 /// holds only what the client has not read yet.
 const MAX_HELD: usize = 1024 * 1024;
 
-/// An event from a member, in the order of arrival.
+/// What a member says of itself.
 #[derive(Debug)]
-pub(crate) enum Part {
-    /// A message for the client.
-    Message(Bytes),
-    /// A member's answer is a stream, so the batch's reply is one, too.
+pub(crate) enum Note {
+    /// Its answer is a stream, so the batch's reply is one, too.
     Streams,
-    /// A member failed that has no id, so there is no response to it.
+    /// It failed and has no id, so there is no response to it.
     Failed(Fault),
 }
 
-/// Where members send their parts. It is closed when the client has left.
-pub(crate) type Parts = mpsc::Sender<Part>;
+/// Where members send what the client gets, and what they say of themselves.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    /// Closed when the client has left.
+    events: mpsc::Sender<Event>,
+    notes: mpsc::Sender<Note>,
+}
 
 /// What takes the messages of a batch one by one: a session, or an attachment.
 pub(crate) trait TakesMessages: Clone + Send + Sync + 'static {
@@ -89,22 +91,32 @@ pub(crate) async fn handle<T: TakesMessages>(taker: T, array: &Bytes) -> Result<
     let members = read(array)?;
     let tracker = taker.registry().tracker.clone();
     // Capacity 1: a client that reads slowly slows the servers down and does not use memory.
-    let (parts, mut answers) = mpsc::channel(1);
-    tracker.spawn(send(taker, members, parts));
+    let (events, mut answers) = mpsc::channel(1);
+    let (notes, mut noted) = mpsc::channel(MAX_MEMBERS);
+    tracker.spawn(send(taker, members, Parts { events, notes }));
     let (mut held, mut bytes, mut failed) = (Vec::new(), 0, None);
-    while let Some(part) = answers.recv().await {
-        match part {
-            Part::Message(message) => {
-                bytes += message.len();
-                held.push(message);
-                if bytes > MAX_HELD {
-                    return Ok(Reply::Batch(Box::new(Joined::new(held, answers))));
+    loop {
+        let is_stream = tokio::select! {
+            biased;
+            Some(note) = noted.recv() => match note {
+                Note::Streams => true,
+                Note::Failed(fault) => {
+                    failed.get_or_insert(fault);
+                    false
                 }
-            }
-            Part::Streams => return Ok(Reply::Batch(Box::new(Joined::new(held, answers)))),
-            Part::Failed(fault) => {
-                failed.get_or_insert(fault);
-            }
+            },
+            answer = answers.recv() => match answer {
+                Some(answer) => {
+                    bytes += answer.size();
+                    held.push(answer);
+                    bytes > MAX_HELD
+                }
+                None if noted.is_empty() => break,
+                None => false,
+            },
+        };
+        if is_stream {
+            return Ok(Reply::Stream(Outlet::joined(held, answers, None)));
         }
     }
     #[cfg(feature = "planted")]
@@ -113,6 +125,7 @@ pub(crate) async fn handle<T: TakesMessages>(taker: T, array: &Bytes) -> Result<
     }
     match failed {
         _ if !held.is_empty() => {
+            let held: Vec<_> = held.iter().filter_map(Event::data).collect();
             let array = [&b"["[..], &held.join(&b","[..]), b"]"].concat();
             Ok(Reply::own(array))
         }
@@ -148,7 +161,7 @@ fn read(array: &Bytes) -> Result<Vec<Member>, Fault> {
 async fn turn(at_once: &Arc<Semaphore>, parts: &Parts) -> Option<OwnedSemaphorePermit> {
     tokio::select! {
         turn = Arc::clone(at_once).acquire_owned() => turn.ok(),
-        () = parts.closed() => None,
+        () = parts.left() => None,
     }
 }
 
@@ -157,7 +170,7 @@ async fn send<T: TakesMessages>(taker: T, members: Vec<Member>, parts: Parts) {
     let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
     let large = LargeAnswers::up_to(MAX_HELD_ANSWER);
     for member in members {
-        if parts.is_closed() {
+        if parts.events.is_closed() {
             return;
         }
         let taker = taker.clone();
@@ -176,8 +189,7 @@ async fn send<T: TakesMessages>(taker: T, members: Vec<Member>, parts: Parts) {
             Ok(message) => notify(taker, message, &parts).await,
             Err(malformed) => {
                 let body = Fault::Malformed(malformed).body(Some(RawId::NULL));
-                // If the client has left, the error is dropped.
-                drop(parts.send(Part::Message(body.into())).await);
+                parts.say(body).await;
             }
         }
     }
@@ -187,7 +199,7 @@ async fn send<T: TakesMessages>(taker: T, members: Vec<Member>, parts: Parts) {
 async fn notify<T: TakesMessages>(taker: T, message: Message, parts: &Parts) {
     let result = tokio::select! {
         result = taker.clone().take(message) => result,
-        () = parts.closed() => return,
+        () = parts.left() => return,
     };
     let fault = match result {
         Ok(Reply::Message { sent_as, .. }) if !sent_as.is_good() => taker.failed(sent_as.not_mcp()),
@@ -195,5 +207,24 @@ async fn notify<T: TakesMessages>(taker: T, message: Message, parts: &Parts) {
         Err(fault) => fault,
     };
     taker.registry().metrics.refused(fault.row().name);
-    drop(parts.send(Part::Failed(fault)).await);
+    parts.note(Note::Failed(fault));
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// Sends a message to the client. If that has left, it is dropped.
+    async fn say(&self, message: impl Into<Bytes>) {
+        drop(self.events.send(Event::of_message(message)).await);
+    }
+
+    /// Each member says one thing of itself at most, so there is room.
+    fn note(&self, note: Note) {
+        drop(self.notes.try_send(note));
+    }
+
+    /// Waits until the client has left.
+    async fn left(&self) {
+        self.events.closed().await;
+    }
 }

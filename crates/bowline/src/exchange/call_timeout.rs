@@ -6,17 +6,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_wire::message::RawId;
-use bowline_wire::sse::event_of;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use tokio::time::{Instant, Sleep};
 
 use crate::exchange::cancel::give_up;
-use crate::exchange::recovery::{Cause, recover_in_background};
-use crate::exchange::send::Request;
-use crate::exchange::stream::Source;
 use crate::fault::Fault;
-use crate::leg::Leg;
 use crate::session::{Call, Session};
 use crate::upstream::UpstreamError;
 
@@ -64,29 +58,6 @@ impl CallTimeout {
         }
     }
 
-    /// The same while the call waits for a recovery of its session. The recovery continues after the timeout,
-    /// for the next call. Otherwise a recovery that takes longer than a call's timeout would never finish.
-    pub(crate) async fn within_recovery<T>(
-        timeout: &mut Option<Self>,
-        request: &Request<'_>,
-        leg: &Arc<Leg>,
-        work: impl Future<Output = Result<T, UpstreamError>>,
-    ) -> Result<T, UpstreamError> {
-        let Some(timeout) = timeout else {
-            return work.await;
-        };
-        let is_over = std::future::poll_fn(|cx| {
-            let error = std::task::ready!(timeout.poll(cx));
-            recover_in_background(request.session, leg, Cause::of(leg), request.carried);
-            Poll::Ready(error)
-        });
-        tokio::select! {
-            biased;
-            done = work => done,
-            error = is_over => Err(error),
-        }
-    }
-
     /// Restarts the timer, because the server sent something.
     pub(crate) fn put_off(&mut self) {
         let next = Instant::now() + self.limit;
@@ -116,22 +87,15 @@ impl CallTimeout {
     }
 
     /// The error as an event for a stream that has begun.
-    pub(crate) fn event(&self, error: UpstreamError) -> Option<Bytes> {
+    pub(crate) fn event(&self, error: UpstreamError) -> Option<Event> {
         let session = self.session.upgrade()?;
         let fault = Fault::on(&session.leg(), error);
-        Some(event_of(fault.body(Some(self.call.id())).as_bytes()))
+        Some(Event::of_message(fault.body(Some(self.call.id()))))
     }
 }
 
-/// The final error for the request with this id, on the stream of its response. The HTTP status was sent
-/// already, so the error is counted here.
-pub(crate) fn last_word(session: &Session, id: RawId<'_>, error: UpstreamError) -> Source {
-    let fault = Fault::on(&session.leg(), error);
-    count(session, &fault);
-    Source::fault(&fault, Some(id))
-}
-
-fn count(session: &Session, fault: &Fault) {
+/// Counts and logs an error on a stream that has begun.
+pub(crate) fn count(session: &Session, fault: &Fault) {
     let reason = fault.row().name;
     session.upstream.metrics.refused(reason);
     tracing::info!(

@@ -14,9 +14,10 @@ use crate::exchange::reply::Reply;
 use crate::leg::Leg;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
+use crate::proof::SessionState;
 use crate::session::Session;
 use crate::session_store::announcement::Announcement;
-use crate::upstream::{Carried, SessionState, UpstreamError};
+use crate::upstream::{Carried, UpstreamError};
 
 /// A notification or a response, and what it is sent with.
 #[derive(Debug, Clone)]

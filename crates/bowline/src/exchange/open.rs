@@ -1,7 +1,8 @@
 //! `initialize`: opens the leg, then stores the session, then replies. A client never gets the id of a
 //! session that does not exist.
 
-pub(crate) mod first;
+mod first;
+mod unopened;
 
 use std::sync::Arc;
 
@@ -10,11 +11,12 @@ use bowline_wire::id::SessionId;
 use bowline_wire::message::Message;
 
 use self::first::{First, FirstLeg};
+use self::unopened::unopened;
 use crate::caller::Caller;
-use crate::exchange::deliver;
-use crate::exchange::detach::{Abandoned, detachable};
-use crate::exchange::reply::{Arriving, Reply};
-use crate::exchange::unopened::unopened;
+use crate::exchange::leaving::{Departure, Leaving};
+use crate::exchange::reply;
+use crate::exchange::stream::relay::Relay;
+use crate::exchange::{Reply, deliver};
 use crate::fault::Fault;
 use crate::leg::Generation;
 use crate::leg::marks::Seal;
@@ -31,6 +33,8 @@ pub(crate) struct Opening {
     pub(crate) caller: Caller,
     pub(crate) carried: Carried,
     pub(crate) message: Message,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
     /// Whose member the session will be, if anybody's.
     pub(crate) member: Option<Membership>,
 }
@@ -46,8 +50,8 @@ pub(crate) struct Membership {
 
 /// The outcome of opening a session.
 enum Opened {
-    Session(Newborn, Reply<Arriving>),
-    Declined(Reply<Arriving>),
+    Session(Newborn, reply::Reply<Relay>),
+    Declined(reply::Reply<Relay>),
 }
 
 /// A session whose id the client does not have yet. Dropping this ends the session: if the client has left,
@@ -82,18 +86,20 @@ impl Opening {
         let place = share.take();
         let place =
             place.ok_or_else(|| Fault::TooManyStreams(self.upstream.streams.exhausted()))?;
-        let abandoned = Abandoned::new(&self.upstream, &share, registry.idle);
+        let (leaving, idle) = (self.leaving, registry.idle);
+        let departure = Departure::new(leaving, &self.upstream, &share, idle);
         let sent = Sent::default();
         let opening = self.open_leg(vacancy, room, sent.clone());
         // The opening holds the permit, also when it continues after the client's disconnect.
         let opening = async move { opening.await.map(|opened| (opened, place)) };
-        let (opened, place) = detachable(opening, sent, abandoned).await?;
+        let (opened, place) = departure.watch(opening, sent).await?;
         match opened {
             // Without a session there is no stream to deliver.
             Opened::Declined(reply) => Ok((reply.into_whole(), None)),
             Opened::Session(newborn, reply) => {
                 let session = &newborn.session;
-                let reply = deliver(&registry, session, &message, reply, Some(place));
+                let departure = Departure::of(leaving, &registry, session);
+                let reply = deliver(departure, session, &message, reply, Some(place), || None);
                 let leg = session.leg();
                 leg.upstream.answered.sessions_opened.inc();
                 tracing::info!(
@@ -117,6 +123,7 @@ impl Opening {
             carried,
             message,
             member,
+            leaving: _,
         } = self;
         let Membership { seal, number } = member.unwrap_or(Membership { seal, number: 0 });
         let account = upstream.account(&caller);

@@ -7,8 +7,8 @@ use bowline_wire::message::{Message, RawId};
 use bowline_wire::version::{self, Agreed};
 
 use crate::caller::Caller;
-use crate::exchange::reply::{Arriving, Reply};
-use crate::exchange::stream::relay::EventRelay;
+use crate::exchange::reply::Reply;
+use crate::exchange::stream::relay::{EventRelay, Relay};
 use crate::leg::capabilities::MissingLists;
 use crate::leg::marks::{Seal, StreamOrigin};
 use crate::leg::rewrite::Rewrite;
@@ -16,8 +16,8 @@ use crate::leg::{Generation, Leg, Life};
 use crate::oauth::Account;
 use crate::upstream::reserved::Reserved;
 use crate::upstream::{
-    Carried, Conversation, Declination, InitializeAnswer, Initialized, Issued, Link, Pin, Repeat,
-    Upstream, UpstreamError,
+    Carried, Conversation, Credentials, Declination, InitializeAnswer, Initialized, Issued, Link,
+    Pin, Repeat, Upstream, UpstreamError,
 };
 
 /// An `initialize`, and where and for whom it is sent.
@@ -31,9 +31,9 @@ pub(crate) struct LegOpening<'a> {
     pub(crate) account: Option<&'a Arc<Account>>,
     pub(crate) message: &'a Message,
     pub(crate) carried: &'a Carried,
-    /// The cookies to send, and the sign-in that they belong to, if there are any.
+    /// The cookies to send, and with whose credentials they came about, if there are any.
     pub(crate) jar: Jar,
-    pub(crate) jar_sign_in: Option<u64>,
+    pub(crate) jar_credentials: Option<Credentials>,
     /// Seals the ids in the answer's stream.
     pub(crate) seal: &'a Seal,
     pub(crate) sent: Sent,
@@ -44,7 +44,7 @@ pub(crate) struct LegOpening<'a> {
 pub(crate) struct OpenedLeg {
     pub(crate) newborn: Newborn,
     pub(crate) answer: Message,
-    pub(crate) reply: Reply<Arriving>,
+    pub(crate) reply: Reply<Relay>,
 }
 
 /// Why no leg was opened.
@@ -70,14 +70,14 @@ impl LegOpening<'_> {
     pub(crate) async fn open(mut self) -> Result<OpenedLeg, NotOpened> {
         let jar = std::mem::take(&mut self.jar);
         let conversation = Conversation::new(&self.endpoint.address, jar);
+        let account = self.account.map(|account| &**account);
         let link = Link {
             endpoint: self.endpoint,
             conversation: &conversation,
             version: None,
             carried: self.carried,
-            account: self.account.map(|account| &**account),
-            sign_in: self.jar_sign_in,
-            has_token: false,
+            account,
+            credentials: self.jar_credentials,
             repeat: Repeat::Safe,
         };
         let has_token = self.upstream.config().sets_token();
@@ -94,8 +94,7 @@ impl LegOpening<'_> {
             generation: self.generation,
             conversation: conversation.issued(known),
             version: asked_version(self.message)?,
-            sign_in: self.account.map_or(0, |account| account.sent()),
-            has_token,
+            credentials: Credentials::of_opening(account, has_token),
             missing_lists: MissingLists::default(),
         };
         let (upstream, endpoint) = (Arc::clone(self.upstream), self.endpoint.again());
@@ -134,13 +133,17 @@ impl LegOpening<'_> {
                 .initialize(link, self.caller, raw.clone(), sent)
         };
         match post(link).await {
-            // The cookies belong to another sign-in, so they are dropped.
-            Err(UpstreamError::SessionLost) if link.sign_in.is_some() => {
+            // The cookies belong to other credentials, so they are dropped.
+            Err(UpstreamError::SessionLost) if link.credentials.is_some() => {
                 if let Some(jar) = link.conversation.jar() {
                     *jar.lock() = Jar::default();
                 }
-                let sign_in = None;
-                post(Link { sign_in, ..link }).await
+                let credentials = None;
+                post(Link {
+                    credentials,
+                    ..link
+                })
+                .await
             }
             initialized => initialized,
         }
@@ -163,7 +166,7 @@ async fn read_answer(
     seal: &Seal,
     generation: Generation,
     reserved: &Reserved,
-) -> Result<(Message, Reply<Arriving>), UpstreamError> {
+) -> Result<(Message, Reply<Relay>), UpstreamError> {
     let whole = match answer {
         InitializeAnswer::Message(answer) => answer.whole().await?,
         InitializeAnswer::Held(whole) => whole,
@@ -172,7 +175,7 @@ async fn read_answer(
             let rewrite = Rewrite::new(seal.clone(), generation, origin, reserved.clone());
             let mut events = Box::new(EventRelay::new(source, rewrite));
             let message = events.until_answer(id).await?;
-            return Ok((message, Reply::events(events, || None).await));
+            return Ok((message, Reply::events(events).await));
         }
     };
     let message = Message::parse(whole.body.clone()).map_err(|_| UpstreamError::BadInitialize)?;

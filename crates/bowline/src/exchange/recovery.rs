@@ -5,17 +5,19 @@
 //! the client's state; or an error. A request that failed on an older generation gets the newer one.
 
 mod flight;
-pub(crate) mod memory;
 pub(crate) mod moves;
 mod restore;
 mod retire;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::exchange::call_timeout::CallTimeout;
 use crate::leg::Leg;
 use crate::session::Session;
 use crate::session::recovery::{Flight, FlightWaiter, Recovered, RecoveryError, Waiters};
@@ -86,6 +88,30 @@ pub(crate) fn recover_in_background(
         drop(joined.waiting);
         is_over
     });
+}
+
+/// Waits for this work, which needs a recovery, until its call times out. The recovery continues after the timeout,
+/// for the next call. Otherwise one that takes longer than a call's timeout would never finish.
+pub(crate) async fn within<T>(
+    timeout: &mut Option<CallTimeout>,
+    session: &Arc<Session>,
+    leg: &Arc<Leg>,
+    carried: &Carried,
+    work: impl Future<Output = Result<T, UpstreamError>>,
+) -> Result<T, UpstreamError> {
+    let Some(timeout) = timeout else {
+        return work.await;
+    };
+    let is_over = poll_fn(|cx| {
+        let error = ready!(timeout.poll(cx));
+        recover_in_background(session, leg, Cause::of(leg), carried);
+        Poll::Ready(error)
+    });
+    tokio::select! {
+        biased;
+        done = work => done,
+        error = is_over => Err(error),
+    }
 }
 
 /// Joins the flight, or starts one. `Err`: there is a newer leg already.

@@ -2,7 +2,6 @@
 
 pub(crate) mod own_list;
 pub(crate) mod retry;
-pub(crate) mod tool_hints;
 
 use bowline_wire::message::Message;
 

@@ -1,41 +1,33 @@
 //! The reply to a client's message: nothing, one message, events, or a stream. Each front writes it in its
 //! own transport.
 
+use std::future::poll_fn;
+
+use bowline_wire::batch::is_batch;
 use bowline_wire::compose;
 use bowline_wire::message::{Kind, Message, RawId};
-use bytes::Bytes;
+use bowline_wire::skip::MAX_MESSAGE;
+use bowline_wire::sse::Event;
+use bytes::{Bytes, BytesMut};
 
-use crate::exchange::batch::joined::Joined;
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::stream::outlet::Outlet;
-use crate::exchange::stream::relay::{EventRelay, Relay};
-use crate::exchange::stream::rescue::Rescue;
+use crate::exchange::stream::Source;
+use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
 use crate::fault::{Fault, LogContext};
 use crate::session::Session;
-use crate::upstream::{SentAs, Whole};
+use crate::upstream::{SentAs, StreamError, UpstreamError, Whole};
 
 /// The reply to a client's message. `S` is its stream: as it comes from a leg, or as a client reads it.
 #[derive(Debug)]
-pub(crate) enum Reply<S = Outlet> {
+pub(crate) enum Reply<S> {
     /// Accepted, without a message.
     Accepted,
     /// One message, or an array of messages, complete in memory.
     Message { body: Bytes, sent_as: SentAs },
-    /// Events that have all arrived, in SSE format.
-    Events(Bytes),
+    /// Events that have all arrived.
+    Events(Vec<Event>),
     /// A response that is still arriving.
     Stream(S),
-    /// The answers of a batch, message by message as they arrive.
-    Batch(Box<Joined>),
-}
-
-/// A streamed response before it becomes one of the session's streams.
-#[derive(Debug)]
-pub(crate) struct Arriving {
-    pub(crate) relay: Relay,
-    pub(crate) sent_as: SentAs,
-    /// How to resume it if it breaks.
-    pub(crate) rescue: Option<Box<Rescue>>,
 }
 
 impl<S> Reply<S> {
@@ -79,7 +71,6 @@ impl<S> Reply<S> {
             Self::Message { body, sent_as } => Reply::Message { body, sent_as },
             Self::Events(events) => Reply::Events(events),
             Self::Stream(stream) => Reply::Stream(make(stream)),
-            Self::Batch(joined) => Reply::Batch(joined),
         }
     }
 }
@@ -93,55 +84,61 @@ impl<S> From<Whole> for Reply<S> {
     }
 }
 
-impl Reply<Arriving> {
-    /// A stream of events.
-    pub(crate) fn stream(events: Box<EventRelay>, rescue: Option<Box<Rescue>>) -> Self {
-        Self::Stream(Arriving {
-            relay: Relay::Events(events),
-            sent_as: SentAs::events(),
-            rescue,
-        })
-    }
-
-    /// The same, or one body if all events have arrived.
-    pub(crate) async fn events(
-        mut events: Box<EventRelay>,
-        rescue: impl FnOnce() -> Option<Box<Rescue>>,
-    ) -> Self {
+impl Reply<Relay> {
+    /// A stream of events, or all of them if they have arrived.
+    pub(crate) async fn events(mut events: Box<EventRelay>) -> Self {
         match events.at_once().await {
-            Some(body) => Self::Events(body),
-            None => Self::stream(events, rescue()),
+            true => Self::Events(events.take_ready()),
+            false => Self::Stream(Relay::Events(events)),
         }
     }
 
     /// Ends the stream when its call times out.
-    pub(crate) fn with_timeout(self, timeout: Option<CallTimeout>) -> Self {
-        if timeout.is_none() {
-            return self;
+    pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
+        if let Self::Stream(relay) = &mut self
+            && timeout.is_some()
+        {
+            relay.set_timeout(timeout);
         }
-        self.map_stream(|arriving| Arriving {
-            relay: arriving.relay.with_timeout(timeout),
-            ..arriving
-        })
+        self
     }
 
     /// The part of the reply that was read already; the rest of a stream is dropped.
-    pub(crate) fn into_held(self) -> Self {
-        self.into_whole()
-    }
-
-    /// The same as a reply that cannot have a stream.
     pub(crate) fn into_whole<S>(self) -> Reply<S> {
         match self {
             Self::Accepted => Reply::Accepted,
             Self::Message { body, sent_as } => Reply::Message { body, sent_as },
             Self::Events(events) => Reply::Events(events),
-            Self::Stream(Arriving {
-                relay: Relay::Events(mut events),
-                ..
-            }) => Reply::Events(events.take_ready()),
+            Self::Stream(Relay::Events(mut events)) => Reply::Events(events.take_ready()),
             Self::Stream(_) => Reply::Accepted,
-            Self::Batch(joined) => Reply::Batch(joined),
         }
     }
+
+    /// The source for a reply on a stream that has begun.
+    pub(crate) async fn into_source(self) -> Result<Source, UpstreamError> {
+        let body = match self {
+            Self::Stream(Relay::Events(events)) => return Ok(Source::Events(events)),
+            Self::Stream(Relay::Frames(frames)) => whole(frames).await?,
+            Self::Message { body, .. } => body,
+            Self::Events(events) => return Ok(Source::events(events)),
+            Self::Accepted => return Err(StreamError::NoAnswer.into()),
+        };
+        let is_message = is_batch(&body) || Message::from_server(body.clone()).is_ok();
+        match is_message {
+            true => Ok(Source::last(Event::of_message(body))),
+            false => Err(StreamError::NoAnswer.into()),
+        }
+    }
+}
+
+/// Reads a body that arrives in pieces.
+async fn whole(mut frames: Box<FrameRelay>) -> Result<Bytes, StreamError> {
+    let mut body = BytesMut::new();
+    while let Some(part) = poll_fn(|cx| frames.poll_next(cx)).await {
+        body.extend_from_slice(&part?);
+        if body.len() > MAX_MESSAGE {
+            return Err(StreamError::TooLarge);
+        }
+    }
+    Ok(body.freeze())
 }

@@ -1,5 +1,4 @@
-//! Sends a client's request over its session's leg until it is answered or its outcome is known. If that
-//! fails, the session is recovered, and the request is retried if that is safe.
+//! Sends a client's request over a leg, once, and turns what the server answers into a reply.
 
 use std::sync::Arc;
 
@@ -8,16 +7,10 @@ use bowline_wire::batch;
 use bowline_wire::message::{Message, RawId, RawIdBuf};
 use bytes::Bytes;
 
-use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::recovery::memory::{Memory, is_result};
-use crate::exchange::recovery::{Cause, recover_in_background};
-use crate::exchange::replay::own_list;
-use crate::exchange::replay::retry::{self, is_safe, recovered};
-use crate::exchange::replay::tool_hints::ToolLesson;
-use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::reply::Reply;
 use crate::exchange::stream::relay::{EventRelay, FrameRelay, Relay};
-use crate::exchange::stream::rescue::Rescue;
-use crate::exchange::tool_filter::{self, ActiveFilter};
+use crate::exchange::tool_filter::ActiveFilter;
+use crate::exchange::tool_lesson::ToolLesson;
 use crate::fault::Fault;
 use crate::leg::marks::{Repeated, StreamOrigin};
 use crate::leg::rewrite::Rewrite;
@@ -26,7 +19,7 @@ use crate::leg::{Leg, array};
 use crate::planted::{self, Bug};
 use crate::session::{Call, ClientState, Session};
 use crate::upstream::{
-    Carried, Epoch, Frames, LiveError, MAX_HELD_ANSWER, Outcome, Reading, SMALL_ANSWER, SentAs,
+    Carried, Frames, Link, MAX_HELD_ANSWER, Outcome, Reading, Repeat, SMALL_ANSWER, SentAs,
     StreamError, UpstreamError, Whole,
 };
 
@@ -41,154 +34,59 @@ pub(crate) struct Request<'a> {
     pub(crate) sent: Sent,
 }
 
-/// Sends a request over the session's leg.
-pub(crate) fn request<'a>(
-    session: &'a Arc<Session>,
-    message: Message,
-    carried: &'a Carried,
-    sent: Sent,
-) -> impl Future<Output = Result<Reply<Arriving>, UpstreamError>> + use<'a> {
-    session.note_request(&message);
-    let call = Call::begin(session, message.id().unwrap_or_default());
-    let leg = session.leg();
-    let timeout = CallTimeout::of(session, &call);
-    let request = Request {
-        session,
-        message,
-        call,
-        carried,
-        sent,
-    };
-    let sent_request = SentRequest::first(&request);
-    send_until_answered(request, leg, sent_request, timeout)
+/// The answer to a request that was sent once.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) reply: Reply<Relay>,
+    /// Servers that have lost a session also answer like this: only a ping can tell.
+    pub(crate) may_deny_session: bool,
 }
 
-/// Sends a request again whose response broke on the leg `old`.
-pub(crate) async fn request_again(
-    request: Request<'_>,
-    old: &Arc<Leg>,
-    leg: Arc<Leg>,
-    timeout: Option<CallTimeout>,
-) -> Result<Reply<Arriving>, UpstreamError> {
-    // It is not running in a new generation.
-    let is_running = old.generation == leg.generation;
-    if !is_running {
-        request.call.forget_ids();
-    }
-    let mut sent_request = SentRequest {
-        continues_stream: true,
-        ..SentRequest::first(&request)
-    };
-    if is_running {
-        sent_request = sent_request.again(&request);
-    }
-    send_until_answered(request, leg, sent_request, timeout).await
-}
-
-/// Sends a request of Bowline's own, once: nothing is recovered or sent again for it.
-pub(crate) async fn request_once(
+/// Sends the request once. Nothing is recovered or sent again for it.
+pub(crate) async fn once(
     request: &Request<'_>,
     leg: &Arc<Leg>,
-) -> Result<Reply<Arriving>, UpstreamError> {
-    answer(request, leg, &mut SentRequest::first(request)).await
-}
-
-async fn send_until_answered(
-    request: Request<'_>,
-    mut leg: Arc<Leg>,
-    mut sent_request: SentRequest,
-    mut timeout: Option<CallTimeout>,
-) -> Result<Reply<Arriving>, UpstreamError> {
-    let Request {
-        session, message, ..
-    } = &request;
-    if sent_request.is_restorable
-        && let Err(full) = session.client_state.has_room_for(message)
-    {
-        return Ok(Reply::refusal(session, message, &full.into()));
+    sent_request: &mut SentRequest,
+    repeat: Repeat,
+) -> Result<Attempt, UpstreamError> {
+    let (session, carried) = (request.session, request.carried);
+    sent_request.lesson = ToolLesson::of(session, leg, &sent_request.message).await;
+    let (sent_request, message) = (&*sent_request, &sent_request.message);
+    #[cfg(feature = "planted")]
+    if planted::has(Bug::DrainedIsDeaf) && !leg.upstream.is_configured(&leg.endpoint) {
+        return Err(UpstreamError::deaf());
     }
-    if leg.is_lost() {
-        if let Err(refused) = tool_filter::check_call(&leg, message) {
-            return Ok(Reply::refusal(session, message, &refused));
-        }
-        let recovering = recovered(&request, &leg, Cause::Lost);
-        let recovering = CallTimeout::within_recovery(&mut timeout, &request, &leg, recovering);
-        leg = Box::pin(recovering).await?;
-    }
-    let reply = loop {
-        if !leg.missing_lists.is_nothing()
-            && let Some(result) = leg.missing_lists.empty_list(message.method())
-        {
-            return Ok(Reply::result(message, result));
-        }
-        // For each attempt, because the operator may change the filter in between.
-        if let Err(refused) = tool_filter::check_call(&leg, message) {
-            return Ok(Reply::refusal(session, message, &refused));
-        }
-        if let Some(listing) = own_list::before_call(&request, &leg) {
-            Box::pin(listing.wait(&request, &leg)).await?;
-        }
-        request.call.mark_sent(session.upstream.tool_hints.now());
-        let response = answer(&request, &leg, &mut sent_request);
-        // Wrapping copies the future, and most calls have no timeout.
-        let answered = match timeout {
-            None => response.await,
-            Some(_) => Box::pin(CallTimeout::within(&mut timeout, response)).await,
-        };
-        let error = match answered {
-            Ok(reply) => break reply.with_timeout(timeout.take()),
-            Err(error) => error,
-        };
-        if matches!(error, UpstreamError::Live(LiveError::IdTaken)) && sent_request.own_id.is_none()
-        {
-            // By a call at another gateway, or by one that was cancelled and may still be answered.
-            sent_request = sent_request.again(&request);
-            if sent_request.own_id.is_some() {
-                continue;
-            }
-        }
-        // Boxed, like all rare paths: a request's future is as large as its largest part.
-        let after = retry::after(&request, &leg, error);
-        let after = CallTimeout::within_recovery(&mut timeout, &request, &leg, after);
-        let next = Box::pin(after).await?;
-        if next.generation == leg.generation {
-            // The upstream may still run the first request, so the second needs another id.
-            sent_request = sent_request.again(&request);
-        }
-        leg = next;
+    let reading = Reading {
+        limit: sent_request.holds(leg),
+        own: sent_request.own_id.as_ref().map(RawIdBuf::as_id),
     };
-    Ok(finish(&request, &leg, &sent_request, reply).await)
-}
-
-/// Completes the bookkeeping before the client sees the response.
-async fn finish(
-    request: &Request<'_>,
-    leg: &Arc<Leg>,
-    sent_request: &SentRequest,
-    reply: Reply<Arriving>,
-) -> Reply<Arriving> {
-    let reply = match sent_request.is_restorable {
-        true => Box::pin(remember(request, leg, reply)).await,
-        false => reply,
+    let link = Link {
+        repeat,
+        ..leg.link(carried)
     };
-    if sent_request.lesson.is_listing()
-        && let Some(written) = request.session.tools_written()
-    {
-        // Invalidated tool hints are stored before the client gets the list, because the gateway may be
-        // killed in between.
-        _ = written.await;
-    }
-    let rescue = || Box::new(Rescue::request(request, leg));
-    match reply {
-        Reply::Stream(Arriving {
-            relay: Relay::Events(events),
-            ..
-        }) => match sent_request.continues_stream {
-            true => Reply::stream(events, Some(rescue())),
-            false => Reply::events(events, || Some(rescue())).await,
-        },
-        reply => reply,
-    }
+    let sent = request.sent.clone();
+    let sending = leg.upstream.request(link, message, reading, sent);
+    let outcome = sending.await.map_err(|error| match error {
+        UpstreamError::AnotherId | UpstreamError::Stream(StreamError::AnotherId) => {
+            another_id(session)
+        }
+        error => error,
+    })?;
+    let may_deny_session = matches!(&outcome, Outcome::Message(whole) if whole.may_deny_session);
+    let reply = match outcome {
+        Outcome::Message(whole) => whole_reply(request, leg, sent_request, whole)?,
+        Outcome::Events(source) => {
+            let events = EventRelay::new(source, rewrite(session, leg, sent_request))
+                .of(session, leg)
+                .answering(sent_request.lesson, leg.upstream.config());
+            Reply::Stream(Relay::Events(Box::new(events)))
+        }
+        Outcome::Frames(frames) => large_reply(request, leg, sent_request, frames),
+    };
+    Ok(Attempt {
+        reply,
+        may_deny_session,
+    })
 }
 
 /// A request as it is sent.
@@ -196,19 +94,19 @@ async fn finish(
 pub(crate) struct SentRequest {
     pub(crate) message: Message,
     /// The client's own id, if it carries one of Bowline's.
-    own_id: Option<RawIdBuf>,
+    pub(crate) own_id: Option<RawIdBuf>,
     /// The client has seen the beginning of a response. What it has seen is not sent again, so nothing of the
     /// new response is read ahead.
-    continues_stream: bool,
+    pub(crate) continues_stream: bool,
     /// A recovery has to repeat it, once the server has accepted it.
-    is_restorable: bool,
+    pub(crate) is_restorable: bool,
     /// What the response says about tools.
-    lesson: ToolLesson,
+    pub(crate) lesson: ToolLesson,
 }
 
 impl SentRequest {
     /// Under the client's own id, unless another call has that.
-    fn first(request: &Request<'_>) -> Self {
+    pub(crate) fn first(request: &Request<'_>) -> Self {
         let shares_id = request.call.shares_id(request.session);
         #[cfg(feature = "planted")]
         let shares_id = shares_id && !planted::has(Bug::EqualIdsMeet);
@@ -234,7 +132,7 @@ impl SentRequest {
 
     /// The same request under an id of Bowline's own, which its cancel carries, too, and with a token of its own for
     /// its progress: the first attempt may still tell its progress, on the same channel.
-    fn again(&self, request: &Request<'_>) -> Self {
+    pub(crate) fn again(&self, request: &Request<'_>) -> Self {
         match renamed(request) {
             Some((message, own_id)) => {
                 if let Some(id) = message.id() {
@@ -300,92 +198,21 @@ fn renamed(request: &Request<'_>) -> Option<(Message, RawIdBuf)> {
     Some((with_own_token(session, renamed, own), own.to_buf()))
 }
 
-/// Sends the request once, and turns the outcome into a reply.
-async fn answer(
-    request: &Request<'_>,
-    leg: &Arc<Leg>,
-    sent_request: &mut SentRequest,
-) -> Result<Reply<Arriving>, UpstreamError> {
-    let (session, carried) = (request.session, request.carried);
-    sent_request.lesson = ToolLesson::of(session, leg, &sent_request.message).await;
-    let (sent_request, message) = (&*sent_request, &sent_request.message);
-    let now = session.upstream.tool_hints.now();
-    #[cfg(feature = "planted")]
-    if planted::has(Bug::DrainedIsDeaf) && !leg.upstream.is_configured(&leg.endpoint) {
-        return Err(UpstreamError::deaf());
-    }
-    let reading = Reading {
-        limit: sent_request.holds(leg),
-        own: sent_request.own_id.as_ref().map(RawIdBuf::as_id),
-    };
-    let send = |link| {
-        let upstream = &leg.upstream;
-        upstream.request(link, message, reading, request.sent.clone())
-    };
-    let sent = match send(leg.link(carried)).await {
-        // The request is safe to repeat, so the redirect is followed this time.
-        Err(error @ UpstreamError::RedirectedAfter(_)) => {
-            let goes_on = Box::pin(may_follow(request, leg, message, now)).await;
-            match goes_on? {
-                true => Box::pin(send(leg.link(carried).safe())).await,
-                false => Err(error),
-            }
-        }
-        sent => sent,
-    };
-    let outcome = sent.map_err(|error| match error {
-        UpstreamError::AnotherId | UpstreamError::Stream(StreamError::AnotherId) => {
-            another_id(session)
-        }
-        error => error,
-    })?;
-    match outcome {
-        Outcome::Message(whole) => whole_reply(request, leg, sent_request, whole),
-        Outcome::Events(source) => {
-            let events = EventRelay::new(source, rewrite(session, leg, sent_request))
-                .of(session, leg)
-                .answering(sent_request.lesson)
-                .suspecting(leg.upstream.config());
-            Ok(Reply::stream(Box::new(events), None))
-        }
-        Outcome::Frames(frames) => Ok(large_reply(request, leg, sent_request, frames)),
-    }
-}
-
-/// Whether a request may be sent where it was redirected to, although it may have run here.
-async fn may_follow(
-    request: &Request<'_>,
-    leg: &Arc<Leg>,
-    sent: &Message,
-    now: Epoch,
-) -> Result<bool, UpstreamError> {
-    if !is_safe(request.session, sent, leg, now).await {
-        return Ok(false);
-    }
-    Ok(own_list::confirms(request, leg).await? && is_safe(request.session, sent, leg, now).await)
-}
-
 /// The reply for a response that is too large to be held.
 fn large_reply(
     request: &Request<'_>,
     leg: &Arc<Leg>,
     sent_request: &SentRequest,
     frames: Frames,
-) -> Reply<Arriving> {
+) -> Reply<Relay> {
     let session = request.session;
     sent_request.lesson.miss(session);
     if sent_request.lesson.is_listing() && ActiveFilter::of(&session.upstream).is_some() {
         // What is not held cannot be filtered.
         return Reply::refusal(session, &request.message, &Fault::ToolsNotFiltered);
     }
-    let sent_as = frames.sent_as.clone();
     let frames = FrameRelay::new(frames, session.hash, leg);
-    Reply::Stream(Arriving {
-        relay: Relay::Frames(Box::new(frames)),
-        sent_as,
-        // A part was passed on, and there is no event id to resume from.
-        rescue: None,
-    })
+    Reply::Stream(Relay::Frames(Box::new(frames)))
 }
 
 /// The reply for a complete response.
@@ -394,7 +221,7 @@ fn whole_reply(
     leg: &Arc<Leg>,
     sent_request: &SentRequest,
     whole: Whole,
-) -> Result<Reply<Arriving>, UpstreamError> {
+) -> Result<Reply<Relay>, UpstreamError> {
     let session = request.session;
     let id = sent_request.message.id().unwrap_or_default();
     let mut body = whole.body;
@@ -404,9 +231,6 @@ fn whole_reply(
             return Err(another_id(session));
         }
         body = marked;
-    }
-    if whole.may_deny_session {
-        recover_in_background(session, leg, Cause::Unproven, request.carried);
     }
     let body = sent_request.with_client_id(body);
     let body = match leg.generation.is_of_member() && !batch::is_batch(&body) {
@@ -464,26 +288,4 @@ fn rewrite(session: &Session, leg: &Leg, sent_request: &SentRequest) -> Rewrite 
         StreamOrigin::Request(id),
         reserved,
     )
-}
-
-/// Remembers what the server has accepted: now, or when the response arrives on the stream.
-async fn remember(
-    request: &Request<'_>,
-    leg: &Arc<Leg>,
-    mut reply: Reply<Arriving>,
-) -> Reply<Arriving> {
-    let Some(memory) = Memory::of(&request.message, request.carried) else {
-        return reply;
-    };
-    match &mut reply {
-        Reply::Message { body, .. } if is_result(body) => {
-            memory.remember(request.session, leg).await;
-        }
-        Reply::Stream(Arriving {
-            relay: Relay::Events(events),
-            ..
-        }) => events.remembers(memory),
-        _ => {}
-    }
-    reply
 }

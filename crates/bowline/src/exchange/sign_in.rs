@@ -6,13 +6,13 @@
 
 pub(crate) mod answer;
 pub(crate) mod prompt;
-pub(crate) mod words;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_wire::message::{Message, RawId, RawIdBuf};
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bowline_wire::{codes, compose, version};
 use serde::Deserialize;
 use serde_json::json;
@@ -20,16 +20,17 @@ use tokio::time::Instant;
 
 use self::answer::Elicited;
 use self::prompt::{mark, question, withdrawn};
-pub(crate) use self::words::is_own_tool;
 use self::words::{error, not_yet, signed_in, told, told_body, try_later, why};
-use crate::exchange::detach::{Abandoned, detachable};
-use crate::exchange::reply::{Arriving, Reply};
-use crate::exchange::send::request;
-use crate::exchange::stream::outlet::Outlet;
-use crate::exchange::stream::relay::Relay;
-use crate::exchange::stream::rescue::source_of;
+use crate::exchange::call;
+use crate::exchange::leaving::{Departure, Leaving};
+use crate::exchange::outlet::Outlet;
+use crate::exchange::own_tool::is_own_tool;
+use crate::exchange::reader::Reader;
+use crate::exchange::reply;
+use crate::exchange::rescue::Rescue;
+use crate::exchange::send::Request;
 use crate::exchange::stream::{LiveStream, Source};
-use crate::exchange::{Exchange, stream_key};
+use crate::exchange::{Exchange, Reply, stream_key};
 use crate::fault::Fault;
 use crate::oauth::{
     Account, Flow, FlowId, FlowOutcome, Flows, Prompt, SignInError, SignInReason, Useless,
@@ -62,7 +63,9 @@ struct Wait {
     session: Arc<Session>,
     account: Arc<Account>,
     message: Message,
+    call: Arc<Call>,
     carried: Carried,
+    leaving: Leaving,
     begun: Instant,
     /// The request is held until then, however many prompts that takes.
     until: Instant,
@@ -118,16 +121,17 @@ fn hold(
     account: Arc<Account>,
     flow: &Flow,
 ) -> Result<Reply, Fault> {
+    let departure = exchange.departure();
     let Exchange {
         registry,
         in_use,
         carried,
+        leaving,
         ..
     } = exchange;
     let session = Arc::clone(in_use.session());
     let place = session.stream_place().map_err(Fault::TooManyStreams)?;
     let key = stream_key(&message);
-    let abandoned = Abandoned::of(&registry, &session);
     let hold = account.flows.settings().hold;
     let is_browser = Means::of(&session, &account.flows, flow) == Means::Browser;
     let hold = match is_browser && is_first_list(&session, &message) {
@@ -135,6 +139,13 @@ fn hold(
         false => hold,
     };
     let begun = Instant::now();
+    let call = Call::begin(&session, message.id().unwrap_or_default());
+    let rescue = Rescue::request(
+        &session,
+        carried.clone(),
+        message.clone(),
+        Arc::clone(&call),
+    );
     let wait = Wait {
         registry,
         session: Arc::clone(&session),
@@ -142,16 +153,14 @@ fn hold(
         until: begun + hold,
         account,
         message,
+        call,
         carried,
+        leaving,
     };
-    let stream = Arc::new(LiveStream::new(wait.on(flow), None));
+    let stream = Arc::new(LiveStream::new(wait.on(flow)));
     session.attach(key, &stream);
-    Ok(Reply::Stream(Outlet::events(
-        stream,
-        in_use,
-        abandoned,
-        Some(place),
-    )))
+    let reader = Reader::new(stream, in_use, Some(place), Some(Box::new(rescue)));
+    Ok(Reply::Stream(Outlet::events(reader, departure)))
 }
 
 // === impl Wait ===
@@ -166,12 +175,16 @@ impl Wait {
         if means == Means::Words {
             let id = self.message.id().unwrap_or_default();
             let body = error(id, codes::SIGN_IN_NEEDED, why(flow), link.as_deref());
-            return Source::Last(event_of(body.as_bytes()));
+            return Source::last(Event::of_message(body));
         }
         let request = self.message.id().unwrap_or_default();
         let prompt = match means {
             Means::Browser => None,
-            _ => Some(flows.open_prompt(self.session.hash, flow, request.as_str())),
+            _ => Some(
+                flows
+                    .prompts
+                    .open(self.session.hash, flow, request.as_str()),
+            ),
         };
         let is_carried = prompt.as_ref().is_some_and(Prompt::is_carried);
         let mark = is_carried.then(|| mark(&self.session, flow, request));
@@ -181,7 +194,7 @@ impl Wait {
             .map(|mark| question(flows, flow, means, mark.as_id()));
         let rest = Source::opening(self.through(flow.clone(), means, prompt, mark));
         match question {
-            Some(question) => Source::Saying(event_of(question.as_bytes()), Box::new(rest)),
+            Some(question) => rest.preceded_by(Event::of_message(question)),
             None => rest,
         }
     }
@@ -195,10 +208,10 @@ impl Wait {
     ) -> Result<Source, UpstreamError> {
         let flows = Arc::clone(&self.account.flows);
         let id = self.message.id().unwrap_or_default().to_buf();
-        let call = Call::begin(&self.session, id.as_id());
+        let call = Arc::clone(&self.call);
         let needed = |why: &str, link: Option<&str>| {
             let body = error(id.as_id(), codes::SIGN_IN_NEEDED, why, link);
-            Source::Last(event_of(body.as_bytes()))
+            Source::last(Event::of_message(body))
         };
         let useless = async {
             match &prompt {
@@ -225,10 +238,9 @@ impl Wait {
                     }
                     _ => try_later(id.as_id(), &flow, means, why),
                 };
-                return Ok(Source::Last(event_of(body.as_bytes())));
+                return Ok(Source::last(Event::of_message(body)));
             }
         };
-        drop(call);
         let withdrawn = prompt.zip(mark).and_then(|(prompt, mark)| {
             let withdrawn = prompt.is_open().then(|| withdrawn(mark.as_id()));
             prompt.keep();
@@ -247,7 +259,7 @@ impl Wait {
             },
         };
         Ok(match withdrawn {
-            Some(withdrawn) => Source::Saying(event_of(withdrawn.as_bytes()), Box::new(rest)),
+            Some(withdrawn) => rest.preceded_by(Event::of_message(withdrawn)),
             None => rest,
         })
     }
@@ -258,30 +270,33 @@ impl Wait {
             registry,
             session,
             message,
+            call,
             carried,
+            leaving,
             ..
         } = self;
         let id = message.id().map(RawId::to_buf);
         if is_own_tool(&message) {
             let body = signed_in(message.id().unwrap_or(RawId::NULL), &session);
-            return Source::Last(event_of(body.as_bytes()));
+            return Source::last(Event::of_message(body));
         }
         let (own, sent) = (Arc::clone(&session), Sent::default());
         let request_sent = sent.clone();
-        let sending = async move { request(&own, message, &carried, request_sent).await };
-        let abandoned = Abandoned::of(&registry, &session);
-        let reply = detachable(sending, sent, abandoned).await;
+        let sending = async move {
+            call::answer(Request {
+                session: &own,
+                message,
+                call,
+                carried: &carried,
+                sent: request_sent,
+            })
+            .await
+        };
+        let departure = Departure::of(leaving, &registry, &session);
+        let reply = departure.watch(sending, sent).await;
         match reply {
-            Ok(Reply::Stream(Arriving {
-                relay: relay @ Relay::Events(_),
-                rescue,
-                ..
-            })) => match rescue {
-                Some(rescue) => Source::Rescuable(relay, rescue),
-                None => Source::Relay(relay),
-            },
-            Ok(Reply::Accepted | Reply::Batch(_)) => Source::Ended,
-            Ok(reply) => match source_of(reply).await {
+            Ok(reply::Reply::Accepted) => Source::Ended,
+            Ok(reply) => match reply.into_source().await {
                 Ok(source) => source,
                 Err(error) => failed(&session, error, id.as_ref()),
             },
@@ -303,7 +318,7 @@ fn failed(session: &Session, error: UpstreamError, id: Option<&RawIdBuf>) -> Sou
 
 /// Notifies the client once when the sign-in is complete.
 fn notify_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
-    if !flows.promise_completion(session.hash, flow) {
+    if !flows.prompts.promise_completion(session.hash, flow) {
         return;
     }
     let (session, flows, flow) = (Arc::clone(session), Arc::clone(flows), flow.clone());
@@ -312,7 +327,7 @@ fn notify_when_done(session: &Arc<Session>, flows: &Arc<Flows>, flow: &Flow) {
         if flows.wait(&flow).await == Some(FlowOutcome::SignedIn) {
             let params = json!({"elicitationId": flow.id.as_str()});
             let done = compose::notification("notifications/elicitation/complete", params);
-            session.tell(&event_of(done.as_bytes()));
+            session.tell(Event::of_message(done));
         }
     });
 }
@@ -333,7 +348,7 @@ pub(crate) async fn answered(session: &Session, id: RawId<'_>, answer: &Message)
                 Some(_) => Useless::Malformed,
             };
             let flows = &account.flows;
-            flows.prompt_failed(session.hash, &flow, Some(request), why);
+            flows.prompts.fail(session.hash, &flow, Some(request), why);
             Err(why.into())
         }
     };

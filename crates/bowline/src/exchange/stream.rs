@@ -1,25 +1,25 @@
 //! A stream to a client, which can be ended while another task reads it.
 //!
 //! A client may not read (its connection is full), so ending a stream cannot wait for the reader:
-//! [`LiveStream::end`] drops the upstream's side at once, and the reader sees the end at its next poll.
+//! [`LiveStream::end`] drops the upstream's side at once, and the reader sees the end at its next poll. What to do
+//! when that side breaks is the reader's business: a stream says that it has halted, and goes on with what the
+//! reader gives it.
 
 pub(crate) mod events;
 mod frames;
-pub(crate) mod outlet;
 pub(crate) mod relay;
-pub(crate) mod rescue;
-mod shown;
 mod source;
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use parking_lot::Mutex;
 
+pub(crate) use self::events::Broken;
+use self::relay::Piece;
 use self::source::Next;
 pub(crate) use self::source::Source;
-use crate::exchange::stream::relay::Relay;
-use crate::exchange::stream::rescue::Rescue;
 use crate::session::streams::ClientStream;
 pub(crate) use crate::upstream::StreamError;
 use crate::upstream::UpstreamError;
@@ -34,35 +34,51 @@ struct State {
     /// The next source, set while the reader had the current one out.
     instead: Option<Source>,
     reader: Option<Waker>,
-    /// How to resume if the source breaks; `None` after the client left.
-    rescue: Option<Box<Rescue>>,
     /// Events from Bowline itself.
-    unsaid: Option<Bytes>,
+    unsaid: VecDeque<Event>,
     /// The client has disconnected.
     has_left: bool,
+}
+
+/// Why a stream has no more pieces.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The upstream's side broke. The stream goes on if its reader has another source.
+    Broke(Box<Broken>),
+    /// The same, because the session has another generation.
+    Restart,
+    /// The client must not take it for complete.
+    Cut(StreamError),
+}
+
+/// Why a stream is not open.
+#[derive(Debug)]
+pub(crate) enum NotOpen {
+    /// The session has another generation, on which the reader opens it.
+    Restart,
+    Failed(UpstreamError),
 }
 
 // === impl LiveStream ===
 
 impl LiveStream {
-    pub(crate) fn new(source: Source, rescue: Option<Box<Rescue>>) -> Self {
+    pub(crate) fn new(source: impl Into<Source>) -> Self {
         Self(Mutex::new(State {
-            source,
+            source: source.into(),
             instead: None,
             reader: None,
-            rescue,
-            unsaid: None,
+            unsaid: VecDeque::new(),
             has_left: false,
         }))
     }
 
-    /// The next bytes: whole events, or frames of a body that is not events.
+    /// The next piece.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Next {
         loop {
             let mut source = {
                 let mut state = self.0.lock();
-                if let Some(said) = state.take_said() {
-                    return Poll::Ready(Some(Ok(said)));
+                if let Some(said) = state.unsaid.pop_front() {
+                    return Poll::Ready(Some(Ok(Piece::Event(said))));
                 }
                 state.source.take_out()
             };
@@ -78,17 +94,30 @@ impl LiveStream {
         }
     }
 
-    /// The client has disconnected: a break is not repaired any more, and nothing more is sent.
-    pub(crate) fn leave(&self) {
-        let rescue = {
+    /// The next event from Bowline itself.
+    pub(crate) fn take_said(&self) -> Option<Event> {
+        self.0.lock().unsaid.pop_front()
+    }
+
+    /// Goes on with this source after a halt, unless the stream was ended or restarted meanwhile.
+    pub(crate) fn resume(&self, source: Source) {
+        let dropped = {
             let mut state = self.0.lock();
-            if let Source::Opening(_, Some(sent)) = &state.source {
-                sent.leave();
+            match state.source {
+                Source::Halted => std::mem::replace(&mut state.source, source),
+                _ => source,
             }
-            state.has_left = true;
-            state.rescue.take()
         };
-        drop(rescue);
+        drop(dropped);
+    }
+
+    /// The client has disconnected: nothing more is sent.
+    pub(crate) fn leave(&self) {
+        let mut state = self.0.lock();
+        if let Source::Opening(_, Some(sent)) = &state.source {
+            sent.leave();
+        }
+        state.has_left = true;
     }
 
     /// Whether it has ended with an error that a later attempt may not meet.
@@ -96,35 +125,36 @@ impl LiveStream {
         matches!(self.0.lock().source, Source::EndedForNow)
     }
 
-    /// Waits until the upstream has answered, with success or an error.
-    pub(crate) async fn opened(&self) -> Result<(), UpstreamError> {
-        std::future::poll_fn(|cx| {
-            loop {
-                let mut source = {
-                    let mut state = self.0.lock();
-                    match state.source {
-                        Source::Opening(..) => state.source.take_out(),
-                        _ => return Poll::Ready(Ok(())),
-                    }
-                };
-                let opened = source.poll_open(cx);
-                if matches!(opened, Poll::Ready(Err(_))) {
-                    source = Source::Ended;
-                }
+    /// Ready when the upstream has answered, with success or an error.
+    pub(crate) fn poll_open(&self, cx: &mut Context<'_>) -> Poll<Result<(), NotOpen>> {
+        loop {
+            let mut source = {
                 let mut state = self.0.lock();
-                let instead = state.instead.take();
-                let is_replaced = instead.is_some();
-                // A recovery that this stream waits for restarts it.
-                state.reader = Some(cx.waker().clone());
-                let replaced = std::mem::replace(&mut state.source, instead.unwrap_or(source));
-                drop(state);
-                drop(replaced);
-                if !is_replaced {
-                    return opened;
+                match state.source {
+                    Source::Opening(..) => state.source.take_out(),
+                    Source::Restart => {
+                        state.source = Source::Halted;
+                        return Poll::Ready(Err(NotOpen::Restart));
+                    }
+                    _ => return Poll::Ready(Ok(())),
                 }
+            };
+            let opened = source.poll_open(cx);
+            if matches!(opened, Poll::Ready(Err(_))) {
+                source = Source::Ended;
             }
-        })
-        .await
+            let mut state = self.0.lock();
+            let instead = state.instead.take();
+            let is_replaced = instead.is_some();
+            // A recovery that this stream waits for restarts it.
+            state.reader = Some(cx.waker().clone());
+            let replaced = std::mem::replace(&mut state.source, instead.unwrap_or(source));
+            drop(state);
+            drop(replaced);
+            if !is_replaced {
+                return opened.map_err(NotOpen::Failed);
+            }
+        }
     }
 
     /// Whether the stream must be read to its end after the client's disconnect: it belongs to a request that
@@ -132,34 +162,12 @@ impl LiveStream {
     pub(crate) fn must_be_read_out(&self) -> bool {
         self.0.lock().source.must_be_read_out()
     }
-}
 
-impl ClientStream for LiveStream {
-    fn say(&self, event: &Bytes) -> bool {
-        let reader = {
-            let mut state = self.0.lock();
-            // Without a rescue there is no client, or this is not an event stream.
-            if state.is_over() || state.rescue.is_none() {
-                return false;
-            }
-            let said = state.unsaid.take().unwrap_or_default();
-            state.unsaid = Some([&said[..], event].concat().into());
-            state.reader.take()
-        };
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-        true
-    }
-
-    fn restart(&self) {
+    /// Changes the source from outside, if there is one for this state.
+    fn change(&self, source: impl FnOnce(&State) -> Option<Source>) {
         let (old, reader) = {
             let mut state = self.0.lock();
-            if state.is_over() {
-                return;
-            }
-            let rescue = state.rescue.as_mut();
-            let Some(source) = rescue.and_then(|rescue| rescue.restart()) else {
+            let Some(source) = source(&state) else {
                 return;
             };
             (state.replace(source), state.reader.take())
@@ -169,39 +177,38 @@ impl ClientStream for LiveStream {
             reader.wake();
         }
     }
+}
 
-    fn end(&self) {
-        let (source, reader) = {
+impl ClientStream for LiveStream {
+    fn say(&self, event: &Event) -> bool {
+        let reader = {
             let mut state = self.0.lock();
-            let end = state.source.end();
-            (state.replace(end), state.reader.take())
+            if state.is_over() || state.has_left || !state.source.is_events() {
+                return false;
+            }
+            state.unsaid.push_back(event.clone());
+            state.reader.take()
         };
-        drop(source);
         if let Some(reader) = reader {
             reader.wake();
         }
+        true
+    }
+
+    fn restart(&self) {
+        self.change(|state| (!state.is_over() && !state.has_left).then_some(Source::Restart));
+    }
+
+    fn end(&self) {
+        self.change(|state| Some(state.source.end()));
     }
 }
 
 // === impl State ===
 
 impl State {
-    /// The next event from Bowline itself.
-    fn take_said(&mut self) -> Option<Bytes> {
-        let unsaid = self.unsaid.take();
-        unsaid.or_else(|| self.rescue.as_ref()?.news())
-    }
-
     fn is_over(&self) -> bool {
-        let source = self.instead.as_ref().unwrap_or(&self.source);
-        matches!(
-            source,
-            Source::Ended
-                | Source::EndedForNow
-                | Source::Cut
-                | Source::Last(_)
-                | Source::LastForNow(_)
-        )
+        self.instead.as_ref().unwrap_or(&self.source).is_over()
     }
 
     /// Changes the source. The caller drops the returned source after releasing the lock.
@@ -216,48 +223,38 @@ impl State {
     /// source to drop.
     fn put_back(
         &mut self,
-        mut source: Source,
+        source: Source,
         next: Next,
         cx: &mut Context<'_>,
     ) -> (Option<Next>, Option<Source>) {
-        if let Source::Rescuable(relay, rescue) = source {
-            source = Source::Relay(relay);
-            self.rescue = Some(rescue).filter(|_| !self.has_left);
-        }
         if let Some(instead) = self.instead.take() {
             // What was read goes to the client; an end or a break no longer matters.
             self.source = instead;
             let next = Some(next).filter(|next| matches!(next, Poll::Ready(Some(Ok(_)))));
             return (next, Some(source));
         }
-        let (next, source, over) = match next {
-            Poll::Pending if self.unsaid.is_some() => (None, source, None),
+        let after = match &next {
+            Poll::Pending if !self.unsaid.is_empty() => {
+                self.source = source;
+                return (None, None);
+            }
             Poll::Pending => {
                 self.reader = Some(cx.waker().clone());
-                (Some(Poll::Pending), source, None)
+                None
             }
-            Poll::Ready(Some(Ok(_))) => (Some(next), source, None),
-            Poll::Ready(None) => (Some(next), Source::Ended, Some(source)),
-            Poll::Ready(Some(Err(error))) => match self.go_on(&mut source, &error) {
-                Some(rest) => (None, rest, Some(source)),
-                None => {
-                    let cut = Poll::Ready(Some(Err(error)));
-                    (Some(cut), Source::Ended, Some(source))
-                }
-            },
+            Poll::Ready(Some(Ok(_))) => None,
+            Poll::Ready(None | Some(Err(Halt::Cut(_)))) => Some(Source::Ended),
+            Poll::Ready(Some(Err(Halt::Broke(_) | Halt::Restart))) => Some(Source::Halted),
         };
-        self.source = source;
-        (next, over)
-    }
-
-    /// The next source after a break; `None`: the client sees the break.
-    fn go_on(&mut self, broken: &mut Source, error: &StreamError) -> Option<Source> {
-        match broken {
-            Source::Relay(Relay::Events(events)) if events.has_answered() => Some(Source::Ended),
-            Source::Relay(Relay::Events(events)) => {
-                self.rescue.as_mut()?.go_on(events.broken(), error)
+        match after {
+            None => {
+                self.source = source;
+                (Some(next), None)
             }
-            _ => None,
+            Some(after) => {
+                self.source = after;
+                (Some(next), Some(source))
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::config::{Server, ToolFilter};
-use crate::exchange::replay::tool_hints::ToolLesson;
-use crate::exchange::sign_in::is_own_tool;
+use crate::exchange::own_tool::is_own_tool;
+use crate::exchange::tool_lesson::ToolLesson;
 use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::leg::rewrite::Content;

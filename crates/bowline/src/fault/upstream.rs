@@ -4,9 +4,10 @@ use http::StatusCode;
 
 use super::{Reason, Retry};
 use crate::peers::PeerError;
+use crate::proof::Ran;
 use crate::share::ShareOwner;
 use crate::upstream::{
-    ForwardError, LiveError, ProcessError, Ran, SseError, StreamError, UpstreamError,
+    ForwardError, LiveError, ProcessError, SseError, StreamError, UpstreamError,
 };
 use bowline_egress::{EgressError, ReadError, WireError};
 

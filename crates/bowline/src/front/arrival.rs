@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http::request::Parts;
 
 use crate::caller::Caller;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
 use crate::guard::callers::identify;
 use crate::hub::Hub;
@@ -120,7 +121,7 @@ impl Arrival {
         };
         let found = found.ok_or(Fault::UnknownSession)?;
         let (unions, carried) = (&self.hub.unions, Carried::default());
-        let admitted = unions.admit(found, &self.caller, carried)?;
+        let admitted = unions.admit(found, &self.caller, carried, Leaving::GoesOn)?;
         self.check(&admitted)?;
         Ok(admitted)
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_wire::message::RawId;
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bowline_wire::{header as mcp, media};
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -14,9 +14,8 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::config::ServerName;
-use crate::exchange::batch::joined::Joined;
-use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::Reply;
+use crate::exchange::outlet::Outlet;
 use crate::fault::{Fault, LogContext};
 use crate::front::http_sse::body::MessagesBody;
 use crate::front::status;
@@ -33,7 +32,6 @@ const HEARTBEAT_COMMENT: &[u8] = b": keep-alive\n\n";
 pub(crate) enum ReplyBody {
     Whole(Option<Bytes>),
     Stream(Box<StreamBody>),
-    Batch(Box<BatchBody>),
     Messages(Box<MessagesBody>),
 }
 
@@ -45,13 +43,6 @@ pub(crate) struct StreamBody {
     heartbeat: Option<Heartbeat>,
     /// How the stream broke off, until the client gets the error.
     cut: Option<StreamError>,
-}
-
-/// The answers to a batch as one stream of events.
-#[derive(Debug)]
-pub(crate) struct BatchBody {
-    answers: Box<Joined>,
-    heartbeat: Heartbeat,
 }
 
 #[derive(Debug)]
@@ -171,17 +162,19 @@ pub(crate) fn respond(reply: Reply) -> Response<ReplyBody> {
         }
         Reply::Events(events) => {
             let content_type = HeaderValue::from_static(media::EVENT_STREAM);
-            whole(StatusCode::OK, Some(content_type), events)
+            whole(StatusCode::OK, Some(content_type), text_of(&events))
         }
         Reply::Stream(outlet) => stream(outlet),
-        Reply::Batch(answers) => {
-            let heartbeat = Heartbeat::new();
-            let body = BatchBody { answers, heartbeat };
-            let mut response = Response::new(ReplyBody::Batch(Box::new(body)));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENT_STREAM));
-            hold_nothing_back(headers);
-            response
+    }
+}
+
+/// These events as one body.
+fn text_of(events: &[Event]) -> Bytes {
+    match events {
+        [event] => event.encoded(),
+        events => {
+            let events: Vec<_> = events.iter().map(Event::encoded).collect();
+            events.concat().into()
         }
     }
 }
@@ -259,21 +252,6 @@ impl Heartbeat {
     }
 }
 
-// === impl BatchBody ===
-
-impl BatchBody {
-    /// The next event, or a sign of life; `None` when every member has ended.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        match self.answers.poll_next(cx) {
-            Poll::Ready(message) => {
-                self.heartbeat.put_off();
-                Poll::Ready(message.map(|message| event_of(&message)))
-            }
-            Poll::Pending => self.heartbeat.poll(cx).map(Some),
-        }
-    }
-}
-
 // === impl ReplyBody ===
 
 impl Body for ReplyBody {
@@ -289,9 +267,6 @@ impl Body for ReplyBody {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
             Self::Stream(body) => body,
-            Self::Batch(body) => {
-                return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
-            }
             Self::Messages(body) => {
                 return body.poll_next(cx).map(|next| Some(Ok(Frame::data(next?))));
             }
@@ -311,7 +286,7 @@ impl Body for ReplyBody {
                 if let Some(heartbeat) = heartbeat {
                     heartbeat.put_off();
                 }
-                Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
+                Poll::Ready(next.map(|piece| piece.map(|piece| Frame::data(piece.into_bytes()))))
             }
             (Poll::Pending, Some(heartbeat)) => {
                 let comment = heartbeat.poll(cx);
@@ -330,7 +305,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Stream(_) | Self::Batch(_) | Self::Messages(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Messages(_) => SizeHint::default(),
         }
     }
 }

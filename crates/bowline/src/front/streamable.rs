@@ -19,6 +19,7 @@ use super::cross_origin::AllowedOrigin;
 use super::response::{self, ReplyBody};
 use super::{embedder, http_sse, pages, sign_out};
 use crate::config::ServerName;
+use crate::exchange::leaving::Leaving;
 use crate::exchange::open::Opening;
 use crate::fault::Fault;
 use crate::hub::Hub;
@@ -196,6 +197,7 @@ async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<R
                 caller: arrival.caller,
                 carried: arrival.carried,
                 message,
+                leaving: Leaving::GoesOn,
             };
             return attach(attaching, wants_hash).await;
         }
@@ -206,6 +208,7 @@ async fn initialize(mut arrival: Arrival, message: Message) -> Result<Response<R
         caller: arrival.caller,
         carried: arrival.carried,
         message,
+        leaving: Leaving::GoesOn,
         member: None,
     };
     let (reply, newborn) = opening.open().await?;

@@ -82,7 +82,7 @@ pub(super) fn reconfigure(hub: &Hub, config: Config) {
     hub.unions.all_changed();
     hub.flows.recheck_issuers();
     // What comes on them is for the account of before.
-    hub.end_streams_where(|session| session.leg().has_other_token());
+    hub.end_streams_where(|session| session.leg().has_other_credentials());
     let callers = config.callers.len();
     let servers = hub.routes.all();
     hub.streams.share_out(servers.len(), callers);

@@ -154,42 +154,43 @@ impl Rewrite {
         is_addressed && !self.is_answer(message)
     }
 
-    /// The generation that the stream is read from.
-    pub(crate) fn leg(&self) -> Generation {
-        self.leg
-    }
-
     /// The stream that this rewrites.
     pub(crate) fn origin(&self) -> &StreamOrigin {
         &self.origin
     }
 
-    /// The event as the client may see it; `None` if it cannot be shown.
-    pub(crate) fn event(&self, event: &Event, content: &Content) -> Option<Bytes> {
-        let head = event.head();
-        let id = match head.id.filter(|id| !id.is_empty()) {
-            Some(id) => Some(self.seal.event(&EventMark {
+    /// The event as the client may see it; `None` if it cannot be shown. Of a batch, this is its last member, and
+    /// those before it are added to `before`.
+    pub(crate) fn event(
+        &self,
+        mut event: Event,
+        content: &Content,
+        before: &mut impl Extend<Event>,
+    ) -> Option<Event> {
+        if let Some(id) = event.id().filter(|id| !id.is_empty()) {
+            let mark = self.seal.event(&EventMark {
                 leg: self.leg,
                 origin: self.origin.clone(),
                 id: id.into(),
-            })?),
-            None => None,
-        };
+            })?;
+            event = event.with_id(mark);
+        }
         let data = match content {
             Content::Message(message) => match self.message(message)? {
-                None => is_cleared(event, message).then(|| message.raw().clone()),
-                marked => marked,
+                None if event.has_data(message.raw()) => return Some(event),
+                None => message.raw().clone(),
+                Some(marked) => marked,
             },
             Content::Batch(members) => {
                 let members: Option<Vec<_>> = members.iter().map(|raw| self.member(raw)).collect();
-                return Some(event.split(id.as_deref(), &members?));
+                let mut events = event.split(members?);
+                let last = events.pop();
+                before.extend(events);
+                return last;
             }
-            Content::Other(_) => None,
+            Content::Other(_) => return Some(event),
         };
-        if id.is_none() && data.is_none() && head.is_plain {
-            return Some(event.raw().clone());
-        }
-        Some(event.rewritten(id.as_deref(), data.as_deref()))
+        Some(event.with_data(data))
     }
 
     /// A member of a batch as the client may see it.
@@ -238,13 +239,6 @@ impl Rewrite {
         let id = RawId::new(message.text(marked_id(message)?));
         self.seal.request(self.leg, id)
     }
-}
-
-/// Whether a message is not the event's own data any more. Unless it is, or spans several lines, it is a slice of
-/// the event.
-fn is_cleared(event: &Event, message: &Message) -> bool {
-    let is_slice = event.raw().as_ptr_range().contains(&message.raw().as_ptr());
-    !is_slice && event.data().as_deref() != Some(&message.raw()[..])
 }
 
 /// The id that must become a mark: the id of a server's request, also in the server's cancellation

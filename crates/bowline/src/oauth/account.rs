@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bowline_wire::message::Initialized;
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
 
+use super::account_key::AccountKey;
 use super::bearer::Bearer;
 use super::challenge::{Challenge, TokenError};
 use super::flow::Flow;
 use super::flow_store::FlowStoreError;
 use super::flows::Flows;
 use super::grants::{CachedBearer, GrantError};
+use super::reason::SignInReason;
 use crate::caller::Caller;
 use crate::callers::identity_of;
 
@@ -29,34 +30,6 @@ pub(crate) struct Account {
     key: AccountKey,
     /// The number of the sign-in whose token was sent last; 0 for none.
     sent: AtomicU64,
-}
-
-/// Which account a grant or a flow belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct AccountKey {
-    /// The caller's identity.
-    pub(super) caller: Box<str>,
-    pub(super) server_url: Box<str>,
-}
-
-/// Why a caller has to sign in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SignInReason {
-    /// The server's challenge, if it sent one.
-    pub(crate) challenge: Option<Challenge>,
-    /// The caller is signed in, and needs more scopes.
-    pub(crate) is_step_up: bool,
-    #[serde(default)]
-    pub(crate) refused: RefusedGrant,
-}
-
-/// The grant whose token a server refused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RefusedGrant {
-    /// The number of its sign-in; 0 for none.
-    pub(crate) sign_in: u64,
-    /// Whether the server took that token before, as far as this gateway knows.
-    pub(crate) was_accepted: bool,
 }
 
 /// What a server's 401 or 403 means.
@@ -212,23 +185,5 @@ impl Account {
                 .grants
                 .refused_grant(&self.key.caller, &self.key.server_url, sent),
         })))
-    }
-}
-
-// === impl SignInReason ===
-
-impl SignInReason {
-    /// Whether a flow that asks for these scopes would satisfy the challenge.
-    pub(super) fn is_covered_by(&self, scopes: &[String]) -> bool {
-        let mut wanted = self.missing_scopes().iter();
-        wanted.all(|scope| scopes.contains(scope))
-    }
-
-    /// The scopes that a step-up is for.
-    pub(super) fn missing_scopes(&self) -> &[String] {
-        match &self.challenge {
-            Some(challenge) if self.is_step_up => &challenge.scopes,
-            _ => &[],
-        }
     }
 }

@@ -8,7 +8,6 @@
 //! [`silently`] prevents that.
 
 mod client;
-mod error;
 mod revocation;
 mod transport;
 
@@ -30,9 +29,8 @@ use serde_json::Value;
 use url::Url;
 
 use self::client::{METHODS, application_type, shown_secret};
-pub(crate) use self::error::AuthServerError;
-pub(crate) use self::revocation::TokenKind;
 use self::transport::{RecordingTransport, refusal, silently, with_resource};
+use super::auth_server_error::AuthServerError;
 use super::challenge::{Challenge, split_scopes};
 use super::discovery;
 use super::grant::{Authentication, ClientIdentity, Discovery, Tokens};

@@ -7,7 +7,8 @@ use bowline_egress::{Fetch, Reach, Tls};
 use http::{HeaderMap, Uri};
 use parking_lot::RwLock;
 
-use super::auth_server::{AuthServer, AuthServerError};
+use super::auth_server::AuthServer;
+use super::auth_server_error::AuthServerError;
 use super::grant::{ClientIdentity, Grant};
 use super::grants::{RefreshError, RefreshFuture, TokenRefresher};
 use super::secret::Secret;

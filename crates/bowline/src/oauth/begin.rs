@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::account::{Account, AccountKey, RefusedGrant, SignInReason};
-use super::auth_server::AuthServerError;
+use super::account::Account;
+use super::account_key::AccountKey;
+use super::auth_server_error::AuthServerError;
 use super::delivery::FAILURE_REMEMBERED;
 use super::flow::{AwaitedInput, Flow, FlowKind, FlowOutcome, FlowState, Since};
 use super::flow_store::FlowStoreError;
-use super::flows::{Flows, SignInError};
+use super::flows::Flows;
+use super::given_up::Doubt;
+use super::reason::{RefusedGrant, SignInReason};
+use super::sign_in_error::SignInError;
 use super::step_ups::requested_scopes;
 use super::trust::Trust;
 use super::vault::VaultError;
@@ -40,6 +44,43 @@ impl Flows {
                 .note(account.key().clone(), &error.to_string());
         }
         begun
+    }
+
+    /// Makes way for a new link at the caller's request: forgets a decline, but not a failure, and drops a flow that a
+    /// browser has opened, which may not be the caller's.
+    pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), FlowStoreError> {
+        let AccountKey { caller, server_url } = account.key();
+        let flow = self.current_flow(caller, server_url).await?;
+        let is_taken = |flow: &Flow| {
+            let authorization = flow.authorization();
+            flow.taken.is_some()
+                || authorization.is_some_and(|authorization| authorization.browser.is_some())
+        };
+        let taken = flow.filter(is_taken);
+        // Its browser may show a page that says that the client is unknown.
+        if let Some((flow, authorization)) = taken
+            .as_ref()
+            .and_then(|it| Some((it, it.authorization()?)))
+        {
+            self.forget_client(flow, &authorization.client, Doubt::Suspected)
+                .await;
+        }
+        let taken = taken.map(|flow| flow.id);
+        let forget = |signing: &mut FlowState| {
+            let was_declined = signing.forget_decline();
+            let is_taken = taken.is_some() && signing.flow == taken;
+            if is_taken {
+                signing.flow = None;
+            }
+            was_declined || is_taken
+        };
+        self.flow_store
+            .change_signing(caller, server_url, forget)
+            .await?;
+        if let Some(taken) = taken {
+            self.forget(&taken).await;
+        }
+        Ok(())
     }
 
     /// What [`Flows::begin`] does, without its deadline. One at a time per account.

@@ -5,13 +5,15 @@ use std::time::Duration;
 use bowline_system::clock;
 
 use super::account::Account;
-use super::auth_server::{AuthServerError, MAX_REGISTERED};
+use super::auth_server::MAX_REGISTERED;
+use super::auth_server_error::AuthServerError;
 use super::challenge::split_scopes;
 use super::delivery::{DeliveryError, outcome_of};
 use super::flow::{Authorization, AwaitedInput, Flow, FlowId, FlowOutcome};
-use super::flows::{Flows, SignInError};
+use super::flows::Flows;
 use super::grant::{ClientIdentity, MAX_LIFE, Tokens};
 use super::secret::Secret;
+use super::sign_in_error::SignInError;
 use crate::config::Client;
 
 /// Tokens that a client got by itself.

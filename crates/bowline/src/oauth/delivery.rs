@@ -15,12 +15,14 @@ use tokio::time::Instant;
 
 use self::refusal::{code_of, refusal};
 use self::save::Backoff;
-use super::auth_server::{AuthServerError, check_issuer};
+use super::auth_server::check_issuer;
+use super::auth_server_error::AuthServerError;
 use super::flow::{Authorization, Flow, FlowId, FlowOutcome};
 use super::flow_store::FlowStoreError;
-use super::flows::{Flows, SignInError};
-use super::registration::Doubt;
+use super::flows::Flows;
+use super::given_up::Doubt;
 use super::secret::Secret;
+use super::sign_in_error::SignInError;
 
 /// How long a caller that declined is not asked again, in seconds.
 const DECLINE_REMEMBERED: i64 = 10 * 60;
@@ -199,18 +201,6 @@ impl Flows {
         taken.ok_or(DeliveryError::UnknownFlow)
     }
 
-    /// Whether no other flow replaced this one, and its caller may still use the server.
-    pub(super) async fn is_under_way(&self, flow: &Flow) -> Result<bool, FlowStoreError> {
-        if !self.callers.permits_sign_in(&flow.caller, &flow.server) {
-            return Ok(false);
-        }
-        let signing = self
-            .flow_store
-            .signing(&flow.caller, &flow.server_url)
-            .await?;
-        Ok(signing.flow.as_ref() == Some(&flow.id))
-    }
-
     async fn exchange(
         &self,
         flow: &Flow,
@@ -291,14 +281,6 @@ impl Flows {
             })
             .await?;
         Ok(())
-    }
-
-    /// Removes a flow that is not needed any more. If that fails, the flow is dead all the same: it was
-    /// taken, or is not the one under way.
-    pub(super) async fn forget(&self, id: &FlowId) {
-        if let Err(error) = self.flow_store.remove(id).await {
-            tracing::debug!(%error, flow = ?id, "sign-in record not removed");
-        }
     }
 }
 

@@ -11,10 +11,10 @@ use http::{HeaderValue, Request, StatusCode, Uri};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::auth_server::AuthServerError;
+use super::auth_server_error::AuthServerError;
 use super::challenge::Challenge;
 use super::grant::Discovery;
-use super::trust::Trust;
+use super::trust::{Trust, is_same_issuer};
 use crate::config::shown_url;
 
 type Document = Map<String, Value>;
@@ -319,18 +319,6 @@ fn is_within(server: &Url, resource: &str) -> bool {
     let same_path = server.path() == resource.path()
         || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     is_plain && resource.origin() == server.origin() && same_path
-}
-
-/// Whether two issuers are the same. A slash after the host alone makes no difference.
-pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
-    let bare = |issuer: &str| {
-        let bare = issuer.strip_suffix('/').unwrap_or(issuer);
-        match bare.split_once("://") {
-            Some((_, host)) if !host.contains('/') => bare.to_owned(),
-            _ => issuer.to_owned(),
-        }
-    };
-    bare(one) == bare(other)
 }
 
 fn text<'a>(document: &'a Document, name: &str) -> Option<&'a str> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::account::AccountKey;
-use super::flows::SignInError;
+use super::account_key::AccountKey;
+use super::sign_in_error::SignInError;
 
 /// How long a failure stands: long enough that requests are not multiplied, short enough that nobody waits
 /// after a recovery.

@@ -7,10 +7,9 @@ use aws_lc_rs::digest;
 use bowline_store::sealed::NoRandomness;
 use serde::{Deserialize, Serialize};
 
-use super::account::AccountKey;
+use super::account_key::AccountKey;
 use super::auth_server::AuthorizationRequest;
 use super::grant::{ClientIdentity, Discovery};
-use super::loopback::LoopbackAddress;
 use super::secret::Secret;
 use super::vault::Registrar;
 use crate::callers::name_of;
@@ -61,6 +60,15 @@ pub(crate) enum FlowKind {
     Loopback(LoopbackAddress),
     /// Not at all: the client gets tokens by itself.
     ClientDriven,
+}
+
+/// A flow's own listener on the loopback interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoopbackAddress {
+    pub(crate) redirect_uri: String,
+    /// The URL, without any secret, that leads this user's browser to the authorization server. `None` where
+    /// the system does not say whose a connection is.
+    pub(crate) start_url: Option<String>,
 }
 
 /// What a flow waits for.

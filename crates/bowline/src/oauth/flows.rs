@@ -6,32 +6,32 @@
 //! The gateway that takes it exchanges its code. No lock is held while a person signs in.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_system::clock;
 use parking_lot::Mutex;
-use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::account::{Account, AccountKey};
-use super::auth_server::AuthServerError;
+use super::account_key::AccountKey;
 use super::auth_servers::AuthServers;
 use super::failures::RecentFailures;
-use super::flow::{Flow, FlowOutcome, FlowProgress, FlowState};
+use super::flow::{Flow, FlowId, FlowOutcome, FlowProgress, FlowState, LoopbackAddress};
 use super::flow_store::{FlowStore, FlowStoreError};
-use super::grants::{GrantError, Grants};
-use super::loopback::Loopback;
+use super::given_up::GivenUp;
+use super::grants::Grants;
 use super::prompts::Prompts;
-use super::registration::{Doubt, GivenUp};
 use super::step_ups::StepUps;
-use super::vault::{Vault, VaultError};
+use super::vault::Vault;
 use crate::callers::Callers;
 use crate::config;
 
 /// How often the store is read to see whether another gateway has finished a flow.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// The flows of one gateway.
 #[derive(Debug)]
 pub(crate) struct Flows {
@@ -49,7 +49,7 @@ pub(crate) struct Flows {
     pub(super) failures: RecentFailures,
     pub(super) given_up: GivenUp,
     pub(super) step_ups: StepUps,
-    pub(super) prompts: Prompts,
+    pub(crate) prompts: Arc<Prompts>,
     /// When an answer with an unknown state was last refused.
     pub(super) last_stray: Mutex<Option<Instant>>,
     /// The last result of `initialize`, per account, with the number of the sign-in whose token was sent.
@@ -67,54 +67,16 @@ pub(crate) enum Home<'a> {
     Loopback(Arc<dyn Loopback>),
 }
 
-/// Why there is no sign-in to wait for.
-#[derive(Debug, Error)]
-pub(crate) enum SignInError {
-    #[error("the sign-in was declined{}; call the tool `sign_in` to try again", in_brackets(.said.as_deref()))]
-    Declined { said: Option<String> },
-    /// The last one failed a moment ago.
-    #[error("the last sign-in failed: {why}; it can be tried again in {}", humantime::format_duration(*.again_in))]
-    Failed { why: String, again_in: Duration },
-    #[error("another sign-in replaced this one")]
-    Replaced,
-    #[error("nothing can listen for the browser's return")]
-    NoListener(#[source] std::io::Error),
-    #[error("the caller signed out during the sign-in, or was removed from the configuration")]
-    SignedOut,
-    #[error("the server keeps asking for more scopes")]
-    TooManyStepUps,
-    #[error(
-        "no answer from the authorization server within {}",
-        humantime::format_duration(*.0)
-    )]
-    Timeout(Duration),
-    /// The last attempt failed a moment ago, for this reason.
-    #[error("{0}")]
-    FailedRecently(Box<str>),
-    #[error(transparent)]
-    AuthServer(#[from] AuthServerError),
-    // What the store reported is for the operator, who finds it in the log.
-    #[error("the sign-in store is unavailable; retry later")]
-    FlowStore(#[from] FlowStoreError),
-    #[error("the token vault is unavailable; retry later")]
-    Vault(#[from] VaultError),
-    #[error(transparent)]
-    Grant(GrantError),
-}
+/// The listeners to which browsers return.
+pub(crate) trait Loopback: fmt::Debug + Send + Sync {
+    /// The address for the next flow. Somebody listens there from now on.
+    fn address(&self) -> io::Result<LoopbackAddress>;
 
-impl From<GrantError> for SignInError {
-    fn from(error: GrantError) -> Self {
-        match error {
-            GrantError::Vault(error) => Self::Vault(error),
-            GrantError::SignedOut => Self::SignedOut,
-            error => Self::Grant(error),
-        }
-    }
-}
+    /// This flow has that address.
+    fn started(&self, flow: &Flow);
 
-/// What the authorization server answered, in brackets.
-pub(crate) fn in_brackets(said: Option<&str>) -> String {
-    said.map_or_else(String::new, |said| format!(" ({said})"))
+    /// Whether flows are shown in a browser, without the client's help.
+    fn opens_browser(&self) -> bool;
 }
 
 // === impl Flows ===
@@ -144,7 +106,7 @@ impl Flows {
             failures: RecentFailures::default(),
             given_up: GivenUp::default(),
             step_ups: StepUps::default(),
-            prompts: Prompts::default(),
+            prompts: Arc::default(),
             last_stray: Mutex::default(),
             initialized: Mutex::default(),
             changed: Notify::new(),
@@ -199,41 +161,16 @@ impl Flows {
         Ok(flow.filter(|flow| self.callers.permits_sign_in(&flow.caller, &flow.server)))
     }
 
-    /// Makes way for a new link at the caller's request: forgets a decline, but not a failure, and drops a flow that a
-    /// browser has opened, which may not be the caller's.
-    pub(crate) async fn ask_again(&self, account: &Account) -> Result<(), FlowStoreError> {
-        let AccountKey { caller, server_url } = account.key();
-        let flow = self.current_flow(caller, server_url).await?;
-        let is_taken = |flow: &Flow| {
-            let authorization = flow.authorization();
-            flow.taken.is_some()
-                || authorization.is_some_and(|authorization| authorization.browser.is_some())
-        };
-        let taken = flow.filter(is_taken);
-        // Its browser may show a page that says that the client is unknown.
-        if let Some((flow, authorization)) = taken
-            .as_ref()
-            .and_then(|it| Some((it, it.authorization()?)))
-        {
-            self.forget_client(flow, &authorization.client, Doubt::Suspected)
-                .await;
+    /// Whether no other flow replaced this one, and its caller may still use the server.
+    pub(super) async fn is_under_way(&self, flow: &Flow) -> Result<bool, FlowStoreError> {
+        if !self.callers.permits_sign_in(&flow.caller, &flow.server) {
+            return Ok(false);
         }
-        let taken = taken.map(|flow| flow.id);
-        let forget = |signing: &mut FlowState| {
-            let was_declined = signing.forget_decline();
-            let is_taken = taken.is_some() && signing.flow == taken;
-            if is_taken {
-                signing.flow = None;
-            }
-            was_declined || is_taken
-        };
-        self.flow_store
-            .change_signing(caller, server_url, forget)
+        let signing = self
+            .flow_store
+            .signing(&flow.caller, &flow.server_url)
             .await?;
-        if let Some(taken) = taken {
-            self.forget(&taken).await;
-        }
-        Ok(())
+        Ok(signing.flow.as_ref() == Some(&flow.id))
     }
 
     /// Waits until a flow has ended; `None` if another flow replaced it. Dropping the wait does not end the
@@ -278,6 +215,23 @@ impl Flows {
         }
         self.changed.notify_waiters();
         Ok(())
+    }
+
+    /// Removes a flow that is not needed any more. If that fails, the flow is dead all the same: it was
+    /// taken, or is not the one under way.
+    pub(super) async fn forget(&self, id: &FlowId) {
+        if let Err(error) = self.flow_store.remove(id).await {
+            tracing::debug!(%error, flow = ?id, "sign-in record not removed");
+        }
+    }
+
+    /// Forgets what the server answered to this account's `initialize`: the next one may be somebody else's.
+    pub(super) fn forget_initialized(&self, caller: &str, server_url: &str) {
+        let account = AccountKey {
+            caller: caller.into(),
+            server_url: server_url.into(),
+        };
+        self.initialized.lock().remove(&account);
     }
 
     /// The flow that is under way for a caller at a server, if any.

@@ -29,9 +29,9 @@ use tokio_util::task::TaskTracker;
 
 use self::cached::{BearerNeed, CachedGrant, HeldGrant};
 use self::refresh::Improvement;
-use super::account::RefusedGrant;
 use super::bearer::{Bearer, InvalidBearer};
 use super::grant::{Grant, Tokens};
+use super::reason::RefusedGrant;
 use super::vault::{Vault, VaultError};
 
 /// The grants of one gateway.

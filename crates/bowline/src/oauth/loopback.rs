@@ -1,36 +1,9 @@
-//! Sign-ins of a process that serves one person on this machine: each flow has its own listener, and several
-//! such processes share one sign-in.
-
-use std::fmt;
-use std::io;
-
-use serde::{Deserialize, Serialize};
+//! Sign-ins of processes that serve one person on this machine: several of them share one sign-in.
 
 use super::flow::{Flow, FlowOutcome};
 use super::flows::Flows;
 use super::grants::GrantError;
 use super::vault::{Claim, VaultError};
-
-/// A flow's own listener on the loopback interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LoopbackAddress {
-    pub(crate) redirect_uri: String,
-    /// The URL, without any secret, that leads this user's browser to the authorization server. `None` where
-    /// the system does not say whose a connection is.
-    pub(crate) start_url: Option<String>,
-}
-
-/// The listeners to which browsers return.
-pub(crate) trait Loopback: fmt::Debug + Send + Sync {
-    /// The address for the next flow. Somebody listens there from now on.
-    fn address(&self) -> io::Result<LoopbackAddress>;
-
-    /// This flow has that address.
-    fn started(&self, flow: &Flow);
-
-    /// Whether flows are shown in a browser, without the client's help.
-    fn opens_browser(&self) -> bool;
-}
 
 impl Flows {
     /// Waits until no other process shows a browser for a sign-in of this flow's account. The claim ends when it

@@ -9,12 +9,11 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use super::flow::{Flow, FlowId};
-use super::flows::Flows;
 use crate::telemetry::SessionHash;
 
 /// The prompts of one gateway, each until its flow has ended.
 #[derive(Debug, Default)]
-pub(super) struct Prompts(Mutex<Vec<Entry>>);
+pub(crate) struct Prompts(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -49,18 +48,18 @@ pub(crate) enum Useless {
 /// A prompt, for one of the requests of its session that wait for the flow.
 #[derive(Debug)]
 pub(crate) struct Prompt {
-    flows: Arc<Flows>,
+    prompts: Arc<Prompts>,
     answer: Arc<Answer>,
     /// Whether this request carries it to the client. If that request ends before the client has answered, the
     /// next request prompts again.
     is_carried: bool,
 }
 
-// === impl Flows ===
+// === impl Prompts ===
 
-impl Flows {
+impl Prompts {
     /// The prompt of a flow in a session. The first request that asks for it carries it.
-    pub(crate) fn open_prompt(
+    pub(crate) fn open(
         self: &Arc<Self>,
         session: SessionHash,
         flow: &Flow,
@@ -72,37 +71,37 @@ impl Flows {
             }
             (Arc::clone(&entry.answer), is_new)
         };
-        let (answer, is_carried) = self.prompts.with(session, flow, open);
+        let (answer, is_carried) = self.with(session, flow, open);
         Prompt {
-            flows: Arc::clone(self),
+            prompts: Arc::clone(self),
             answer,
             is_carried,
         }
     }
 
     /// Notes that the client has answered.
-    pub(crate) fn prompt_answered(&self, session: SessionHash, flow: &FlowId) {
-        let entries = self.prompts.0.lock();
+    pub(crate) fn note_answer(&self, session: SessionHash, flow: &FlowId) {
+        let entries = self.0.lock();
         let its = entries.iter().filter(|it| it.is(session, flow));
         its.for_each(|it| it.answer.is_there.store(true, Ordering::Relaxed));
     }
 
     /// Has the next request of the session prompt again.
-    pub(crate) fn prompt_again(&self, session: SessionHash, flow: &FlowId) {
-        let mut entries = self.prompts.0.lock();
+    pub(crate) fn repeat(&self, session: SessionHash, flow: &FlowId) {
+        let mut entries = self.0.lock();
         entries.retain(|it| !it.is(session, flow));
     }
 
     /// The same after an answer of no use to the prompt that this request carried, or to any. The requests of the
     /// session that wait for the flow learn it: nobody may have been shown anything.
-    pub(crate) fn prompt_failed(
+    pub(crate) fn fail(
         &self,
         session: SessionHash,
         flow: &FlowId,
         request: Option<&str>,
         why: Useless,
     ) {
-        let mut entries = self.prompts.0.lock();
+        let mut entries = self.0.lock();
         // A request that ended took its prompt along, and its client may answer that late.
         let failed = |it: &mut Entry| {
             it.is(session, flow) && request.is_none_or(|request| *it.request == *request)
@@ -116,13 +115,9 @@ impl Flows {
     /// Promises the client a notification when the flow is complete; `false` if it was promised before.
     pub(crate) fn promise_completion(&self, session: SessionHash, flow: &Flow) -> bool {
         let promise = |entry: &mut Entry, _| !std::mem::replace(&mut entry.is_promised, true);
-        self.prompts.with(session, flow, promise)
+        self.with(session, flow, promise)
     }
-}
 
-// === impl Prompts ===
-
-impl Prompts {
     /// Runs `then` with the entry of a session and a flow, and with whether the entry is new.
     fn with<T>(
         &self,
@@ -190,7 +185,7 @@ impl Prompt {
 impl Drop for Prompt {
     fn drop(&mut self) {
         if self.is_carried && self.is_open() {
-            let mut entries = self.flows.prompts.0.lock();
+            let mut entries = self.prompts.0.lock();
             entries.retain(|it| !Arc::ptr_eq(&it.answer, &self.answer));
         }
     }

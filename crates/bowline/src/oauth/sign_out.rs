@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use super::account::AccountKey;
-use super::auth_server::{AuthServer, AuthServerError, TokenKind};
 use super::flow::FlowOutcome;
-use super::flows::{Flows, SignInError};
-use super::grant::Grant;
+use super::flows::Flows;
 use super::grants::GrantError;
+use super::sign_in_error::SignInError;
 use crate::caller::Caller;
 use crate::callers::{identity_of, name_of};
 
@@ -58,7 +56,11 @@ impl Flows {
                 continue;
             };
             let auth_server = self.auth_servers.former(place, server_url);
-            outcome = match (outcome, revoke(auth_server, &grant).await) {
+            let revoked = match auth_server {
+                Ok(auth_server) => auth_server.revoke_grant(&grant).await,
+                Err(error) => Err(error),
+            };
+            outcome = match (outcome, revoked) {
                 (SignOutOutcome::Failed(error), _) => SignOutOutcome::Failed(error),
                 (_, Err(error)) => SignOutOutcome::Failed(error.into()),
                 (SignOutOutcome::NotOffered, _) | (_, Ok(false)) => SignOutOutcome::NotOffered,
@@ -66,15 +68,6 @@ impl Flows {
             };
         }
         Ok(outcome)
-    }
-
-    /// Forgets what the server answered to this account's `initialize`: the next one may be somebody else's.
-    pub(super) fn forget_initialized(&self, caller: &str, server_url: &str) {
-        let account = AccountKey {
-            caller: caller.into(),
-            server_url: server_url.into(),
-        };
-        self.initialized.lock().remove(&account);
     }
 
     /// Ends the sign-in under way. One that this process does not see brings no grant either: the vault
@@ -89,32 +82,4 @@ impl Flows {
             Err(error) => tracing::debug!(%error, "sign-in not ended after the sign-out"),
         }
     }
-}
-
-/// Revokes a grant's tokens; `false` if the authorization server offers no revocation. The refresh token
-/// comes first: without it there are no new access tokens.
-pub(super) async fn revoke(
-    auth_server: Result<AuthServer, AuthServerError>,
-    grant: &Grant,
-) -> Result<bool, AuthServerError> {
-    let auth_server = auth_server?;
-    let refresh = grant.refresh_token.as_ref();
-    let tokens = refresh.map(|token| (token, TokenKind::Refresh));
-    let tokens = tokens
-        .into_iter()
-        .chain([(&grant.access_token, TokenKind::Access)]);
-    let mut revoked = Ok(true);
-    for (token, kind) in tokens {
-        let one = auth_server
-            .revoke(&grant.discovery, &grant.client, token, kind)
-            .await;
-        revoked = match (revoked, one) {
-            (Ok(before), Ok(one)) => Ok(before && one),
-            // Some servers revoke refresh tokens only, and their access tokens with them.
-            (Ok(before), Err(AuthServerError::Denied("unsupported_token_type"))) => Ok(before),
-            (Ok(_), failed) => failed,
-            (failed, _) => failed,
-        };
-    }
-    revoked
 }

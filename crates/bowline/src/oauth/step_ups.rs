@@ -7,9 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::account::{AccountKey, SignInReason};
-use super::flows::SignInError;
+use super::account_key::AccountKey;
 use super::grant::Discovery;
+use super::reason::SignInReason;
+use super::sign_in_error::SignInError;
 use crate::config::ServerOAuth;
 
 /// How many step-ups an account may have before it pauses for [`FORGOTTEN_AFTER`].

@@ -9,8 +9,7 @@ use bowline_egress::Origin;
 use http::Uri;
 use url::Url;
 
-use super::auth_server::AuthServerError;
-use super::discovery::is_same_issuer;
+use super::auth_server_error::AuthServerError;
 use super::grant::Discovery;
 use crate::config::ServerOAuth;
 
@@ -104,6 +103,18 @@ pub(crate) fn hosts_elsewhere(discovery: &Discovery) -> Vec<String> {
         }
     }
     hosts
+}
+
+/// Whether two issuers are the same. A slash after the host alone makes no difference.
+pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
+    let bare = |issuer: &str| {
+        let bare = issuer.strip_suffix('/').unwrap_or(issuer);
+        match bare.split_once("://") {
+            Some((_, host)) if !host.contains('/') => bare.to_owned(),
+            _ => issuer.to_owned(),
+        }
+    };
+    bare(one) == bare(other)
 }
 
 /// The endpoints in the metadata; without an origin if it is ambiguous.
@@ -218,6 +229,22 @@ mod tests {
                 is_good,
                 "{pinned}"
             );
+        }
+    }
+
+    #[test]
+    fn issuers_are_compared_as_they_are_written() {
+        assert!(is_same_issuer("https://h", "https://h/"));
+        assert!(is_same_issuer("https://h/t", "https://h/t"));
+        for (one, other) in [
+            ("https://h/t", "https://h/t/"),
+            ("https://h", "https://H"),
+            ("https://h", "https://h:443"),
+            ("https://h", "http://h"),
+            ("https://h", "https://h//"),
+            ("https://h", "https://evil"),
+        ] {
+            assert!(!is_same_issuer(one, other), "{one} {other}");
         }
     }
 }

@@ -4,8 +4,11 @@ use bowline_egress::EgressError;
 use thiserror::Error;
 
 use super::record::{Ending, Failure};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
+use crate::proof::{Proof, Ran, SessionState};
 
-/// Why a forward was not served, and with that what it proves.
+/// Why a forward was not served.
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
     #[error(
@@ -35,6 +38,31 @@ pub(crate) enum PeerError {
 }
 
 impl PeerError {
+    /// What it proves.
+    pub(crate) fn proof(&self) -> Proof {
+        let (ran, session) = match self {
+            #[cfg(feature = "planted")]
+            Self::Broken(_) if planted::has(Bug::BrokenHopIsNotSent) => {
+                (Ran::No, SessionState::Unproven)
+            }
+            #[cfg(feature = "planted")]
+            Self::Gone { .. } if planted::has(Bug::DeadOwnerDidNotRun) => {
+                (Ran::No, SessionState::Lost)
+            }
+            Self::NoAddress
+            | Self::Unreachable(_)
+            | Self::Silent(_)
+            | Self::Stranger(_)
+            | Self::Unsure(_) => (Ran::No, SessionState::Unproven),
+            Self::Broken(_) => (Ran::Unknown, SessionState::Unproven),
+            Self::Gone { was_sent: true } => (Ran::Unknown, SessionState::Lost),
+            Self::Gone { was_sent: false } | Self::NotMine(_) => (Ran::No, SessionState::Lost),
+            Self::Refused(_) => (Ran::No, SessionState::Alive),
+            Self::Failed(failure) => return failure.proof,
+        };
+        Proof { ran, session }
+    }
+
     /// Its name among the metrics.
     pub(super) fn name(&self) -> &'static str {
         match self {

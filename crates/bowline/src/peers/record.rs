@@ -3,6 +3,8 @@
 use bytes::{Buf as _, Bytes};
 use serde::{Deserialize, Serialize};
 
+use crate::proof::Proof;
+
 /// The most of a message, or of a stream, that one record has. So little is held before it is known to be genuine.
 pub(crate) const PART: usize = 64 * 1024;
 
@@ -42,10 +44,8 @@ pub(crate) enum Ending {
 /// What a failure proves, and what it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// Whether it ran; `None` if that is not known.
-    pub(crate) ran: Option<bool>,
-    /// Whether the session is lost; `None` if that is not known.
-    pub(crate) is_lost: Option<bool>,
+    #[serde(flatten)]
+    pub(crate) proof: Proof,
     /// The client cancelled the request.
     #[serde(default)]
     pub(crate) is_cancelled: bool,
@@ -96,19 +96,51 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proof::{Ran, SessionState};
 
-    #[test]
-    fn a_record_is_read_as_it_was_written() {
-        let failure = Failure {
-            ran: None,
-            is_lost: Some(true),
+    fn failure(ran: Ran, session: SessionState) -> Failure {
+        Failure {
+            proof: Proof { ran, session },
             is_cancelled: false,
             is_id_taken: false,
             is_too_large: true,
             tools_changed: true,
             sign_in: Some("{}".into()),
             what: "its process has ended".into(),
+        }
+    }
+
+    /// Gateways of different releases are on one store during an upgrade.
+    #[test]
+    fn a_proof_is_written_and_read_as_it_always_was() {
+        for (ran, ran_as) in [
+            (Ran::Yes, "true"),
+            (Ran::No, "false"),
+            (Ran::Unknown, "null"),
+        ] {
+            for (session, lost_as) in [
+                (SessionState::Lost, "true"),
+                (SessionState::Alive, "false"),
+                (SessionState::Unproven, "null"),
+            ] {
+                let failed = Ending::Failed(failure(ran, session));
+                let written = serde_json::to_string(&failed).unwrap();
+                let begins = format!(r#"{{"failed":{{"ran":{ran_as},"is_lost":{lost_as},"#);
+                assert!(written.starts_with(&begins), "{written}");
+                assert_eq!(serde_json::from_str::<Ending>(&written).unwrap(), failed);
+            }
+        }
+        let nothing = r#"{"failed":{"what":"?"}}"#;
+        let Ok(Ending::Failed(read)) = serde_json::from_str(nothing) else {
+            panic!("what is missing is not known");
         };
+        let unknown = failure(Ran::Unknown, SessionState::Unproven);
+        assert_eq!(read.proof, unknown.proof);
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let failure = failure(Ran::Unknown, SessionState::Lost);
         for record in [
             Record::Accepted,
             Record::Whole(7),

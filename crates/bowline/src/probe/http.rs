@@ -48,7 +48,7 @@ impl Examination<'_> {
                 streams.get_status = Some(answer.status.as_u16());
                 streams.offers_get = answer.is_events();
                 if streams.offers_get && !streams.has_event_ids {
-                    let mut events = Events::new(EventSource::Http(answer.body));
+                    let mut events = Events::new(EventSource::http(answer.body));
                     let event = tokio::time::timeout(LISTEN_LIMIT, events.next()).await;
                     if let Ok(Ok(Some(event))) = event {
                         streams.has_event_ids = event.id().is_some_and(|id| !id.is_empty());
@@ -197,7 +197,7 @@ impl Examination<'_> {
             if !answer.is_events() {
                 return Ok(false);
             }
-            let mut events = Events::new(EventSource::Http(answer.body));
+            let mut events = Events::new(EventSource::http(answer.body));
             while let Some(event) = events.next().await? {
                 if event.data().is_some() {
                     return Ok(event.kind() == Some(b"endpoint"));

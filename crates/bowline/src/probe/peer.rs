@@ -9,7 +9,7 @@ use bowline_egress::{Jar, Sent, read_limited};
 use bowline_wire::compose;
 use bowline_wire::media;
 use bowline_wire::message::{Kind, Message, RawIdBuf};
-use bowline_wire::sse::{Decoder, Event};
+use bowline_wire::sse::Event;
 use bowline_wire::version::Agreed;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
@@ -21,7 +21,8 @@ use crate::config;
 use crate::oauth::Account;
 use crate::upstream::{
     Answer, Carried, Conversation, EventSource, InitializeAnswer, Initialized, Issued, Link,
-    MAX_HELD_ANSWER, Outcome, Pin, Pulse, Reading, Repeat, Upstream, UpstreamError,
+    MAX_HELD_ANSWER, Outcome, Pin, Pulse, Reading, Repeat, SourceError, StreamError, Upstream,
+    UpstreamError,
 };
 
 /// The server that is probed.
@@ -103,8 +104,7 @@ impl Peer {
             version: opened.version.as_ref(),
             carried: &self.carried,
             account: self.account.as_deref(),
-            sign_in: None,
-            has_token: false,
+            credentials: None,
             repeat: Repeat::Safe,
         }
     }
@@ -253,7 +253,7 @@ impl Opened {
 async fn hear(answer: Answer, asked: &Asked) -> Result<Heard, Trouble> {
     let (status, headers) = (answer.status, answer.headers.clone());
     if answer.is_events() {
-        let (message, has_event_ids) = until_answer(EventSource::Http(answer.body), asked).await?;
+        let (message, has_event_ids) = until_answer(EventSource::http(answer.body), asked).await?;
         return good(message).map(|message| Heard {
             message,
             headers,
@@ -319,7 +319,7 @@ async fn until_answer(source: EventSource, asked: &Asked) -> Result<(Message, bo
     while let Some(event) = events.next().await? {
         has_ids |= event.id().is_some_and(|id| !id.is_empty());
         let Some(data) = event.data() else { continue };
-        let message = Message::from_server(Bytes::from(data.into_owned())).ok();
+        let message = Message::from_server(data).ok();
         let is_answer = |it: &Message| it.kind() == Kind::Response && it.answers(asked.id.as_id());
         if let Some(answer) = message.filter(is_answer) {
             return Ok((answer, has_ids));
@@ -333,34 +333,27 @@ async fn until_answer(source: EventSource, asked: &Asked) -> Result<(Message, bo
 /// The events of a stream, of a bounded length.
 pub(super) struct Events {
     source: EventSource,
-    decoder: Decoder,
     read: usize,
 }
 
 impl Events {
     pub(super) fn new(source: EventSource) -> Self {
-        Self {
-            source,
-            decoder: Decoder::new(MAX_HELD_ANSWER),
-            read: 0,
-        }
+        Self { source, read: 0 }
     }
 
     /// The next event; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Trouble> {
-        loop {
-            let event = self.decoder.next_event();
-            if let Some(event) = event.map_err(|_| Trouble::TooLarge)? {
-                return Ok(Some(event));
-            }
-            let next = poll_fn(|cx| self.source.poll_data(cx)).await;
-            let Some(data) = next else { return Ok(None) };
-            let data = data.map_err(UpstreamError::from)?;
-            self.read += data.len();
-            if self.read > MAX_HELD_ANSWER {
-                return Err(Trouble::TooLarge);
-            }
-            self.decoder.push(data);
+        let event = match poll_fn(|cx| self.source.poll_event(cx)).await {
+            // What it was cut in the middle of is not an event.
+            None | Some(Err(SourceError::Broken(StreamError::Cut))) => return Ok(None),
+            Some(Err(SourceError::Skipped(_))) => return Err(Trouble::TooLarge),
+            Some(Err(SourceError::Broken(error))) => return Err(UpstreamError::from(error).into()),
+            Some(Ok(event)) => event,
+        };
+        self.read += event.size();
+        match self.read > MAX_HELD_ANSWER {
+            true => Err(Trouble::TooLarge),
+            false => Ok(Some(event)),
         }
     }
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use bowline_wire::id::SessionId;
 
 use super::{Registry, report};
-use crate::leg::Leg;
-use crate::session::Session;
+use crate::session::{LastLeg, Session};
 use crate::session_store::{PersistenceError, SessionStore};
 use crate::upstream::Carried;
 
@@ -67,27 +66,22 @@ impl Registry {
         }
         let ended = session.end_for_all().await?;
         self.table.end(id);
-        let Some(leg) = ended else {
+        let Some(last) = ended else {
             return Ok(false);
         };
         self.tell_end(session, Ending::Deleted);
-        self.delete_upstream(leg, session.carried(carried));
+        self.delete_upstream(last, session.carried(carried));
         Ok(true)
     }
 
     fn bury(&self, session: Arc<Session>, ending: Ending, carried: &Carried) {
         self.tell_end(&session, ending);
         let carried = session.carried(carried);
-        if !session.is_persisted() {
-            if ending != Ending::Lost {
-                self.delete_upstream(session.leg(), carried);
-            }
-            return;
-        }
         self.tracker.spawn(async move {
             match session.end_for_all().await {
-                Ok(Some(leg)) if ending != Ending::Lost => leg.end(&carried).await,
-                Ok(_) => {}
+                Ok(Some(last)) if ending == Ending::Lost => last.forget(),
+                Ok(Some(last)) => last.end(&carried).await,
+                Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(session = %session.hash, %error, "could not persist the end of a session");
                 }
@@ -105,8 +99,8 @@ impl Registry {
     }
 
     /// Ends the upstream's session, as a courtesy.
-    fn delete_upstream(&self, leg: Arc<Leg>, carried: Carried) {
-        self.tracker.spawn(async move { leg.end(&carried).await });
+    fn delete_upstream(&self, last: LastLeg, carried: Carried) {
+        self.tracker.spawn(async move { last.end(&carried).await });
     }
 
     /// Whether what a client holds may not last any longer, used or not.
@@ -151,10 +145,10 @@ impl Registry {
                 return;
             }
             match session.expire_for_all().await {
-                Ok(Some(leg)) => {
+                Ok(Some(last)) => {
                     self.table.end(&session.id);
                     self.tell_end(&session, Ending::Idle);
-                    self.delete_upstream(leg, session.carried(&Carried::default()));
+                    self.delete_upstream(last, session.carried(&Carried::default()));
                 }
                 Ok(None) => self.table.uncache(&session.id),
                 Err(error) => {

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bowline_wire::compose;
 use bowline_wire::message::Message;
-use bowline_wire::sse::event_of;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -138,18 +137,15 @@ impl ClientState {
             .fetch_or(self.capabilities.changing(), Ordering::AcqRel);
     }
 
-    /// The notifications that are due, as SSE events. Each is returned once.
-    pub(crate) fn take_news(&self) -> Option<Bytes> {
+    /// The notifications that are due. Each is returned once.
+    pub(crate) fn take_news(&self) -> Vec<Event> {
         let due = self.changed.swap(0, Ordering::AcqRel);
-        if due == 0 {
-            return None;
-        }
         let changed = LISTS.iter().filter(|(_, bit)| due & bit != 0);
         let events = changed.map(|(list, _)| {
             let method = format!("notifications/{list}/list_changed");
-            event_of(compose::bare_notification(&method).as_bytes())
+            Event::of_message(compose::bare_notification(&method))
         });
-        Some(events.collect::<Vec<_>>().concat().into())
+        events.collect()
     }
 }
 
@@ -212,7 +208,7 @@ mod tests {
     use super::*;
 
     fn message(text: &str) -> Message {
-        Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+        Message::parse(text.to_owned().into()).unwrap()
     }
 
     #[test]
@@ -285,12 +281,12 @@ mod tests {
             None,
             Capabilities::of(r#"{"tools":{"listChanged":true},"prompts":{}}"#),
         );
-        assert_eq!(client_state.take_news(), None);
+        assert!(client_state.take_news().is_empty());
         client_state.lists_changed();
         client_state.lists_changed();
-        let news = client_state.take_news().unwrap();
+        let news = client_state.take_news();
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-        assert_eq!(news, event_of(changed.as_bytes()));
-        assert_eq!(client_state.take_news(), None);
+        assert_eq!(news, [Event::of_message(changed)]);
+        assert!(client_state.take_news().is_empty());
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Persistence {
 
 /// The session's state in the store, as far as this gateway knows.
 #[derive(Debug)]
-pub(super) struct StoredState {
+pub(in crate::session) struct StoredState {
     pub(super) version: Version,
     pub(super) jar_since: Version,
     /// The tag of the record at that version, once one was read or written. A different tag at the same
@@ -226,23 +226,17 @@ impl Persistence {
         if live.version > known {
             let written = self.open(live)?;
             let newer = self.newer_leg(session, &written, live).await?;
-            let put = {
-                // Only if nothing newer arrived meanwhile: the next write must combine these settings,
-                // this generation and this version.
-                let mut stored = self.stored.lock();
-                let is_news = live.version > stored.version;
-                if is_news {
-                    written.said_to(&session.client_state);
-                    (stored.version, stored.jar_since) = (live.version, live.jar_since);
-                    stored.record_tag = tag(&live.record);
-                    stored.is_behind = false;
+            // Only if nothing newer arrived meanwhile: the next write must combine these settings,
+            // this generation and this version.
+            let mut stored = self.stored.lock();
+            if live.version > stored.version {
+                written.said_to(&session.client_state);
+                (stored.version, stored.jar_since) = (live.version, live.jar_since);
+                stored.record_tag = tag(&live.record);
+                stored.is_behind = false;
+                if let Some(leg) = newer {
+                    session.put_from_store(&leg, stored);
                 }
-                newer
-                    .filter(|_| is_news)
-                    .map(|leg| session.put_from_store(&leg))
-            };
-            if let Some(put) = put {
-                session.react_to(put);
             }
         }
         self.adopt_jar(&session.leg(), live)?;
@@ -298,19 +292,19 @@ impl Persistence {
         let account = upstream.account(caller);
         // A caller's token goes only to an endpoint of the server that is configured now.
         let found = found.filter(|found| account.is_none() || upstream.is_configured(found));
-        // A caller's session must not continue with the configured token, nor the operator's with a caller's or
-        // without any: the operator may have changed the one for the other, or removed it, before a restart.
-        let sign_in = written.callers_sign_in();
-        let has_token = written.has_token();
-        let keeps_token = !has_token || upstream.config().sets_token();
-        let is_of_one_kind = sign_in.is_some() == account.is_some() && keeps_token;
-        let account = account.filter(|_| is_of_one_kind);
-        let is_lost = found.is_none() || !is_of_one_kind;
+        // The operator may have changed the token, or removed it, before a restart.
+        let credentials = written.credentials();
+        let continues = credentials.continue_at(&upstream.config());
+        let account = account.filter(|_| continues);
+        let is_lost = found.is_none() || !continues;
         let endpoint = match found {
             Some(endpoint) => endpoint,
-            None => upstream.pick().await.map_err(PersistenceError::Nowhere)?,
+            None => upstream
+                .pick()
+                .await
+                .map_err(|ailment| PersistenceError::Nowhere(ailment.into()))?,
         };
-        let jar = match is_of_one_kind {
+        let jar = match continues {
             true => self.jar(live)?,
             false => Jar::default(),
         };
@@ -334,8 +328,7 @@ impl Persistence {
             )
             .at_home(written.home()),
             version: written.version()?,
-            sign_in: sign_in.unwrap_or_default(),
-            has_token,
+            credentials,
             missing_lists: written.missing_lists,
         };
         let leg = Leg::new(Arc::clone(upstream), endpoint, account, life);

@@ -18,7 +18,7 @@ use crate::session::client_state::ClientState;
 use crate::session::client_state::Said;
 use crate::session_store::record_error::{BadRecord, LAYOUT};
 use crate::session_store::records;
-use crate::upstream::Carried;
+use crate::upstream::{Carried, Credentials};
 
 /// The content of a record.
 #[derive(Serialize, Deserialize)]
@@ -102,9 +102,9 @@ impl Record {
             upstream: leg.upstream_session().map(|id| id.as_str().to_owned()),
             version: leg.version().to_owned(),
             owner: None,
-            sign_in: leg.sign_in(),
-            account: leg.account.is_some(),
-            token: leg.has_token,
+            sign_in: leg.credentials.sign_in(),
+            account: matches!(leg.credentials, Credentials::Caller { .. }),
+            token: leg.credentials == Credentials::Operator,
             missing_lists: leg.missing_lists(),
             told: 0,
             capabilities: session.client_state.capabilities,
@@ -134,16 +134,14 @@ impl Record {
         records::caller(self.caller.as_deref(), self.key.as_deref(), known)
     }
 
-    /// The number of the sign-in that the server's session belongs to; 0 for none. `None` if that session is
-    /// not a caller's.
-    pub(crate) fn callers_sign_in(&self) -> Option<u64> {
-        // A record of before it was written down has the number alone.
-        (self.account || self.sign_in != 0).then_some(self.sign_in)
-    }
-
-    /// Whether the server's session was opened with a token that the operator configured.
-    pub(crate) fn has_token(&self) -> bool {
-        self.token
+    /// With whose credentials the server's session was opened.
+    pub(crate) fn credentials(&self) -> Credentials {
+        match (self.account, self.sign_in, self.token) {
+            // Early releases wrote the number alone.
+            (true, sign_in, _) | (false, sign_in @ 1.., _) => Credentials::Caller { sign_in },
+            (false, 0, true) => Credentials::Operator,
+            (false, 0, false) => Credentials::Nobody,
+        }
     }
 
     /// Whether the record lacks the fingerprint of its caller's key.
@@ -226,6 +224,8 @@ impl std::fmt::Debug for Record {
 
 #[cfg(test)]
 mod tests {
+    use bowline_wire::id::SessionId;
+
     use super::*;
 
     #[test]
@@ -259,6 +259,57 @@ mod tests {
         assert_eq!(old.caller(&identities).unwrap(), second);
         let odd = record(r#","key":"odd""#).caller(&identities);
         assert!(matches!(odd, Err(BadRecord::Impossible("key"))));
+    }
+
+    #[test]
+    fn credentials_are_written_as_they_always_were() {
+        let written = |credentials| {
+            let mut leg = Leg::idle();
+            leg.credentials = credentials;
+            let client_state = ClientState::new(b"{}", None, Capabilities::default());
+            let id = SessionId::from_random([7; SessionId::BYTES]);
+            let seal = Seal::generate().unwrap();
+            let session = Session::new(&id, Caller::Local, seal, leg, client_state);
+            let record = Record::of(&session, &session.leg(), 1).unwrap();
+            let record = serde_json::to_value(&record).unwrap();
+            let fields = ["sign_in", "account", "token"];
+            fields.map(|field| record.get(field).map(ToString::to_string))
+        };
+        let read = |[sign_in, account, token]: [Option<String>; 3]| {
+            let mut fields = String::new();
+            for (name, value) in [("sign_in", sign_in), ("account", account), ("token", token)] {
+                fields.extend(value.map(|value| format!(r#""{name}":{value},"#)));
+            }
+            let seal = serde_json::to_string(&Seal::generate().unwrap()).unwrap();
+            let capabilities = serde_json::to_string(&Capabilities::default()).unwrap();
+            let record = format!(
+                r#"{{{fields}"layout":1,"caller":null,"seal":{seal},"opened":1,"generation":1,"endpoint":"e",
+                "upstream":null,"version":"2025-11-25","offered":{capabilities},"initialized":true,
+                "initialize":{{}}}}"#
+            );
+            Record::parse(record.as_bytes()).unwrap().credentials()
+        };
+        let text = |text: &str| Some(text.to_owned());
+        for (credentials, fields) in [
+            (Credentials::Nobody, [None, None, None]),
+            (Credentials::Operator, [None, None, text("true")]),
+            (
+                Credentials::Caller { sign_in: 0 },
+                [None, text("true"), None],
+            ),
+            (
+                Credentials::Caller { sign_in: 7 },
+                [text("7"), text("true"), None],
+            ),
+        ] {
+            assert_eq!(written(credentials), fields);
+            assert_eq!(read(fields), credentials);
+        }
+        // As early releases wrote it.
+        assert_eq!(
+            read([text("7"), None, None]),
+            Credentials::Caller { sign_in: 7 }
+        );
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub(crate) struct Spent {
     time: Duration,
     /// The time up to which the usage is computed.
     reckoned: Option<Instant>,
+    /// Since when the budget has not been whole, or no flight got an attempt's time regardless of it.
+    short_since: Option<Instant>,
 }
 
 impl RecoveryError {
@@ -145,6 +147,22 @@ impl Spent {
             self.time = self.time.saturating_sub(now - reckoned);
         }
         total.saturating_sub(self.time)
+    }
+
+    /// The time of the next flight: the rest of the budget, and at times that of one attempt, whatever is left. A client
+    /// that insists leaves so little that a server which starts slowly would not be found again.
+    pub(crate) fn for_flight(&mut self, total: Duration, attempt: Duration) -> Duration {
+        let (left, now) = (self.left(total), Instant::now());
+        if left == total {
+            self.short_since = None;
+            return left;
+        }
+        let since = self.short_since.get_or_insert(now);
+        if left >= attempt || now - *since < total {
+            return left;
+        }
+        *since = now;
+        attempt
     }
 
     pub(crate) fn add(&mut self, time: Duration) {

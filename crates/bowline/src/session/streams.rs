@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_store::StoreError;
-use bytes::Bytes;
+use bowline_wire::sse::Event;
 
 use crate::leg::marks::StreamOrigin;
 use crate::session::Session;
@@ -13,7 +13,7 @@ use crate::session_store::announcement::Announcement;
 /// A stream to a client, as its session uses it.
 pub(crate) trait ClientStream: std::fmt::Debug + Send + Sync {
     /// Sends one of Bowline's own events between two others. `false`: the stream is over.
-    fn say(&self, event: &Bytes) -> bool;
+    fn say(&self, event: &Event) -> bool;
 
     /// Reopens a GET stream on the session's current leg.
     fn restart(&self);
@@ -35,10 +35,10 @@ pub(crate) struct Streams {
 
 impl Session {
     /// Sends an event on the GET stream, now or when the client opens one.
-    pub(crate) fn tell(&self, event: &Bytes) {
+    pub(crate) fn tell(&self, event: Event) {
         let standalone = self.streams.lock().find(&StreamOrigin::Standalone);
-        if !standalone.is_some_and(|stream| stream.say(event)) {
-            self.server_requests.tell_later(event.clone());
+        if !standalone.is_some_and(|stream| stream.say(&event)) {
+            self.server_requests.tell_later(event);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Attached, Unions};
+use crate::exchange::leaving::Leaving;
 use crate::session_store::announcement::Announcement;
 use crate::upstream::Carried;
 
@@ -36,7 +37,8 @@ impl Unions {
             Announcement::Listens(_, number) => attachment.listening.listens_elsewhere(*number),
             Announcement::Cancelled(_, request) => {
                 let caller = &attachment.caller;
-                let attached = Attached::new(self, in_use.clone(), caller, Carried::default());
+                let (in_use, carried) = (in_use.clone(), Carried::default());
+                let attached = Attached::new(self, in_use, caller, carried, Leaving::GoesOn);
                 let Ok(attached) = attached else {
                     return true;
                 };

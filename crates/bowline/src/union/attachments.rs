@@ -17,7 +17,8 @@ use super::shown::Shown;
 use super::stored::Stored;
 use super::{Attached, Unions, welcome};
 use crate::caller::Caller;
-use crate::exchange::reply::Reply;
+use crate::exchange::Reply;
+use crate::exchange::leaving::Leaving;
 use crate::fault::Fault;
 use crate::leg::marks::Seal;
 use crate::registry::Ending;
@@ -39,6 +40,8 @@ pub(crate) struct Attaching {
     pub(crate) caller: Caller,
     pub(crate) carried: Carried,
     pub(crate) message: Message,
+    /// What it means if the client leaves.
+    pub(crate) leaving: Leaving,
 }
 
 // === impl Attachments ===
@@ -136,6 +139,7 @@ impl Attaching {
             unions,
             in_use,
             carried,
+            leaving: self.leaving,
             _asked: (),
         };
         let result = welcome::result(&attached);

@@ -12,10 +12,11 @@ use super::attachment::AttachmentUse;
 use super::{Attached, Unions};
 use crate::caller::Caller;
 use crate::exchange::Exchange;
+use crate::exchange::Reply;
 use crate::exchange::batch;
 use crate::exchange::batch::TakesMessages as _;
-use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::leaving::Leaving;
+use crate::exchange::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::marks::StreamOrigin;
 use crate::registry::Ending;
@@ -46,13 +47,16 @@ impl Unions {
         dialog: Dialog,
         caller: &Caller,
         carried: Carried,
+        leaving: Leaving,
     ) -> Result<Admitted, Fault> {
         match dialog {
             Dialog::Session(in_use) => {
-                Exchange::new(&self.registry, in_use, caller, carried).map(Admitted::Session)
+                let exchange = Exchange::new(&self.registry, in_use, caller, carried, leaving);
+                exchange.map(Admitted::Session)
             }
             Dialog::Attachment(in_use) => {
-                Attached::new(self, in_use, caller, carried).map(Admitted::Attachment)
+                let attached = Attached::new(self, in_use, caller, carried, leaving);
+                attached.map(Admitted::Attachment)
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bowline_wire::compose;
 use bowline_wire::message::Message;
-use bowline_wire::sse::{Decoder, Event, event_of};
+use bowline_wire::sse::Event;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Attached;
 use super::record::Member;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::outlet::Outlet;
 use crate::leg::capabilities::LISTS;
 use crate::leg::marks::{Seal, StreamOrigin};
 
@@ -45,7 +45,7 @@ pub(super) struct Joint {
     /// The number of this stream among those of the attachment, if gateways share it.
     number: Option<u64>,
     /// To the client.
-    events: mpsc::Sender<Bytes>,
+    events: mpsc::Sender<Event>,
     /// From the members.
     inbox: mpsc::Receiver<FromMember>,
     members: mpsc::Sender<FromMember>,
@@ -119,7 +119,7 @@ impl Joint {
         attached: Attached,
         positions: Positions,
         number: Option<u64>,
-        events: mpsc::Sender<Bytes>,
+        events: mpsc::Sender<Event>,
         over: CancellationToken,
     ) -> Self {
         let (members, inbox) = mpsc::channel(1);
@@ -158,7 +158,7 @@ impl Joint {
                 () = news.notified() => {}
                 from = self.inbox.recv() => {
                     if let Some(from) = from
-                        && let Some(event) = self.joined(&from)
+                        && let Some(event) = self.joined(from)
                         && self.events.send(event).await.is_err()
                     {
                         return;
@@ -174,7 +174,7 @@ impl Joint {
     }
 
     /// Passes on what servers said beside answers, unless the caller may not use them any more.
-    async fn pass_said_on(&self) -> Result<(), mpsc::error::SendError<Bytes>> {
+    async fn pass_said_on(&self) -> Result<(), mpsc::error::SendError<Event>> {
         while let Some((server, said)) = self.attached.attachment().listening.take_said() {
             if self.attached.server(server.as_ref()).is_some() {
                 self.events.send(said).await?;
@@ -208,25 +208,26 @@ impl Joint {
     }
 
     /// A member's event as the client gets it; `None` if it gets nothing now.
-    fn joined(&mut self, from: &FromMember) -> Option<Bytes> {
+    fn joined(&mut self, from: FromMember) -> Option<Event> {
         let FromMember { number, event } = from;
         let id = event.id().filter(|id| !id.is_empty());
+        let has_id = id.is_some();
         if let Some(id) = id {
-            self.positions.reach(*number, id);
+            self.positions.reach(number, id);
         }
-        if let Some(bit) = changed_list(event) {
+        if let Some(bit) = changed_list(&event) {
             self.attached.attachment().listening.add_due(bit);
             return None;
         }
-        match id {
-            Some(_) => Some(event.rewritten(Some(&self.positions.id()), None)),
-            None => Some(event.raw().clone()),
-        }
+        Some(match has_id {
+            true => event.with_id(self.positions.id()),
+            false => event,
+        })
     }
 
     /// Tells the client of lists that have changed, unless that was told a moment ago. Returns when the rest is to
     /// be told.
-    async fn tell_changes(&mut self) -> Result<Option<Instant>, mpsc::error::SendError<Bytes>> {
+    async fn tell_changes(&mut self) -> Result<Option<Instant>, mpsc::error::SendError<Event>> {
         let listening = &self.attached.attachment().listening;
         let (due, now) = (listening.due(), Instant::now());
         let mut next: Option<Instant> = None;
@@ -241,7 +242,7 @@ impl Joint {
             }
             self.told.insert(*bit, now);
             let method = format!("notifications/{list}/list_changed");
-            let event = event_of(compose::bare_notification(&method).as_bytes());
+            let event = Event::of_message(compose::bare_notification(&method));
             self.events.send(event).await?;
         }
         Ok(next)
@@ -257,8 +258,7 @@ async fn sleep_until(until: Option<Instant>) {
 
 /// The list that an event says has changed, by its bit.
 fn changed_list(event: &Event) -> Option<u8> {
-    let data = event.data()?;
-    let message = Message::from_server(Bytes::copy_from_slice(&data)).ok()?;
+    let message = Message::from_server(event.data()?).ok()?;
     let method = message.method()?.strip_prefix("notifications/")?;
     let list = method.strip_suffix("/list_changed")?;
     let found = LISTS.iter().find(|(name, _)| *name == list);
@@ -305,17 +305,15 @@ async fn read(
     last: &mut Option<Bytes>,
     inbox: &mpsc::Sender<FromMember>,
 ) -> Option<()> {
-    // They are Bowline's own: what is too large ended where it came in.
-    let mut decoder = Decoder::new(usize::MAX);
-    while let Some(Ok(events)) = poll_fn(|cx| outlet.poll_next(cx)).await {
-        decoder.push(events);
-        while let Ok(Some(event)) = decoder.next_event() {
-            if let Some(id) = event.id() {
-                let id = Some(id).filter(|id| !id.is_empty());
-                *last = id.map(Bytes::copy_from_slice);
-            }
-            inbox.send(FromMember { number, event }).await.ok()?;
+    while let Some(Ok(piece)) = poll_fn(|cx| outlet.poll_next(cx)).await {
+        let Some(event) = piece.into_event() else {
+            continue;
+        };
+        if let Some(id) = event.id() {
+            let id = Some(id).filter(|id| !id.is_empty());
+            *last = id.map(Bytes::copy_from_slice);
         }
+        inbox.send(FromMember { number, event }).await.ok()?;
     }
     Some(())
 }

@@ -154,7 +154,8 @@ impl Audience {
     pub(super) fn on(leg: &Leg, to: &Attached) -> Option<Self> {
         let server = &leg.upstream;
         let account = leg.account.as_ref();
-        let is_current = account.is_none_or(|account| account.sign_in() == leg.sign_in)
+        let is_current = account
+            .is_none_or(|account| account.sign_in() == leg.credentials.sign_in())
             && server.is_configured(&leg.endpoint);
         is_current.then(|| Self::of(to, server))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bowline_wire::message::Message;
-use bowline_wire::sse::event_of;
+use bowline_wire::sse::Event;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -15,7 +15,7 @@ use super::Attached;
 use super::joint::{Joint, Positions};
 use super::list::List;
 use crate::config::ServerName;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::outlet::Outlet;
 use crate::fault::Fault;
 use crate::leg::capabilities::LISTS;
 use crate::leg::marks::StreamOrigin;
@@ -71,9 +71,9 @@ impl Listening {
     /// Passes on what a server said, now or when the client opens a stream. The oldest gives way.
     pub(super) fn say(&self, server: &ServerName, message: &Message) {
         let mut said = self.said.lock();
-        said.push_back((server.clone(), event_of(message.raw())));
+        said.push_back((server.clone(), message.raw().clone()));
         let bytes =
-            |said: &VecDeque<(_, Bytes)>| said.iter().map(|(_, event)| event.len()).sum::<usize>();
+            |said: &VecDeque<(_, Bytes)>| said.iter().map(|(_, said)| said.len()).sum::<usize>();
         while said.len() > MAX_SAID || bytes(&said) > MAX_SAID_BYTES {
             said.pop_front();
         }
@@ -81,8 +81,9 @@ impl Listening {
         self.news.notify_one();
     }
 
-    pub(super) fn take_said(&self) -> Option<(ServerName, Bytes)> {
-        self.said.lock().pop_front()
+    pub(super) fn take_said(&self) -> Option<(ServerName, Event)> {
+        let (server, said) = self.said.lock().pop_front()?;
+        Some((server, Event::of_message(said)))
     }
 
     pub(super) fn take_due(&self, bits: u8) -> u8 {
@@ -165,10 +166,14 @@ impl Attached {
             Some(stored) => stored.next_number().await,
             None => None,
         };
-        let (events, outgoing) = mpsc::channel::<Bytes>(WAITING);
+        let (events, outgoing) = mpsc::channel(WAITING);
         let Some(over) = attachment.listening.begin(number) else {
             let over = CancellationToken::new();
-            return Ok(Outlet::joined(outgoing, over.drop_guard()));
+            return Ok(Outlet::joined(
+                Vec::new(),
+                outgoing,
+                Some(over.drop_guard()),
+            ));
         };
         if let (Some(stored), Some(number)) = (&attachment.stored, number) {
             let news = Announcement::Listens(attachment.id, number);
@@ -182,6 +187,10 @@ impl Attached {
         let tracker = joint.attached().unions.registry.tracker.clone();
         let own = over.clone();
         tracker.spawn(async move { own.run_until_cancelled(joint.run()).await });
-        Ok(Outlet::joined(outgoing, over.drop_guard()))
+        Ok(Outlet::joined(
+            Vec::new(),
+            outgoing,
+            Some(over.drop_guard()),
+        ))
     }
 }

@@ -17,8 +17,8 @@ use super::list::List;
 use super::listening::Listening;
 use crate::config::ServerName;
 use crate::exchange::Exchange;
+use crate::exchange::Reply;
 use crate::exchange::answer::{Answer, LargeAnswers};
-use crate::exchange::reply::Reply;
 use crate::fault::{Blame, Fault, Reason};
 use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 

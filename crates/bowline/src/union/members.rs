@@ -77,7 +77,7 @@ impl Attached {
     fn exchange(&self, in_use: InUse) -> Result<Exchange, Fault> {
         let carried = self.carried_to(&in_use.session().upstream);
         let (registry, caller) = (&self.unions.registry, &self.attachment().caller);
-        Exchange::new(registry, in_use, caller, carried)
+        Exchange::new(registry, in_use, caller, carried, self.leaving)
     }
 
     /// Forgets a member whose session is gone. The next use opens another one; before that the client is told, unless
@@ -127,6 +127,7 @@ impl Attached {
             caller: attachment.caller.clone(),
             carried: self.opening_carried(server),
             message: attachment.initialize.clone(),
+            leaving: self.leaving,
             member: Some(Membership {
                 seal: attachment.seal.clone(),
                 number,

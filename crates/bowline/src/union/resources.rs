@@ -16,8 +16,8 @@ use super::list::List;
 use super::listing::answer_of;
 use super::routing::text_param;
 use crate::config::ServerName;
+use crate::exchange::Reply;
 use crate::exchange::answer::{Answer, LargeAnswers};
-use crate::exchange::reply::Reply;
 use crate::fault::Fault;
 use crate::upstream::{MAX_HELD_ANSWER, Upstream};
 
@@ -267,7 +267,7 @@ async fn is_result(request: &Message, reply: &Reply) -> bool {
             sent_as: sent_as.clone(),
         },
         Reply::Events(events) => Reply::Events(events.clone()),
-        Reply::Accepted | Reply::Stream(_) | Reply::Batch(_) => return false,
+        Reply::Accepted | Reply::Stream(_) => return false,
     };
     let id = request.id().unwrap_or_default();
     let mut answer = Answer::of(id, arrived, &LargeAnswers::up_to(MAX_HELD_ANSWER));

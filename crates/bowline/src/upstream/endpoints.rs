@@ -6,6 +6,13 @@
 //! that it opened on. An endpoint that is no longer configured or resolved drains: it keeps its
 //! sessions and gets no new ones.
 
+mod address;
+mod errands;
+mod health;
+mod moves;
+mod spoken;
+mod upkeep;
+
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -16,9 +23,15 @@ use http::Uri;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::address::{Address, UrlAddress};
-use super::health::{Ailment, Health};
-use super::transport_choice::Verdict;
+pub(crate) use self::address::{Address, UrlAddress};
+pub(crate) use self::errands::Errands;
+pub(crate) use self::health::Ailment;
+use self::health::Health;
+pub(crate) use self::moves::Moves;
+use self::spoken::LastSpoken;
+pub(super) use self::spoken::Spoken;
+pub(crate) use self::upkeep::UPKEEP_INTERVAL;
+pub(super) use self::upkeep::Upkeep;
 use crate::config::{Command, Target};
 use bowline_egress::{Origin, Pool};
 
@@ -30,7 +43,7 @@ pub(crate) struct Endpoint {
     pub(crate) id: Box<str>,
     pub(crate) address: Address,
     pub(crate) health: Arc<Health>,
-    pub(super) verdict: Verdict,
+    pub(super) spoken: LastSpoken,
     pub(super) being_probed: AtomicBool,
     /// Idle sessions on it are being pinged.
     pub(crate) being_pinged: AtomicBool,
@@ -73,7 +86,7 @@ impl Endpoint {
             id,
             address,
             health: Arc::new(health),
-            verdict: Verdict::default(),
+            spoken: LastSpoken::default(),
             being_probed: AtomicBool::new(false),
             being_pinged: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),

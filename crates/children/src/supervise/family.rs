@@ -5,8 +5,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
-use crate::child::Exit;
 use crate::descendants::{Process, Root, signal};
+use crate::exit::Exit;
 use crate::protocol::ChildId;
 
 /// How soon it is checked whether all that were killed are gone, and the longest time between two checks.

@@ -51,6 +51,12 @@ impl Redis {
             let name = appearance(id, now);
             let mut renew = cmd("PEXPIRE");
             renew.arg(self.gateway_key(&name)).arg(millis(ttl));
+            #[cfg(feature = "planted")]
+            if crate::planted::presence_takes_room() {
+                renew = cmd("SET");
+                renew.arg(self.gateway_key(&name)).arg("");
+                renew.arg("PX").arg(millis(ttl));
+            }
             if self.ask(renew.query_async(&mut connection)).await? {
                 return Ok(name);
             }

@@ -1,5 +1,8 @@
 use proptest::prelude::{Strategy, any, prop, proptest};
 
+use std::time::Duration;
+
+use super::event::{MAX_NAME, scanned};
 use super::*;
 use crate::message::RawIdBuf;
 
@@ -27,10 +30,22 @@ fn meanings(events: &[Event]) -> Vec<Meaning> {
         .iter()
         .map(|event| {
             let id = event.id().map(<[u8]>::to_vec);
-            (id, event.data().map(Cow::into_owned))
+            (id, event.data().map(Vec::from))
         })
         .filter(|meaning| *meaning != (None, None))
         .collect()
+}
+
+/// The text of an event with this id and these data, where it has any.
+fn rewritten(event: &Event, id: Option<&str>, data: Option<&[u8]>) -> Bytes {
+    let mut event = event.clone();
+    if let Some(id) = id {
+        event = event.with_id(id.to_owned());
+    }
+    if let Some(data) = data {
+        event = event.with_data(Bytes::copy_from_slice(data));
+    }
+    event.encoded()
 }
 
 fn one(text: &str) -> Event {
@@ -81,13 +96,15 @@ fn an_event_is_handed_out_as_soon_as_it_is_complete() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_first_field() {
-    let event = one("\u{feff}id: 1\ndata: x\n\n");
-    assert_eq!(event.id(), Some(&b"1"[..]));
-    assert_eq!(
-        event.rewritten(Some("2"), None),
-        "\u{feff}id: 2\ndata: x\n\n".as_bytes()
-    );
+fn a_byte_order_mark_is_no_part_of_the_stream() {
+    let text = "\u{feff}id: 1\ndata: x\n\n\u{feff}id: 2\n\n".as_bytes();
+    for piece in 1..text.len() {
+        let chunks: Vec<_> = text.chunks(piece).collect();
+        let (events, rest) = decode(&chunks);
+        let ids: Vec<_> = events.iter().map(Event::id).collect();
+        assert_eq!((ids, rest.len()), (vec![Some(&b"1"[..]), None], 0));
+        assert_eq!(rewritten(&events[0], Some("2"), None), "id: 2\ndata: x\n\n");
+    }
 }
 
 #[test]
@@ -95,11 +112,11 @@ fn rewriting_touches_only_what_it_names() {
     let event =
         one(": c\r\nid: 7\r\nevent: message\r\ndata: {\r\ndata: }\r\nretry: 5\r\nodd\r\n\r\n");
     assert_eq!(
-        event.rewritten(Some("new"), None),
+        rewritten(&event, Some("new"), None),
         &b": c\r\nid: new\r\nevent: message\r\ndata: {\r\ndata: }\r\nretry: 5\r\nodd\r\n\r\n"[..]
     );
     assert_eq!(
-        event.rewritten(None, Some(b"[\n]")),
+        rewritten(&event, None, Some(b"[\n]")),
         &b": c\r\nid: 7\r\nevent: message\r\ndata: [\r\ndata: ]\r\nretry: 5\r\nodd\r\n\r\n"[..]
     );
 }
@@ -124,28 +141,34 @@ fn lines_that_some_reader_would_split_are_left_out() {
     ] {
         for (before, after) in [("", "data: [1,2]\n"), ("data: [1,2]\n", ": c\n")] {
             let event = one(&format!("{before}{odd}\n{after}\n"));
-            assert!(!event.head().is_plain, "{odd:?}");
+            assert_ne!(event.encoded(), event.raw(), "{odd:?}");
             let left = format!("{before}{after}\n");
-            assert_eq!(event.rewritten(None, None), left, "{odd:?}");
-            let split = event.split(None, &["1".into(), "2".into()]);
-            let left = left.replace("[1,2]", "2");
-            assert_eq!(split, format!("data: 1\n\n{left}"), "{odd:?}");
+            assert_eq!(rewritten(&event, None, None), left, "{odd:?}");
+            if !before.is_empty() || after.starts_with("data") {
+                let split = event.split(vec!["1".into(), "2".into()]);
+                let split: Vec<_> = split.iter().map(Event::encoded).collect();
+                let left = left.replace("[1,2]", "2");
+                assert_eq!(
+                    split.concat(),
+                    format!("data: 1\n\n{left}").as_bytes(),
+                    "{odd:?}"
+                );
+            }
         }
     }
     let long = format!("event: {}\ndata: x\n\n", "e".repeat(MAX_NAME + 1));
-    assert_eq!(one(&long).rewritten(None, None), "data: x\n\n");
+    assert_eq!(one(&long).encoded(), "data: x\n\n");
     // Between lines that were apart, a line ending must not appear or disappear.
     let event = one("data: x\revent: \u{2028}\r\n\n");
     assert_eq!(
-        meanings(&decode(&[&event.rewritten(None, None)]).0),
+        meanings(&decode(&[&rewritten(&event, None, None)]).0),
         meanings(&[event])
     );
     for plain in [
         "event: message\ndata: x\n\n",
         "event\nevent:a-b_c/9\n: c\tc\n:\nodd\nretry: 10\nid: 1\nid:\ndata: \u{2028}\n\n",
     ] {
-        assert!(one(plain).head().is_plain, "{plain:?}");
-        assert_eq!(one(plain).rewritten(None, None), plain);
+        assert_eq!(one(plain).encoded(), plain);
     }
 }
 
@@ -153,9 +176,13 @@ fn lines_that_some_reader_would_split_are_left_out() {
 fn lines_that_meet_stay_two_lines() {
     let event = one("data\r:\rdata\r\n\n");
     assert_eq!(
-        one(&String::from_utf8_lossy(&event.rewritten(None, Some(b"x"))))
-            .data()
-            .unwrap(),
+        one(&String::from_utf8_lossy(&rewritten(
+            &event,
+            None,
+            Some(b"x")
+        )))
+        .data()
+        .unwrap(),
         &b"x"[..]
     );
 }
@@ -209,7 +236,7 @@ fn what_is_too_large_is_skipped_while_it_arrives_and_it_is_told_whose_it_is() {
                 decoder.push(Bytes::copy_from_slice(chunk));
                 loop {
                     match decoder.next_event() {
-                        Ok(Some(event)) => events.extend(event.data().map(Cow::into_owned)),
+                        Ok(Some(event)) => events.extend(event.data().map(Vec::from)),
                         Ok(None) => break,
                         Err(too_large) => told.push(too_large.what),
                     }
@@ -249,7 +276,9 @@ fn any_stream() -> impl Strategy<Value = Vec<u8>> {
         "id: ",
         "id",
         "event: message",
+        "event",
         "retry: 1",
+        "retry: -",
         "x",
         "{}",
         "\u{feff}",
@@ -272,12 +301,16 @@ fn cut<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
 #[test]
 fn an_event_is_split_and_the_last_part_keeps_the_rest() {
     let split = |text: &str, id: Option<&str>, parts: &[&str]| {
-        let parts: Vec<Bytes> = parts
+        let parts = parts
             .iter()
-            .map(|part| Bytes::copy_from_slice(part.as_bytes()))
-            .collect();
-        let split = one(text).split(id, &parts);
-        String::from_utf8(split.to_vec()).unwrap()
+            .map(|part| Bytes::copy_from_slice(part.as_bytes()));
+        let mut event = one(text);
+        if let Some(id) = id {
+            event = event.with_id(id.to_owned());
+        }
+        let split = event.split(parts.collect());
+        let split: Vec<_> = split.iter().map(Event::encoded).collect();
+        String::from_utf8(split.concat()).unwrap()
     };
     assert_eq!(
         split(
@@ -295,7 +328,7 @@ fn an_event_is_split_and_the_last_part_keeps_the_rest() {
     );
     assert_eq!(
         split("\u{feff}data: [1,2]\n\n", None, &["1", "2"]),
-        "\u{feff}data: 1\n\ndata: 2\n\n"
+        "data: 1\n\ndata: 2\n\n"
     );
 }
 
@@ -307,7 +340,7 @@ fn an_event_of_data_reads_back() {
         ("{\r}\n", "{\n}\n"),
         ("", ""),
     ] {
-        let event = event_of(data.as_bytes());
+        let event = Event::of_message(data).encoded();
         let event = one(std::str::from_utf8(&event).unwrap());
         assert_eq!(event.data().unwrap(), read.as_bytes());
         assert_eq!(event.id(), None);
@@ -322,17 +355,28 @@ proptest! {
         assert_eq!(meanings(&chunked), meanings(&whole));
         let mut bytes: Vec<u8> = chunked.iter().flat_map(|event| event.raw().to_vec()).collect();
         bytes.extend(rest);
+        let stream = stream.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&stream);
         assert_eq!(bytes, stream, "not a byte is lost, added or moved");
+    }
+
+    #[test]
+    fn what_is_noted_while_an_event_is_read_is_what_a_scan_finds(stream in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+        for event in decode(&cut(&stream, &cuts)).0 {
+            let scanned = scanned(event.raw());
+            assert_eq!(event.id(), scanned.id.as_deref());
+            assert_eq!(event.data(), scanned.data);
+            assert_eq!(event.kind(), scanned.kind.as_deref());
+            assert_eq!(event.retry(), scanned.retry.map(Duration::from_millis));
+            assert_eq!(event.is_plain(), scanned.is_plain);
+        }
     }
 
     #[test]
     fn rewriting_with_the_same_values_means_the_same(stream in any_stream()) {
         for event in decode(&[&stream]).0 {
             let id = event.id().map(|id| String::from_utf8_lossy(id).into_owned());
-            let again = event.rewritten(id.as_deref(), event.data().as_deref());
-            // Only the first event of a stream can have a byte order mark.
-            let before: &[u8] = if event.has_byte_order_mark { b"" } else { b":\n\n" };
-            let (events, _) = decode(&[before, &again]);
+            let again = rewritten(&event, id.as_deref(), event.data().as_deref());
+            let (events, _) = decode(&[b":\n\n", &again]);
             assert_eq!(meanings(&events), meanings(&[event]));
         }
     }
@@ -340,7 +384,7 @@ proptest! {
     #[test]
     fn never_panics_on_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         for event in decode(&[&bytes]).0 {
-            drop((event.id(), event.data(), event.rewritten(Some("x"), Some(b"y"))));
+            drop((event.id(), event.data(), rewritten(&event, Some("x"), Some(b"y"))));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::leg::capabilities::{Capabilities, MissingLists};
 use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg, Life};
 use crate::session::ClientState;
-use crate::upstream::{Conversation, Pin};
+use crate::upstream::{Conversation, Credentials, Pin};
 use bowline_egress::Jar;
 use bowline_wire::version::Agreed;
 
@@ -26,8 +26,7 @@ fn session_of(upstream: &Arc<Upstream>, endpoint: &Pin, number: u16) -> Arc<Sess
         generation: Generation::FIRST,
         conversation: Conversation::http(Some(id), Jar::default()),
         version: Agreed::on("2025-11-25").unwrap(),
-        sign_in: 0,
-        has_token: false,
+        credentials: Credentials::Nobody,
         missing_lists: MissingLists::default(),
     };
     let leg = Leg::new(Arc::clone(upstream), endpoint.again(), None, life);

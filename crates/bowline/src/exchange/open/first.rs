@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::exchange::open_leg::{LegOpening, NotOpened, OpenedLeg};
-use crate::exchange::reply::{Arriving, Reply};
+use crate::exchange::reply::Reply;
 use crate::exchange::strays::Strays;
+use crate::exchange::stream::relay::Relay;
 use crate::leg::capabilities::Capabilities;
 use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg};
@@ -30,7 +31,7 @@ pub(crate) struct First {
     /// What the server offers.
     pub(crate) capabilities: Capabilities,
     /// The server's answer, for the client.
-    pub(crate) reply: Reply<Arriving>,
+    pub(crate) reply: Reply<Relay>,
 }
 
 /// An `initialize`, and where and for whom it is sent.
@@ -77,14 +78,14 @@ impl FirstLeg<'_> {
                 Ok(endpoint) => endpoint,
                 // Ejections are shortened while a client waits, so a retry is worthwhile if a server was
                 // reached before or may be back soon.
-                Err(UpstreamError::Unavailable(ailment))
+                Err(ailment)
                     if failed.is_some()
                         || (ailment.is_passing() && Instant::now() < short_wait_end) =>
                 {
                     upstream.endpoints.hurry();
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(ailment) => return Err(ailment.into()),
             };
             let _turn = upstream.turn(&endpoint, budget.turn()).await?;
             let attempt = self.attempt_within(&endpoint, total / SILENCE);
@@ -159,7 +160,7 @@ impl FirstLeg<'_> {
             message: self.message,
             carried: self.carried,
             jar: Jar::default(),
-            jar_sign_in: None,
+            jar_credentials: None,
             seal: self.seal,
             sent: self.sent.clone(),
         };
@@ -173,7 +174,7 @@ impl FirstLeg<'_> {
             Err(NotOpened::Declined(declination)) => {
                 let (error, retry_after) = (declination.error(), declination.asked_for());
                 let is_from_proxy = declination.is_about_the_way();
-                let reply = declination.read().await.map(Reply::<Arriving>::from);
+                let reply = declination.read().await.map(Reply::<Relay>::from);
                 return match reply {
                     Some(reply) if !is_from_proxy || reply.is_message() => {
                         Ok(First::declined(reply))
@@ -185,7 +186,7 @@ impl FirstLeg<'_> {
         };
         let leg = newborn.stays();
         Ok(match answer.initialized() {
-            None => First::declined(reply.into_held()),
+            None => First::declined(reply.into_whole()),
             Some(result) => First {
                 leg: Some(leg),
                 capabilities: Capabilities::of(result.capabilities()),
@@ -198,7 +199,7 @@ impl FirstLeg<'_> {
 // === impl First ===
 
 impl First {
-    fn declined(reply: Reply<Arriving>) -> Self {
+    fn declined(reply: Reply<Relay>) -> Self {
         Self {
             leg: None,
             capabilities: Capabilities::default(),

@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::session::persistence::Published;
 use crate::session::persistence::claim::{Claim, ClaimGuard};
 use crate::session::recovery::{Recovered, RecoveryError};
-use crate::upstream::budget::Budget;
+use crate::upstream::budget::{Budget, longest_attempt};
 use crate::upstream::{Carried, Pulse};
 
 /// A flight in progress.
@@ -59,7 +59,8 @@ pub(super) async fn fly(
 ) -> Recovered {
     let server = session.upstream.config();
     let total = server.recovery.budget;
-    let left = session.recovery.spent.lock().left(total);
+    let attempt = longest_attempt(total);
+    let left = session.recovery.spent.lock().for_flight(total, attempt);
     let flying = Flying {
         session,
         seen,

@@ -7,22 +7,21 @@ use bowline_wire::compose;
 use bowline_wire::message::Message;
 use bytes::Bytes;
 
+use crate::exchange::memory::RESTORE_ID;
 use crate::exchange::open_leg::{LegOpening, Newborn, NotOpened, OpenedLeg};
 use crate::leg::capabilities::Capabilities;
 use crate::leg::marks::Seal;
 use crate::leg::{Generation, Leg};
 use crate::session::Session;
 use crate::session::recovery::RecoveryError;
-use crate::upstream::budget::errand;
 use crate::upstream::{Carried, Pin, UpstreamError};
 use bowline_egress::{Jar, Sent};
 
 /// After this many failures the old cookies are dropped.
 pub(crate) const TRUSTED_FAILURES: u32 = 2;
 
-/// The ids of Bowline's own requests. Clients do not use this prefix.
+/// The id of Bowline's own `initialize`. Clients do not use this prefix.
 const INITIALIZE_ID: &str = "\"bowline-initialize\"";
-const RESTORE_ID: &str = "\"bowline-restore\"";
 
 /// Why an attempt failed.
 pub(crate) enum Failed {
@@ -47,14 +46,9 @@ pub(crate) async fn restore(
         initialize_of(session, old).ok_or(Failed::ForGood(RecoveryError::TellClient))?;
     // Under the caller's current account.
     let account = session.upstream.account(&session.caller);
-    // Cookies of a signed-in caller are not sent with a configured token, nor the other way round; those of a
-    // configured token are not sent without one.
-    let is_of_one_kind = match &account {
-        Some(_) => old.account.is_some(),
-        None => old.account.is_none() && old.sign_in == 0,
-    } && (!old.has_token || session.upstream.config().sets_token());
-    let keeps_cookies =
-        is_of_one_kind && endpoint.id == old.endpoint.id && failures < TRUSTED_FAILURES;
+    let keeps_cookies = !old.has_other_credentials()
+        && endpoint.id == old.endpoint.id
+        && failures < TRUSTED_FAILURES;
     let opening = LegOpening {
         upstream: &session.upstream,
         endpoint,
@@ -70,7 +64,7 @@ pub(crate) async fn restore(
             true => old.jar(),
             false => Jar::default(),
         },
-        jar_sign_in: keeps_cookies.then_some(old.sign_in),
+        jar_credentials: keeps_cookies.then_some(old.credentials),
         // No client sees the answer.
         seal: &seal,
         sent: Sent::default(),
@@ -146,18 +140,6 @@ async fn restore_state(session: &Session, leg: &Leg, carried: &Carried) -> Resul
         send(leg, request("resources/subscribe", "uri", &uri), carried).await?;
     }
     Ok(())
-}
-
-/// Repeats a client's request on a newer generation than the one that it was sent to.
-pub(crate) async fn say_again_on(leg: &Leg, message: &Message, carried: &Carried) {
-    let Some(span) = message.id_span() else {
-        return;
-    };
-    let sending = send(leg, message.splice(span, RESTORE_ID), carried);
-    let said = tokio::time::timeout(errand(&leg.upstream.config().recovery), sending).await;
-    if !matches!(said, Ok(Ok(()))) {
-        tracing::debug!("request could not be restored on the newer generation");
-    }
 }
 
 fn request(method: &str, name: &str, value: &str) -> Bytes {

@@ -101,6 +101,31 @@ async fn a_used_up_budget_refills_however_often_it_is_checked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempts_time_comes_although_a_client_insists() {
+    let (total, attempt) = (Duration::from_secs(30), Duration::from_secs(10));
+    let mut spent = Spent::default();
+    assert_eq!(spent.for_flight(total, attempt), total);
+    spent.add(total);
+    let mut longest = Vec::new();
+    for _ in 0..100 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let time = spent.for_flight(total, attempt);
+        if time >= attempt {
+            longest.push(Instant::now());
+        }
+        tokio::time::advance(time).await;
+        spent.add(time);
+    }
+    assert!(longest.len() > 2, "{longest:?}");
+    let pairs = longest.windows(2);
+    assert!(
+        pairs
+            .map(|pair| pair[1] - pair[0])
+            .all(|rest| rest >= total)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_flight_spends_its_budget_and_the_next_gets_the_rest() {
     let session = session();
     let total = session.upstream.config().recovery.budget;

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::exchange::replay::{Safety, safety_of};
-use crate::exchange::reply::{Arriving, Reply};
-use crate::exchange::send::{Request, request_once};
+use crate::exchange::reply::Reply;
+use crate::exchange::send::{self, Request, SentRequest};
 use crate::exchange::stream::events::EventRelay;
 use crate::exchange::stream::relay::Relay;
 use crate::leg::{Leg, repeat_id};
@@ -30,7 +30,8 @@ use crate::planted::{self, Bug};
 use crate::session::{Call, Session};
 use crate::upstream::budget::{Budget, errand, moment};
 use crate::upstream::{
-    Carried, LastList, ListOver, ListTurn, ListedAgain, OWN_LIST, Pages, UpstreamError, WantedList,
+    Carried, LastList, ListOver, ListTurn, ListedAgain, OWN_LIST, Pages, Repeat, UpstreamError,
+    WantedList,
 };
 
 /// The most pages of one list.
@@ -236,12 +237,12 @@ async fn page(
         carried,
         sent: Sent::default(),
     };
-    Ok(match request_once(&request, leg).await? {
+    // Lists are safe to repeat.
+    let mut sent_request = SentRequest::first(&request);
+    let answered = send::once(&request, leg, &mut sent_request, Repeat::Safe).await?;
+    Ok(match answered.reply {
         Reply::Message { body, .. } => Message::from_server(body).ok(),
-        Reply::Stream(Arriving {
-            relay: Relay::Events(mut events),
-            ..
-        }) => {
+        Reply::Stream(Relay::Events(mut events)) => {
             let answer = events.until_answer(id.as_id()).await?;
             read_out(session, events);
             Some(answer)

@@ -9,9 +9,10 @@ use crate::exchange::recovery::{Cause, recover, recover_in_background};
 use crate::exchange::replay::{Safety, own_list, safety_of};
 use crate::exchange::send::Request;
 use crate::leg::Leg;
+use crate::proof::{Proof, Ran, SessionState};
 use crate::session::Session;
 use crate::upstream::budget::{Budget, moment, until};
-use crate::upstream::{Carried, Epoch, Proof, Ran, SessionState, UpstreamError};
+use crate::upstream::{Carried, Epoch, UpstreamError};
 
 /// The maximum number of retries of a request that may have run and is safe to repeat. The limit keeps a
 /// request that crashes its server from crashing all replicas.

@@ -67,13 +67,13 @@ impl Elicited {
         let flows = &account.flows;
         // Noted first: a request that waits for the flow may wake before this is done, and must not withdraw
         // a prompt that was answered.
-        flows.prompt_answered(session.hash, id);
+        flows.prompts.note_answer(session.hash, id);
         let effect = self.apply(account, id).await;
         match &effect {
-            Err(AnswerError::Useless(why)) => flows.prompt_failed(session.hash, id, None, *why),
+            Err(AnswerError::Useless(why)) => flows.prompts.fail(session.hash, id, None, *why),
             Err(AnswerError::Refused(
                 DeliveryError::UnknownFlow | DeliveryError::IssuerMismatch,
-            )) => flows.prompt_again(session.hash, id),
+            )) => flows.prompts.repeat(session.hash, id),
             _ => {}
         }
         effect

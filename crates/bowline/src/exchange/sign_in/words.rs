@@ -3,16 +3,13 @@
 
 use bowline_wire::message::{Message, RawId};
 use bowline_wire::{codes, compose};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Means;
-use crate::config::ServerName;
-use crate::exchange::reply::Reply;
+use crate::exchange::Reply;
+use crate::exchange::own_tool::{is_own_tool, sign_in_tool};
 use crate::oauth::{AwaitedInput, Flow};
 use crate::session::Session;
-
-/// The tool that clients without elicitation see until the caller has signed in.
-const TOOL: &str = "sign_in";
 
 /// The error for clients that can retry when the sign-in is done (2025-11-25).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
@@ -38,16 +35,6 @@ pub(super) fn why(flow: &Flow) -> &'static str {
             "the authorization server registers no clients; configure a client id for this server"
         }
     }
-}
-
-/// The definition of the tool that starts a sign-in at this server.
-pub(crate) fn sign_in_tool(server: &ServerName) -> Value {
-    json!({
-        "name": TOOL,
-        "title": "Sign in",
-        "description": format!("Returns the link with which the user signs in at \"{server}\". Its other tools appear afterwards."),
-        "inputSchema": {"type": "object", "properties": {}},
-    })
 }
 
 /// The reply to a client that cannot be prompted.
@@ -100,11 +87,6 @@ pub(super) fn signed_in(id: RawId<'_>, session: &Session) -> String {
     let text = format!("Signed in at \"{}\".", session.upstream.name);
     let result = json!({"content": [{"type": "text", "text": text}]});
     compose::result(id, result)
-}
-
-/// Whether a message calls that tool.
-pub(crate) fn is_own_tool(message: &Message) -> bool {
-    message.called_tool().is_some_and(|name| name == TOOL)
 }
 
 /// The error for a request that was held until its time limit without a sign-in.

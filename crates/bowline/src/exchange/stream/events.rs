@@ -1,6 +1,8 @@
 //! A server's event stream on its way to the client: each event is inspected, its ids are sealed, and it is
 //! passed on.
 
+mod shown;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,19 +11,19 @@ use std::task::{Context, Poll, ready};
 
 use bowline_wire::message::{Message, RawId};
 use bowline_wire::skip::Skipped;
-use bowline_wire::sse::{Decoder, MAX_EVENT};
+use bowline_wire::sse::Event;
 use bytes::Bytes;
 
 use crate::config::Server;
 use crate::exchange::call_timeout::CallTimeout;
-use crate::exchange::recovery::memory::{Memory, Remembered};
-use crate::exchange::replay::tool_hints::ToolLesson;
-use crate::exchange::stream::rescue::Broken;
+use crate::exchange::memory::{Memory, Remembered};
+use crate::exchange::stream::Halt;
+use crate::exchange::tool_lesson::ToolLesson;
 use crate::leg::Leg;
 use crate::leg::marks::StreamOrigin;
-use crate::leg::rewrite::{Content, Rewrite};
+use crate::leg::rewrite::Rewrite;
 use crate::session::Session;
-use crate::upstream::{EventSource, MAX_HELD_ANSWER, StreamError, may_lie};
+use crate::upstream::{EventSource, MAX_HELD_ANSWER, SourceError, StreamError, may_lie};
 
 /// A stream that has already ended is passed on as one body up to this size.
 const AT_ONCE: usize = 64 * 1024;
@@ -29,46 +31,72 @@ const AT_ONCE: usize = 64 * 1024;
 /// A stream of events.
 #[derive(Debug)]
 pub(crate) struct EventRelay {
-    pub(super) source: EventSource,
-    pub(super) decoder: Decoder,
-    pub(super) rewrite: Rewrite,
-    /// Events that were read ahead.
-    pub(super) ready: VecDeque<Bytes>,
-    pub(super) saw_event_id: bool,
-    /// Whether an event was passed on.
-    pub(super) has_told: bool,
-    pub(super) timeout: Option<CallTimeout>,
-    /// The stream's session; weak, because the session holds its streams.
-    pub(super) session: Weak<Session>,
-    /// Held while the exchange is in progress.
-    pub(super) leg: Option<Arc<Leg>>,
-    /// What the response says about the server's tools.
-    pub(super) lesson: ToolLesson,
-    /// The request to remember if the response is a result, and the response while that is stored.
-    pub(super) memory: Option<Box<Memory>>,
-    pub(super) remembering: Option<Box<(Vec<Remembered>, Shown)>>,
-    /// Changed tool hints are being stored; the client gets the event afterwards.
-    pub(super) teaching: Option<Remembered>,
-    /// A request waits for its response, so an end without one is an error.
-    pub(super) must_answer: bool,
-    pub(super) answered: bool,
-    /// The server's last event id.
-    pub(super) last_event_id: Option<Bytes>,
-    /// The id of an event that was passed on already.
-    pub(super) skip: Option<Bytes>,
-    /// The last progress of the request, and the last progress that the client has seen.
-    pub(super) progress: Option<f64>,
-    pub(super) told_progress: Option<f64>,
-    /// The request has timed out, so nothing more is read.
-    pub(super) is_over: bool,
+    source: EventSource,
+    rewrite: Rewrite,
+    /// Events as the client gets them, which were read and not passed on yet.
+    ready: VecDeque<Event>,
+    /// What must be stored before they are passed on.
+    stored_first: Vec<Remembered>,
     /// An error met while reading ahead, until it is returned.
-    pub(super) broke: Option<StreamError>,
+    broke: Option<StreamError>,
+    timeout: Option<CallTimeout>,
+    on: Option<SessionLeg>,
+    /// What the response says about the server's tools.
+    lesson: ToolLesson,
+    /// The request to remember if the response is a result.
+    memory: Option<Box<Memory>>,
+    phase: Phase,
+    /// Whether an event was passed on.
+    has_told: bool,
+    /// The server's last event id, after which the stream can be resumed.
+    last_event_id: Option<Bytes>,
+    /// The id of an event that was passed on already.
+    skip: Option<Bytes>,
+    progress: Progress,
     /// Set if the operator configured fingerprints of lost sessions that have a success status.
-    pub(super) suspect: Option<Arc<Server>>,
+    suspect: Option<Arc<Server>>,
 }
 
-/// An event as the client gets it, and its original content.
-pub(super) type Shown = (Bytes, Content);
+/// Where a stream broke.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) error: StreamError,
+    /// The leg that it was read from.
+    pub(crate) leg: Arc<Leg>,
+    /// The server's last event id.
+    pub(crate) last: Option<Bytes>,
+    /// The progress of its request, as last reported.
+    pub(crate) progress: Option<f64>,
+    /// Whether any event was passed on to the client.
+    pub(crate) has_told: bool,
+    /// The rest of its call's timeout.
+    pub(crate) timeout: Option<CallTimeout>,
+}
+
+/// The session and the leg that a stream belongs to.
+#[derive(Debug)]
+struct SessionLeg {
+    /// Weak, because the session holds its streams.
+    session: Weak<Session>,
+    /// Held while the exchange is in progress.
+    leg: Arc<Leg>,
+}
+
+/// What became of the stream's request.
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Answered,
+    /// Nothing more is read.
+    TimedOut,
+}
+
+/// The last progress of the stream's request, and the last that its client has seen.
+#[derive(Debug, Default)]
+struct Progress {
+    reached: Option<f64>,
+    told: Option<f64>,
+}
 
 // === impl EventRelay ===
 
@@ -76,47 +104,42 @@ impl EventRelay {
     pub(crate) fn new(source: EventSource, rewrite: Rewrite) -> Self {
         Self {
             source,
-            decoder: Decoder::new(MAX_EVENT),
             rewrite,
             ready: VecDeque::new(),
-            saw_event_id: false,
-            has_told: false,
+            stored_first: Vec::new(),
+            broke: None,
             timeout: None,
-            session: Weak::new(),
-            leg: None,
+            on: None,
             lesson: ToolLesson::Unknown,
             memory: None,
-            remembering: None,
-            teaching: None,
-            must_answer: false,
-            answered: false,
+            phase: Phase::Open,
+            has_told: false,
             last_event_id: None,
             skip: None,
-            progress: None,
-            told_progress: None,
-            is_over: false,
-            broke: None,
+            progress: Progress::default(),
             suspect: None,
         }
     }
 
     /// Ends the stream with an error for its request when that times out.
-    pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
+    pub(crate) fn set_timeout(&mut self, timeout: Option<CallTimeout>) {
         self.timeout = timeout;
-        self
     }
 
     /// Sets the session and the leg that the stream belongs to.
     pub(crate) fn of(mut self, session: &Arc<Session>, leg: &Arc<Leg>) -> Self {
-        self.session = Arc::downgrade(session);
-        self.leg = Some(Arc::clone(leg));
+        self.on = Some(SessionLeg {
+            session: Arc::downgrade(session),
+            leg: Arc::clone(leg),
+        });
         self
     }
 
-    /// The stream answers a request, and the response teaches this.
-    pub(crate) fn answering(mut self, lesson: ToolLesson) -> Self {
-        self.must_answer = true;
+    /// The stream answers a request, and the response teaches this. It is checked against the fingerprints of lost
+    /// sessions that the server's operator configured.
+    pub(crate) fn answering(mut self, lesson: ToolLesson, server: Arc<Server>) -> Self {
         self.lesson = lesson;
+        self.suspect = may_lie(&server.recovery.fingerprints).then_some(server);
         self
     }
 
@@ -125,85 +148,83 @@ impl EventRelay {
         self.memory = Some(memory);
     }
 
-    /// Checks the response against the operator's fingerprints of lost sessions, if any can have a success
-    /// status.
-    pub(crate) fn suspecting(mut self, server: Arc<Server>) -> Self {
-        let is_suspect = may_lie(&server.recovery.fingerprints);
-        self.suspect = is_suspect.then_some(server);
-        self
-    }
-
     /// The stream was resumed after the event with this id. Until there is a newer one, it can be resumed
     /// there again.
     pub(crate) fn after(mut self, last: Option<Bytes>) -> Self {
-        self.saw_event_id = last.is_some();
         self.last_event_id = last;
         self
     }
 
     /// Skips the event after which the stream was resumed, if the server repeats it.
-    pub(crate) fn without_repeat(mut self) -> Self {
+    pub(crate) fn skip_repeat(&mut self) {
         self.skip = self.last_event_id.clone();
-        self
     }
 
     /// Skips progress up to this value, which the client saw on the first attempt.
-    pub(crate) fn beyond(mut self, told: Option<f64>) -> Self {
-        self.told_progress = told;
-        self.progress = told;
-        self
+    pub(crate) fn skip_progress(&mut self, told: Option<f64>) {
+        self.progress = Progress {
+            reached: told,
+            told,
+        };
     }
 
-    /// Where the stream broke, and what is needed to resume it.
-    pub(crate) fn broken(&mut self) -> Broken {
-        Broken {
-            generation: self.rewrite.leg(),
+    /// What an error means: where the stream broke, and what is needed to resume it.
+    pub(super) fn halted(&mut self, error: StreamError) -> Halt {
+        let Some(on) = &self.on else {
+            return Halt::Cut(error);
+        };
+        Halt::Broke(Box::new(Broken {
+            error,
+            leg: Arc::clone(&on.leg),
             last: self.last_event_id.clone(),
-            progress: self.progress,
+            progress: self.progress.reached,
             has_told: self.has_told,
             timeout: self.timeout.take(),
-        }
+        }))
     }
 
     /// Whether dropping this would lose the response of a running request: it belongs to a request, and the
     /// upstream gave no event id to resume from.
     pub(crate) fn must_be_read_out(&self) -> bool {
-        matches!(self.rewrite.origin(), StreamOrigin::Request(_)) && !self.saw_event_id
+        self.is_of_request() && self.last_event_id.is_none()
     }
 
     /// Whether the stream's request has its response.
     pub(crate) fn has_answered(&self) -> bool {
-        self.answered
+        self.phase == Phase::Answered
     }
 
     /// Reads up to the response to the request with this id. Everything read is still passed on.
     pub(crate) async fn until_answer(&mut self, id: RawId<'_>) -> Result<Message, StreamError> {
-        let mut held = 0;
+        let (mut read, mut held) = (0, 0);
         loop {
-            let (shown, content) = poll_fn(|cx| self.poll_event(cx))
+            while let Some(event) = self.ready.get(read) {
+                (read, held) = (read + 1, held + event.size());
+                if held > MAX_HELD_ANSWER {
+                    return Err(StreamError::TooMuchBefore(MAX_HELD_ANSWER));
+                }
+                let message = event.data().map(Message::from_server);
+                if let Some(Ok(message)) = message
+                    && message.answers(id)
+                {
+                    return Ok(message);
+                }
+            }
+            poll_fn(|cx| self.poll_read(cx))
                 .await
                 .ok_or(StreamError::NoAnswer)??;
-            held += shown.len();
-            if held > MAX_HELD_ANSWER {
-                return Err(StreamError::TooMuchBefore(MAX_HELD_ANSWER));
-            }
-            self.ready.push_back(shown);
-            let answers = |message: &Message| message.answers(id);
-            if let Some(answer) = content.find(answers) {
-                return Ok(answer);
-            }
         }
     }
 
-    /// The whole stream, if it has already ended.
-    pub(crate) async fn at_once(&mut self) -> Option<Bytes> {
-        let mut held = 0;
-        let has_ended = poll_fn(|cx| {
-            while held <= AT_ONCE {
-                match self.poll_event(cx) {
-                    Poll::Ready(Some(Ok((shown, _)))) => {
-                        held += shown.len();
-                        self.ready.push_back(shown);
+    /// Reads what has arrived. `true`: that is the whole stream.
+    pub(crate) async fn at_once(&mut self) -> bool {
+        let (mut read, mut held) = (0, 0);
+        poll_fn(|cx| {
+            while held <= AT_ONCE && self.poll_stored(cx).is_ready() {
+                match self.poll_read(cx) {
+                    Poll::Ready(Some(Ok(()))) => {
+                        held += self.ready.range(read..).map(Event::size).sum::<usize>();
+                        read = self.ready.len();
                     }
                     Poll::Ready(Some(Err(error))) => {
                         self.broke = Some(error);
@@ -214,115 +235,114 @@ impl EventRelay {
                 }
             }
             Poll::Ready(false)
-        });
-        has_ended.await.then(|| self.take_ready())
+        })
+        .await
     }
 
     /// The events that were read and not passed on yet.
-    pub(crate) fn take_ready(&mut self) -> Bytes {
-        match self.ready.len() {
-            1 => self.ready.pop_front().unwrap_or_default(),
-            _ => Vec::from(std::mem::take(&mut self.ready)).concat().into(),
-        }
+    pub(crate) fn take_ready(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.ready).into()
     }
 
+    /// The next event as the client gets it.
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, StreamError>>> {
-        if let Some(shown) = self.ready.pop_front() {
-            return Poll::Ready(Some(Ok(shown)));
+    ) -> Poll<Option<Result<Event, StreamError>>> {
+        loop {
+            ready!(self.poll_stored(cx));
+            if let Some(event) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            if let Some(broke) = self.broke.take() {
+                return Poll::Ready(Some(Err(broke)));
+            }
+            match ready!(self.poll_read(cx)) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
         }
-        if let Some(broke) = self.broke.take() {
-            return Poll::Ready(Some(Err(broke)));
-        }
-        let next = ready!(self.poll_event(cx));
-        Poll::Ready(next.map(|event| event.map(|(shown, _)| shown)))
     }
 
-    /// The next event as the client gets it, and its content.
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
-        loop {
-            if let Some(remembering) = &mut self.remembering {
-                while let Some(waited_for) = remembering.0.last_mut() {
-                    // Stored or not, the client gets the response.
-                    _ = ready!(Pin::new(waited_for).poll(cx));
-                    remembering.0.pop();
-                }
-                let remembered = self.remembering.take();
-                return Poll::Ready(remembered.map(|remembered| Ok(remembered.1)));
-            }
-            let event = match self.decoder.next_event() {
-                Ok(event) => event,
-                Err(too_large) if self.may_miss(&too_large.what) => {
-                    tracing::warn!("a server's message is larger than 64 MiB, and was skipped");
-                    continue;
-                }
-                Err(_) => {
-                    let session = self.session.upgrade();
-                    session.iter().for_each(|session| self.lesson.miss(session));
-                    return Poll::Ready(Some(Err(StreamError::TooLarge)));
-                }
-            };
-            if let Some(event) = event {
-                if self.is_repeated(&event) {
-                    continue;
-                }
-                if let Some(shown) = self.show(&event)? {
-                    let mut waited_for: Vec<_> = self.teaching.take().into_iter().collect();
-                    waited_for.extend(self.remember());
-                    if waited_for.is_empty() {
-                        return Poll::Ready(Some(Ok(shown)));
-                    }
-                    self.remembering = Some(Box::new((waited_for, shown)));
-                }
-                continue;
-            }
-            match self.poll_data(cx) {
-                Poll::Ready(Some(data)) => self.decoder.push(data?),
-                // With an event id, the server chose to end the stream: the client may resume it.
-                Poll::Ready(None)
-                    if self.must_answer
-                        && !self.answered
-                        && !self.saw_event_id
-                        && !self.is_over =>
-                {
-                    return Poll::Ready(Some(Err(StreamError::NoAnswer)));
-                }
-                Poll::Ready(None) if self.is_over || self.decoder.is_between_events() => {
-                    return Poll::Ready(None);
-                }
-                Poll::Ready(None) => return Poll::Ready(Some(Err(StreamError::Cut))),
-                Poll::Pending => return self.poll_timeout(cx),
-            }
+    /// Waits for what must be stored before the client gets what was read. Stored or not, it gets that.
+    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(stored) = self.stored_first.last_mut() {
+            _ = ready!(Pin::new(stored).poll(cx));
+            self.stored_first.pop();
         }
+        Poll::Ready(())
+    }
+
+    /// Reads one event of the server's. For the client it may be none, or several.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), StreamError>>> {
+        if self.phase == Phase::TimedOut {
+            return Poll::Ready(None);
+        }
+        let Poll::Ready(next) = self.source.poll_event(cx) else {
+            return self.poll_timeout(cx);
+        };
+        Poll::Ready(match next {
+            Some(Ok(event)) if self.is_repeated(&event) => Some(Ok(())),
+            Some(Ok(event)) => Some(self.show(event)),
+            Some(Err(SourceError::Skipped(what))) if self.may_miss(&what) => {
+                tracing::warn!("a server's message is larger than 64 MiB, and was skipped");
+                Some(Ok(()))
+            }
+            Some(Err(SourceError::Skipped(_))) => {
+                let session = self.session();
+                session.iter().for_each(|session| self.lesson.miss(session));
+                Some(Err(StreamError::TooLarge))
+            }
+            // With an event id, the server chose to end the stream: the client may resume it.
+            None | Some(Err(SourceError::Broken(StreamError::Cut)))
+                if self.lesson.is_of_request()
+                    && self.phase == Phase::Open
+                    && self.last_event_id.is_none() =>
+            {
+                Some(Err(StreamError::NoAnswer))
+            }
+            Some(Err(SourceError::Broken(error))) => Some(Err(error)),
+            None => None,
+        })
     }
 
     /// Whether no request of this stream waits for a message that was skipped.
     fn may_miss(&self, what: &Skipped) -> bool {
-        let waits = matches!(self.rewrite.origin(), StreamOrigin::Request(_)) && !self.answered;
+        let waits = self.is_of_request() && !self.has_answered();
         match what {
             Skipped::NoAnswer => true,
             Skipped::Answer(_) | Skipped::Unknown => !waits,
         }
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        if self.is_over {
-            return Poll::Ready(None);
-        }
-        self.source.poll_data(cx)
+    /// Some servers begin a resumed stream with the event after which it should begin.
+    fn is_repeated(&mut self, event: &Event) -> bool {
+        let skip = self.skip.take();
+        skip.is_some_and(|skip| event.id() == Some(&skip[..]))
+    }
+
+    fn is_of_request(&self) -> bool {
+        matches!(self.rewrite.origin(), StreamOrigin::Request(_))
+    }
+
+    /// The stream's session, if it is there.
+    fn session(&self) -> Option<Arc<Session>> {
+        self.on.as_ref()?.session.upgrade()
     }
 
     /// On timeout the client gets an error for its request, and the stream ends.
-    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Shown, StreamError>>> {
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), StreamError>>> {
         let Some(timeout) = &mut self.timeout else {
             return Poll::Pending;
         };
         let error = ready!(timeout.poll_begun(cx));
         let event = timeout.event(error);
         self.timeout = None;
-        self.is_over = true;
-        Poll::Ready(event.map(|event| Ok((event, Content::Other(Bytes::new())))))
+        self.phase = Phase::TimedOut;
+        Poll::Ready(event.map(|event| {
+            self.ready.push_back(event);
+            Ok(())
+        }))
     }
 }

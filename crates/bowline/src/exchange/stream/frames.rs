@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::telemetry::SessionHash;
 use crate::upstream::reserved::KeyScan;
-use crate::upstream::{Frames, Passing, StreamError, UpstreamError, poll_data};
+use crate::upstream::{Frames, Passing, SentAs, StreamError, UpstreamError, poll_data};
 
 /// A body that is not an event stream.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct FrameRelay {
     body: UpstreamBody,
     timeout: Option<CallTimeout>,
     session: SessionHash,
+    pub(crate) sent_as: SentAs,
     /// Watches that a member's answer has nothing that is cleared from what is held.
     keys: Option<KeyScan>,
     /// Held while the exchange is in progress.
@@ -37,15 +38,15 @@ impl FrameRelay {
             body: frames.body,
             timeout: None,
             session,
+            sent_as: frames.sent_as,
             keys: is_of_member.then(|| leg.upstream.reserved.scan()),
             leg: Arc::clone(leg),
         }
     }
 
     /// Cuts the response off if no data arrives before the timeout.
-    pub(crate) fn with_timeout(mut self, timeout: Option<CallTimeout>) -> Self {
+    pub(crate) fn set_timeout(&mut self, timeout: Option<CallTimeout>) {
         self.timeout = timeout;
-        self
     }
 
     pub(crate) fn poll_next(

@@ -13,9 +13,10 @@ use tokio::sync::watch;
 
 use super::requests::{Cancel, Patience};
 use super::{AfterEnd, Client, Incoming, listening};
+use crate::exchange::Reply;
 use crate::exchange::answer::Answer;
+use crate::exchange::leaving::Leaving;
 use crate::exchange::open::Opening;
-use crate::exchange::reply::Reply;
 use crate::fault::Fault;
 use crate::registry::Ending;
 use crate::route::Destination;
@@ -174,7 +175,7 @@ impl Client {
     /// Lets a message in at what the client has open, if the client may still use that.
     pub(super) fn admit(&self, dialog: Dialog, carried: &Carried) -> Result<Admitted, Fault> {
         let unions = &self.hub.unions;
-        unions.admit(dialog, &self.caller, carried.clone())
+        unions.admit(dialog, &self.caller, carried.clone(), Leaving::GoesOn)
     }
 
     /// The session, when it is open, for a message that is sent with this. If it has ended, another one is opened in
@@ -273,6 +274,7 @@ impl Client {
                     caller,
                     carried,
                     message,
+                    leaving: Leaving::GoesOn,
                 };
                 let (reply, attached) = attaching.open().await?;
                 return Ok((reply, Some(Dialog::Attachment(attached.in_use))));
@@ -284,6 +286,7 @@ impl Client {
             caller,
             carried,
             message,
+            leaving: Leaving::GoesOn,
             member: None,
         };
         let (reply, newborn) = opening.open().await?;

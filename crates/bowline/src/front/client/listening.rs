@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{AfterEnd, Client};
 use crate::exchange::answer::Messages;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::outlet::Outlet;
 use crate::fault::Fault;
 use crate::union::dialog::Dialog;
 use crate::upstream::Carried;

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::requests::Cancel;
 use super::{Client, Incoming, listening};
-use crate::exchange::reply::Reply;
+use crate::exchange::Reply;
 
 /// How many wait to be delivered before the next message is taken.
 const MAX_WAITING: usize = 256;

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Client, Incoming};
 use crate::config::Target;
+use crate::exchange::Reply;
 use crate::exchange::answer::{Answer, Messages};
-use crate::exchange::reply::Reply;
-use crate::exchange::stream::outlet::Outlet;
+use crate::exchange::outlet::Outlet;
 use crate::fault::{Fault, Reason};
 use crate::route::Destination;
 use crate::union::dialog::Admitted;

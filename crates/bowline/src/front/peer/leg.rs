@@ -9,10 +9,11 @@ use super::body::Out;
 use crate::hub::Hub;
 use crate::leg::Leg;
 use crate::peers::{Ending, Failure, Forward, Record};
+use crate::proof::{Proof, Ran, SessionState};
 use crate::session::InUse;
 use crate::upstream::{
     EventSource, LegForward, LegOperation, Listening, LiveError, MAX_HELD_ANSWER, NotSaid, Outcome,
-    Pulse, Ran, Reading, SessionState, StreamError, UpstreamError,
+    Pulse, Reading, StreamError, UpstreamError,
 };
 
 /// Serves an operation on a leg.
@@ -198,8 +199,9 @@ async fn pass(outcome: Outcome, out: &Out) -> Result<(), UpstreamError> {
 
 async fn pass_events(mut source: EventSource, out: &Out) -> Result<(), UpstreamError> {
     out.put(Record::Stream).await;
-    while let Some(bytes) = poll_fn(|cx| source.poll_data(cx)).await {
-        out.put_parts(bytes?).await;
+    while let Some(event) = poll_fn(|cx| source.poll_event(cx)).await {
+        let event = event.map_err(StreamError::from)?;
+        out.put_parts(event.encoded()).await;
     }
     Ok(())
 }
@@ -215,8 +217,10 @@ fn of_pulse(pulse: Pulse) -> Ending {
 
 fn failed_to_say(why: String) -> Ending {
     Ending::Failed(Failure {
-        ran: Some(false),
-        is_lost: Some(false),
+        proof: Proof {
+            ran: Ran::No,
+            session: SessionState::Alive,
+        },
         is_cancelled: false,
         is_id_taken: false,
         is_too_large: false,
@@ -227,18 +231,8 @@ fn failed_to_say(why: String) -> Ending {
 }
 
 fn failure(error: &UpstreamError) -> Failure {
-    let proof = error.proof();
     Failure {
-        ran: match proof.ran {
-            Ran::No => Some(false),
-            Ran::Yes => Some(true),
-            Ran::Unknown => None,
-        },
-        is_lost: match proof.session {
-            SessionState::Lost => Some(true),
-            SessionState::Alive => Some(false),
-            SessionState::Unproven => None,
-        },
+        proof: error.proof(),
         is_cancelled: matches!(
             error,
             UpstreamError::Cancelled | UpstreamError::Stream(StreamError::Cancelled)

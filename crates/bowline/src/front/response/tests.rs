@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::caller::Caller;
-use crate::exchange::detach::Abandoned;
+use crate::exchange::leaving::{Departure, Leaving};
+use crate::exchange::reader::Reader;
 use crate::exchange::stream::{LiveStream, Source};
 use crate::leg::Leg;
 use crate::leg::capabilities::Capabilities;
@@ -19,8 +20,10 @@ const ID: SessionId = SessionId::from_random([1; SessionId::BYTES]);
 
 fn outlet(session: &Arc<Session>, stream: &Arc<LiveStream>) -> Outlet {
     let limit = Duration::from_secs(60);
-    let abandoned = Abandoned::new(&session.upstream, &session.share, limit);
-    Outlet::events(Arc::clone(stream), session.begin_use(), abandoned, None)
+    let (upstream, share) = (&session.upstream, &session.share);
+    let departure = Departure::new(Leaving::GoesOn, upstream, share, limit);
+    let reader = Reader::new(Arc::clone(stream), session.begin_use(), None, None);
+    Outlet::events(reader, departure)
 }
 
 /// A stream on which nobody says anything.
@@ -32,7 +35,7 @@ fn silent(heartbeat: bool) -> (Arc<LiveStream>, ReplyBody) {
         Leg::idle(),
         ClientState::new(&[], None, Capabilities::default()),
     ));
-    let stream = Arc::new(LiveStream::new(Source::Silent, None));
+    let stream = Arc::new(LiveStream::new(Source::Silent));
     let outlet = outlet(&session, &stream);
     let outlet = match heartbeat {
         true => outlet,
@@ -72,7 +75,7 @@ async fn an_open_stream_is_use_and_its_end_begins_the_idle_time() {
         Leg::idle(),
         ClientState::new(&[], None, Capabilities::default()),
     ));
-    let stream = Arc::new(LiveStream::new(Source::Silent, None));
+    let stream = Arc::new(LiveStream::new(Source::Silent));
     let body = outlet(&session, &stream);
     tokio::time::advance(Duration::from_secs(3600)).await;
     assert_eq!(session.idle_for(), Duration::ZERO);

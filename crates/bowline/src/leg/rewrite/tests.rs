@@ -6,10 +6,12 @@ fn show(rewrite: &Rewrite, text: &str) -> String {
     let mut decoder = Decoder::new(1 << 20);
     decoder.push(Bytes::copy_from_slice(text.as_bytes()));
     let event = decoder.next_event().unwrap().unwrap();
-    let data = event.data().map(|data| Bytes::copy_from_slice(&data));
-    let content = Content::of(data.unwrap_or_default()).unwrap();
-    let shown = rewrite.event(&event, &content).unwrap();
-    String::from_utf8(shown.to_vec()).unwrap()
+    let content = Content::of(event.data().unwrap_or_default()).unwrap();
+    let mut shown = Vec::new();
+    let last = rewrite.event(event, &content, &mut shown);
+    shown.extend(last);
+    let shown: Vec<_> = shown.iter().map(Event::encoded).collect();
+    String::from_utf8(shown.concat()).unwrap()
 }
 
 fn rewrite_of(origin: StreamOrigin) -> Rewrite {

@@ -6,21 +6,44 @@ use url::form_urlencoded;
 
 use super::client::{basic, shown_secret};
 use super::transport::refusal;
-use super::{AuthServer, AuthServerError, FORM};
-use crate::oauth::grant::{Authentication, ClientIdentity, Discovery};
+use super::{AuthServer, FORM};
+use crate::oauth::auth_server_error::AuthServerError;
+use crate::oauth::grant::{Authentication, ClientIdentity, Discovery, Grant};
 use crate::oauth::secret::Secret;
 use bowline_egress::Redirects;
 
 /// Which token is revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(super) enum TokenKind {
     Access,
     Refresh,
 }
 
 impl AuthServer {
+    /// Revokes a grant's tokens; `false` if the authorization server offers no revocation. The refresh token
+    /// comes first: without it there are no new access tokens.
+    pub(crate) async fn revoke_grant(&self, grant: &Grant) -> Result<bool, AuthServerError> {
+        let refresh = grant.refresh_token.as_ref();
+        let tokens = refresh.map(|token| (token, TokenKind::Refresh));
+        let tokens = tokens
+            .into_iter()
+            .chain([(&grant.access_token, TokenKind::Access)]);
+        let mut revoked = Ok(true);
+        for (token, kind) in tokens {
+            let one = self.revoke(&grant.discovery, &grant.client, token, kind);
+            revoked = match (revoked, one.await) {
+                (Ok(before), Ok(one)) => Ok(before && one),
+                // Some servers revoke refresh tokens only, and their access tokens with them.
+                (Ok(before), Err(AuthServerError::Denied("unsupported_token_type"))) => Ok(before),
+                (Ok(_), failed) => failed,
+                (failed, _) => failed,
+            };
+        }
+        revoked
+    }
+
     /// Revokes a token; `false` if the authorization server offers no revocation.
-    pub(crate) async fn revoke(
+    pub(super) async fn revoke(
         &self,
         discovery: &Discovery,
         client: &ClientIdentity,

@@ -17,6 +17,7 @@ use bowline_testbed::scripted::{Asked, Scripted};
 use serde_json::json;
 use url::form_urlencoded;
 
+use super::revocation::TokenKind;
 use super::*;
 
 const REDIRECT: &str = "http://127.0.0.1:4321/callback";

@@ -14,8 +14,9 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber as _;
 use url::form_urlencoded;
 
-use super::super::discovery::is_trouble;
-use super::{AuthServerError, FORM};
+use super::FORM;
+use crate::oauth::auth_server_error::AuthServerError;
+use crate::oauth::discovery::is_trouble;
 
 /// Sends rmcp's requests, and records the last response.
 pub(super) struct RecordingTransport {

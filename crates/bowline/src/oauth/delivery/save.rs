@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use crate::oauth::flow::Flow;
-use crate::oauth::flows::{Flows, SignInError};
+use crate::oauth::flows::Flows;
 use crate::oauth::grant::{ClientIdentity, Credentials, Grant, Tokens};
-use crate::oauth::sign_out::revoke;
+use crate::oauth::sign_in_error::SignInError;
 use bowline_system::clock;
 
 /// A few retries of an operation that may be unavailable for a moment.
@@ -70,8 +70,11 @@ impl Flows {
     /// Revokes tokens whose caller signed out or was removed.
     async fn give_back(&self, flow: &Flow, credentials: Credentials) {
         let grant = Grant::new(&flow.caller, credentials, 0, clock::unix_seconds());
-        let auth_server = self.auth_servers.of(&flow.server_url);
-        if let Err(error) = revoke(auth_server, &grant).await {
+        let revoked = match self.auth_servers.of(&flow.server_url) {
+            Ok(auth_server) => auth_server.revoke_grant(&grant).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = revoked {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(error, server = %flow.server, "token revocation failed");
         }

@@ -8,9 +8,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use super::CachedBearer;
-use crate::oauth::account::RefusedGrant;
 use crate::oauth::bearer::{Bearer, InvalidBearer};
 use crate::oauth::grant::{Grant, GrantKey};
+use crate::oauth::reason::RefusedGrant;
 use crate::oauth::vault::SignIn;
 use bowline_store::Version;
 use bowline_system::clock;

@@ -76,19 +76,16 @@ impl Persistence {
     ) -> Result<(), PersistenceError> {
         let written = self.open(live)?;
         let newer = self.newer_leg(session, &written, live).await?;
-        let put = {
-            let mut stored = self.stored.lock();
-            if stored.version != knew {
-                return Ok(());
-            }
-            tracing::info!(session = %session.hash, "store was restored to another state of a session");
-            (stored.version, stored.jar_since) = (live.version, live.jar_since);
-            (stored.record_tag, stored.jar_tag) = (tag(&live.record), None);
-            stored.is_behind = true;
-            newer.map(|leg| session.put_from_store(&leg))
-        };
-        if let Some(put) = put {
-            session.react_to(put);
+        let mut stored = self.stored.lock();
+        if stored.version != knew {
+            return Ok(());
+        }
+        tracing::info!(session = %session.hash, "store was restored to another state of a session");
+        (stored.version, stored.jar_since) = (live.version, live.jar_since);
+        (stored.record_tag, stored.jar_tag) = (tag(&live.record), None);
+        stored.is_behind = true;
+        if let Some(leg) = newer {
+            session.put_from_store(&leg, stored);
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::cookies::tag;
 use super::{Persistence, Published, REMEMBERED};
 use crate::leg::Leg;
-use crate::session::{Put, Session};
+use crate::session::Session;
+use crate::session::last_leg::LastLeg;
 use crate::session_store::PersistenceError;
 use crate::session_store::announcement::Announcement;
 use bowline_store::{Live, MAX_CONFLICTS, Operation, Part, UpdateOutcome, Version};
@@ -58,7 +59,7 @@ impl Persistence {
             let updating = store.update(&self.key, version, &record, Some(&jar));
             match self.session_store.ask(Operation::Update, updating).await? {
                 UpdateOutcome::Done(version) => {
-                    let put = {
+                    let published = {
                         // One step for other writers: they see the new version and the new generation
                         // together.
                         let mut stored = self.stored.lock();
@@ -68,16 +69,12 @@ impl Persistence {
                             stored.jar_names = leg.jar_names();
                             stored.is_behind = false;
                         }
-                        session.put(leg)
+                        session.put(leg, stored)
                     };
-                    session.react_to(put);
                     self.was_seen(self.session_store.now());
                     self.session_store
                         .announce(Announcement::Changed(session.id));
-                    return Ok(match put {
-                        Put::Ended => Published::Ended,
-                        Put::New | Put::Known => Published::Done,
-                    });
+                    return Ok(published);
                 }
                 // A session that is missing because the store was emptied has not ended.
                 UpdateOutcome::Gone if Box::pin(self.put_back(session)).await? => {}
@@ -137,12 +134,11 @@ impl Persistence {
         Err(PersistenceError::Contended)
     }
 
-    /// Ends the session in the store. `None`: it had already ended. Otherwise the caller of this
-    /// function, and no other, must end the returned leg upstream.
+    /// Ends the session in the store. `None`: it had already ended.
     pub(crate) async fn end(
         &self,
         session: &Arc<Session>,
-    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+    ) -> Result<Option<LastLeg>, PersistenceError> {
         let ending = self.session_store.store.end(&self.key, REMEMBERED);
         let replaced = self.session_store.ask(Operation::End, ending).await?;
         if replaced.is_some() {
@@ -154,12 +150,11 @@ impl Persistence {
     }
 
     /// Removes the session from the store if no gateway has used it for the idle time. `None`: one has,
-    /// or it is gone. Otherwise the caller of this function, and no other, must end the returned leg
-    /// upstream.
+    /// or it is gone.
     pub(crate) async fn expire(
         &self,
         session: &Arc<Session>,
-    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+    ) -> Result<Option<LastLeg>, PersistenceError> {
         let session_store = &self.session_store;
         let expired = session_store
             .store
@@ -178,13 +173,13 @@ impl Persistence {
         &self,
         session: &Arc<Session>,
         replaced: Option<Live>,
-    ) -> Result<Option<Arc<Leg>>, PersistenceError> {
+    ) -> Result<Option<LastLeg>, PersistenceError> {
         let Some(live) = replaced else {
             return Ok(None);
         };
         if let Err(error) = self.adopt(session, &live, Version(0)).await {
             tracing::debug!(%error, "could not read the last generation of an ended session");
         }
-        Ok(Some(session.leg()))
+        Ok(Some(LastLeg::of(session)))
     }
 }

@@ -59,7 +59,7 @@ impl Events {
     pub(crate) async fn next_message(&mut self) -> (Option<String>, Value) {
         let event = self.try_next().await.unwrap().expect("an event");
         let id = event.id().map(|id| String::from_utf8(id.to_vec()).unwrap());
-        let data = event.data().unwrap_or_default().into_owned();
+        let data = event.data().unwrap_or_default();
         (id, serde_json::from_slice(&data).unwrap_or_default())
     }
 

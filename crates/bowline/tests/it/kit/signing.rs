@@ -21,7 +21,7 @@ pub(crate) struct OAuthStage {
     pub(crate) gateway: Gateway,
     /// Somebody who is not to hear of anything.
     pub(crate) stranger: Answering,
-    protected: Protected,
+    pub(crate) protected: Protected,
 }
 
 impl Deref for OAuthStage {

@@ -3,6 +3,7 @@
 
 use bowline::Gateway;
 use bowline::config::{Config, ServerOAuth, StoreKind};
+use bowline_testbed::answering::Seen;
 use bowline_testbed::scripted::{PATIENCE, Scripted};
 use http::HeaderValue;
 
@@ -142,5 +143,40 @@ async fn a_stored_session_stays_that_over_a_restart() {
     for seen in &server.server.seen_at("/mcp")[before..] {
         assert_ne!(seen.header("mcp-session-id"), "of-operator", "{seen}");
         assert!(!seen.header("cookie").contains("operator"), "{seen}");
+    }
+}
+
+/// Until now a caller's, from now on nobody signs in: neither its calls nor its end go to the server without a token.
+#[tokio::test]
+async fn what_a_caller_opened_does_not_go_on_where_nobody_signs_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let keep = |config: &mut Config| {
+        config.store.kind = StoreKind::File {
+            path: directory.path().to_owned(),
+        };
+    };
+    let stage = OAuthStage::set_with(|_| {}, keep).await;
+    let client = stage.client(None).await;
+    stage.sign_in(&client, "ann").await;
+    assert_eq!(token_of(&client).await, "token-ann");
+    let OAuthStage {
+        gateway, protected, ..
+    } = stage;
+    gateway.stop().await;
+    let is_anns = |seen: &Seen| seen.header("mcp-session-id") == "of-token-ann";
+    let before = protected.server.seen_at("/mcp");
+    assert!(before.iter().any(is_anns));
+    let mut config = crate::kit::gateway::config(&[("s", &protected.url())]);
+    keep(&mut config);
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = client.moved_to(&gateway);
+    assert_ne!(client.send(&call(1)).await.code(), 0);
+    drop(client.delete().send().await.unwrap());
+    gateway.stop().await;
+    let seen = protected.server.seen_at("/mcp");
+    assert!(seen.len() > before.len(), "nothing was sent");
+    for seen in &seen[before.len()..] {
+        assert!(!is_anns(seen), "{seen}");
+        assert!(!seen.header("cookie").contains("token-ann"), "{seen}");
     }
 }

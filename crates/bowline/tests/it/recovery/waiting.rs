@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::kit::messages::{call, list};
 use crate::kit::opened::{forgot, opened};
 use crate::kit::stage::Stage;
-use crate::kit::wait::until;
+use crate::kit::wait::{until, until_so};
 
 // --- who waits
 
@@ -142,6 +142,25 @@ async fn a_server_that_was_away_for_longer_than_the_budget_is_found_again_by_a_c
     // How often it was opened is not counted: the first tries may have had too little time left.
     assert_eq!(stage.call("bump", "found").await.status, 200);
     assert_eq!(stage.tally.executions("found"), 1);
+}
+
+/// It answers `initialize` only after longer than insisting leaves of the budget.
+#[tokio::test]
+async fn a_slow_server_that_was_away_is_found_again_by_a_client_that_insists() {
+    let budget = Duration::from_secs(3);
+    let stage = Stage::set_with(|recovery| recovery.budget = budget).await;
+    stage.server.forget_sessions();
+    let hanging = Fault::Delay(Duration::from_secs(10));
+    let opening = stage.proxy.always(When::rpc("initialize"), hanging);
+    let message = list(1);
+    assert_eq!(stage.client.send(&message).await.status, 503);
+    opening.remove();
+    let slow = Fault::Delay(budget / 6);
+    let _slow = stage.proxy.always(When::rpc("initialize"), slow);
+    until_so("it is found", async || {
+        stage.client.send(&message).await.status == 200
+    })
+    .await;
 }
 
 #[tokio::test]

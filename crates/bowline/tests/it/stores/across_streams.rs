@@ -190,7 +190,7 @@ async fn of_streams_that_are_opened_everywhere_at_once_one_stays() {
             tasks.spawn(async move {
                 let mut events = crate::kit::events::Events::new(at.get().send().await.unwrap());
                 while let Some(event) = events.try_next().await.unwrap() {
-                    let data = event.data().unwrap_or_default().into_owned();
+                    let data = event.data().unwrap_or_default();
                     let mut message: Value = serde_json::from_slice(&data).unwrap_or_default();
                     tell.send(Fate::Heard(message["params"].take())).unwrap();
                 }
