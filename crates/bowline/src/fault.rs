@@ -201,7 +201,7 @@ pub(crate) enum Fault {
     #[error("no elicitation with this id waits for an answer in this session")]
     NoSuchQuestion,
     #[error(
-        "several elicitations wait for an answer in this session: give the `elicitation_id` of the one that is meant"
+        "a client of several servers has this session, and any of them may ask: give the `elicitation_id` of the elicitation that is meant, which `GET /api/mcp-oauth/pending` lists"
     )]
     SeveralQuestions,
     #[error(

@@ -110,11 +110,18 @@ impl SentRequest {
         let shares_id = request.call.shares_id(request.session);
         #[cfg(feature = "planted")]
         let shares_id = shares_id && !planted::has(Bug::EqualIdsMeet);
+        let (message, session) = (&request.message, request.session);
+        // A client of several servers hears of a request's progress from nobody else.
+        let is_of_member = session.leg().generation.is_of_member();
+        let id = message.id().unwrap_or_default();
         let own = Self {
-            message: request.message.clone(),
+            message: match is_of_member {
+                true => with_own_token(session, message.clone(), id),
+                false => message.clone(),
+            },
             own_id: None,
             continues_stream: false,
-            is_restorable: ClientState::is_restorable(&request.message),
+            is_restorable: ClientState::is_restorable(message),
             lesson: ToolLesson::Nothing,
         };
         if shares_id {
@@ -168,6 +175,19 @@ impl SentRequest {
     }
 }
 
+/// The request of this id with a token of Bowline's own, if it asks for progress.
+fn with_own_token(session: &Session, message: Message, id: RawId<'_>) -> Message {
+    let own = message.progress_token().and_then(|span| {
+        let token = RawId::new(message.text(span));
+        let leg = session.leg().generation;
+        Some((span, session.seal.own_token(leg, id, token)?))
+    });
+    match own {
+        Some((span, own)) => message.replaced(span, own.as_str()),
+        None => message,
+    }
+}
+
 /// The request under an id of Bowline's own, with a token of its own if it asks for progress; and the client's id.
 fn renamed(request: &Request<'_>) -> Option<(Message, RawIdBuf)> {
     let (message, session) = (&request.message, request.session);
@@ -175,13 +195,7 @@ fn renamed(request: &Request<'_>) -> Option<(Message, RawIdBuf)> {
     let (span, own) = (message.id_span()?, message.id()?);
     let ours = session.seal.repeat(Repeated::Id, leg, own)?;
     let renamed = Message::parse(message.splice(span, ours.as_str())).ok()?;
-    let Some(span) = renamed.progress_token() else {
-        return Some((renamed, own.to_buf()));
-    };
-    let token = RawId::new(renamed.text(span));
-    let ours = session.seal.repeat(Repeated::Token, leg, token)?;
-    let renamed = Message::parse(renamed.splice(span, ours.as_str())).ok()?;
-    Some((renamed, own.to_buf()))
+    Some((with_own_token(session, renamed, own), own.to_buf()))
 }
 
 /// The reply for a response that is too large to be held.
@@ -246,8 +260,13 @@ fn said_by(leg: &Leg, body: Bytes, sent_as: &SentAs) -> Result<Bytes, UpstreamEr
     let reserved = leg.upstream.reserved.of_union();
     match reserved.cleared_answer(body.clone()) {
         Some(said) => Ok(said),
-        // A refusal in some other format.
-        None if !sent_as.is_good() && Message::from_server(body.clone()).is_err() => Ok(body),
+        // A refusal in some other format, without anything that would have been changed.
+        None if !sent_as.is_good()
+            && Message::from_server(body.clone()).is_err()
+            && !reserved.scan().finds(&body) =>
+        {
+            Ok(body)
+        }
         None => Err(StreamError::Unreadable.into()),
     }
 }

@@ -223,7 +223,7 @@ table! {
     NoSuchQuestion = "no_such_question", Client, No, INVALID_REQUEST, INFO, false:
         "no elicitation with this id waits for an answer in this session";
     SeveralQuestions = "several_questions", Client, No, INVALID_REQUEST, INFO, false:
-        "several elicitations wait for an answer in this session, and the body names none";
+        "the session is of a client of several servers, and the body names no elicitation";
 
     // The gateway and its store.
     Loop = "loop", Gateway, No, UPSTREAM_UNAVAILABLE, WARN, false:

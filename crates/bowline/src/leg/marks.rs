@@ -19,6 +19,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline_wire::id::SessionId;
 use bowline_wire::message::{RawId, RawIdBuf};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::leg::Generation;
 
@@ -173,6 +174,32 @@ impl Seal {
         let rest = plain.strip_prefix(&leg.to_be_bytes()[..])?;
         let own = std::str::from_utf8(rest.get(UNIQUE..)?).ok()?;
         Some(RawIdBuf::new(own))
+    }
+
+    /// The token of Bowline's own under which a request tells its progress to this leg. A member's says of which request.
+    pub(crate) fn own_token(
+        &self,
+        leg: Generation,
+        request: RawId<'_>,
+        token: RawId<'_>,
+    ) -> Option<RawIdBuf> {
+        let stands_for = match leg.is_of_member() {
+            true => Cow::Owned(format!("[{request},{token}]")),
+            false => Cow::Borrowed(token.as_str()),
+        };
+        self.repeat(Repeated::Token, leg.leg, RawId::new(&stands_for))
+    }
+
+    /// The id of a member's request, and the client's own token, that a token of Bowline's own stands for.
+    pub(crate) fn open_member_token(
+        &self,
+        leg: Generation,
+        token: RawId<'_>,
+    ) -> Option<(RawIdBuf, RawIdBuf)> {
+        let stands_for = self.open_repeat(Repeated::Token, leg.leg, token)?;
+        let (request, token): (&RawValue, &RawValue) =
+            serde_json::from_str(stands_for.as_str()).ok()?;
+        Some((RawIdBuf::new(request.get()), RawIdBuf::new(token.get())))
     }
 
     fn seal(&self, kind: &[u8], mut plain: Vec<u8>) -> Option<String> {

@@ -2,13 +2,16 @@
 //!
 //! An event's id becomes a mark (an empty one stays empty). So does the id of a server's request,
 //! also where the server cancels it, and so does the progress token of a request to the client of several servers.
-//! The answer to a repeated request gets the client's own id back, and its progress the client's own token. A batch
+//! The answer to a repeated request gets the client's own id back, and its progress the client's own token. So does the
+//! progress of every request of a client of several servers, and no other progress passes to it. A batch
 //! is split, so that none of its messages is shown without its mark. Keys that are
 //! reserved for Bowline are removed, and fields that some readers would take for several lines. The client of several
 //! servers is told whose each message is. Everything else passes unchanged.
 
 use bowline_wire::batch::{self, BadBatch};
+use bowline_wire::members::Members;
 use bowline_wire::message::{Kind, Message, RawId, RawIdBuf, Span};
+use bowline_wire::names::reads_as;
 use bowline_wire::sse::Event;
 use bytes::Bytes;
 
@@ -16,6 +19,8 @@ use super::Generation;
 use crate::leg::marks::{EventMark, Repeated, Seal, StreamOrigin};
 use crate::upstream::MAX_BATCH;
 use crate::upstream::reserved::Reserved;
+
+const PROGRESS: &str = "notifications/progress";
 
 /// The content of an event's data.
 #[derive(Debug)]
@@ -103,20 +108,48 @@ impl Rewrite {
         Some(answer.splice(answer.id_span()?, own.as_str()))
     }
 
-    /// The progress of a repeat under the client's own token.
+    /// The progress of a repeat, or of a member's request, under the client's own token.
     fn token_given_back(&self, message: &Message) -> Option<Bytes> {
-        if message.method() != Some("notifications/progress") {
+        if message.method() != Some(PROGRESS) {
             return None;
         }
         let span = message.param("progressToken")?;
         let token = RawId::new(message.text(span));
-        let (what, leg) = (Repeated::Token, self.leg.leg);
-        let own = self.seal.open_repeat(what, leg, token)?;
+        let own = match self.leg.is_of_member() {
+            true => self.seal.open_member_token(self.leg, token)?.1,
+            false => {
+                let (what, leg) = (Repeated::Token, self.leg.leg);
+                self.seal.open_repeat(what, leg, token)?
+            }
+        };
         Some(message.splice(span, own.as_str()))
     }
 
-    /// Whether a message answers a request other than the one that the stream was opened for.
+    /// Whether a client of several servers could take a message for the progress of a request.
+    pub(crate) fn is_member_progress(&self, message: &Message) -> bool {
+        let is_named = |method| reads_as(method, PROGRESS);
+        self.leg.is_of_member() && message.method().is_some_and(is_named)
+    }
+
+    /// The request of which a member tells the progress: the one that it was sent with this token.
+    pub(crate) fn progressing(&self, message: &Message) -> Option<RawIdBuf> {
+        let params = Members::of(message.text(message.params_span()?))?;
+        match &params.named("progressToken")[..] {
+            [("progressToken", token)] => {
+                let token = RawId::new(token.get());
+                Some(self.seal.open_member_token(self.leg, token)?.0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a message is of a request other than the one that the stream was opened for: its answer, or a member's
+    /// progress.
     pub(crate) fn is_anothers(&self, message: &Message) -> bool {
+        if self.is_member_progress(message) {
+            let request = self.progressing(message).map(StreamOrigin::Request);
+            return request.as_ref() != Some(&self.origin);
+        }
         let is_addressed = message.kind() == Kind::Response && message.id().is_some();
         is_addressed && !self.is_answer(message)
     }
@@ -236,7 +269,7 @@ impl Content {
 
     /// Whether this is or contains a progress notification.
     pub(crate) fn is_progress(&self) -> bool {
-        let says_so = |message: &Message| message.method() == Some("notifications/progress");
+        let says_so = |message: &Message| message.method() == Some(PROGRESS);
         match self {
             Self::Message(message) => says_so(message),
             Self::Batch(members) => {

@@ -12,6 +12,7 @@
 //! a server that is added later, so it is not exposed. A bare name that several members have is refused.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -91,6 +92,33 @@ pub(crate) struct Resolved {
     pub(crate) name: String,
 }
 
+// === impl Resolved ===
+
+impl Resolved {
+    /// What a name belongs to by this table, which says for each server with what its names begin. One that was changed
+    /// says it to nobody.
+    pub(crate) fn by_prefix<'a>(
+        name: &str,
+        mut begins: impl Iterator<Item = (&'a ServerName, &'a str)>,
+    ) -> Option<Self> {
+        if is_changed(name) {
+            return None;
+        }
+        begins.find_map(|(server, begin)| {
+            Some(Self {
+                server: server.clone(),
+                name: name.strip_prefix(begin)?.to_owned(),
+            })
+        })
+    }
+}
+
+impl fmt::Display for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}` of `{}", self.name, self.server)
+    }
+}
+
 /// Why a name belongs to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameRefusal {
@@ -110,6 +138,12 @@ pub(crate) enum NameRefusal {
         unlisted: Vec<String>,
         /// What to use in its place.
         candidates: Vec<String>,
+    },
+    /// The configuration has changed since the client's last list, and what the name means with it.
+    #[error("the configuration has changed, and this name may mean {}; list again, and use a name of the list", one_of(.meanings))]
+    Moved {
+        /// What it may mean, before and now.
+        meanings: Vec<String>,
     },
     /// Names of these servers were changed to this one.
     #[error("this name stands for several things of {}, so none of them can be used", one_of(.servers))]
@@ -184,16 +218,13 @@ impl Names {
     /// What a name belongs to, if the name alone says so: one that is prefixed and was not changed. No catalogue is needed,
     /// and the server says whether it has it.
     pub(crate) fn resolve_prefixed(&self, name: &str) -> Option<Resolved> {
-        if is_changed(name) {
-            return None;
-        }
-        let mut members = self.members.iter();
-        members.find_map(|member| {
-            Some(Resolved {
-                server: member.server.clone(),
-                name: name.strip_prefix(member.begin.as_str())?.to_owned(),
-            })
-        })
+        Resolved::by_prefix(name, self.begins())
+    }
+
+    /// With what the prefixed names of each server begin.
+    pub(crate) fn begins(&self) -> impl Iterator<Item = (&ServerName, &str)> {
+        let members = self.members.iter();
+        members.map(|member| (&member.server, member.begin.as_str()))
     }
 
     /// What a name belongs to: by itself, or else by this catalogue.

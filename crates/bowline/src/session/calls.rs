@@ -30,6 +30,8 @@ pub(crate) struct Call {
     met: Mutex<Option<Box<Met>>>,
     /// The epoch of the tool hints when it was last sent.
     sent_in: AtomicU64,
+    /// It has its answer, and the stream of that goes on.
+    answered: AtomicBool,
     cancelled: AtomicBool,
     notify: Notify,
     /// Weak, because a stream of the session may hold the call.
@@ -70,6 +72,21 @@ impl Calls {
         !self.with_id(id).is_empty()
     }
 
+    /// Notes that the request with this id has its answer.
+    pub(crate) fn answered(&self, id: RawId<'_>) {
+        for call in self.with_id(id) {
+            call.answered.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the request with this id waits for its answer.
+    pub(crate) fn is_open(&self, id: RawId<'_>) -> bool {
+        let calls = self.with_id(id);
+        calls
+            .iter()
+            .any(|call| !call.answered.load(Ordering::Acquire))
+    }
+
     fn with_id(&self, id: RawId<'_>) -> Vec<Arc<Call>> {
         let all: Vec<_> = {
             let under_way = self.under_way.lock();
@@ -90,6 +107,7 @@ impl Call {
             sent_as: Mutex::default(),
             met: Mutex::default(),
             sent_in: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             notify: Notify::new(),
             session: Arc::downgrade(session),

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::attachment::stored::Stored;
 use super::attachment::{Attachment, AttachmentUse, Parts};
+use super::shown::Shown;
 use super::state::{Member, State};
 use super::{Attached, Unions, welcome};
 use crate::caller::Caller;
@@ -102,6 +103,7 @@ impl Attaching {
         let stored = table
             .session_store()
             .map(|store| Stored::new(store, &unions.shown, &id, &union));
+        let shown = Shown::nothing(&union.now().names, &unions.shown);
         let attachment = Attachment::new(Parts {
             id,
             caller: self.caller,
@@ -111,7 +113,10 @@ impl Attaching {
             carried: self.carried.to_keep(),
             opened_at: clock::unix_seconds(),
             before: Duration::ZERO,
-            state: State::default(),
+            state: State {
+                shown,
+                ..State::default()
+            },
             initialize: self.message.clone().held_by(initialize),
             stored,
         });

@@ -9,6 +9,9 @@ pub(crate) enum List {
     Templates,
 }
 
+/// How many items of one list are read.
+pub(super) const MAX_ITEMS: usize = 10_000;
+
 pub(super) const ALL: [List; 4] = [List::Tools, List::Prompts, List::Resources, List::Templates];
 
 impl List {

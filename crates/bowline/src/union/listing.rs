@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::definition::{self, Readable};
 use super::left_out::LeftOut;
-use super::list::List;
+use super::list::{self, List};
 use super::listening::Listening;
 use crate::config::ServerName;
 use crate::exchange::Exchange;
@@ -24,7 +24,6 @@ use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 
 /// What is read of one list.
 const MAX_PAGES: usize = 100;
-pub(super) const MAX_ITEMS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The longest name, URI or URI template.
@@ -122,7 +121,7 @@ impl Listing {
             let cut = match () {
                 () if !cursors.insert(next.clone()) => Some("its cursors repeat"),
                 () if page + 1 >= MAX_PAGES => Some("it has more than 100 pages"),
-                () if listing.items.len() > MAX_ITEMS => Some("it has more than 10000 items"),
+                () if listing.items.len() > list::MAX_ITEMS => Some("it has more than 10000 items"),
                 () if bytes > MAX_BYTES => Some("it is larger than 16 MiB"),
                 () => None,
             };

@@ -50,8 +50,13 @@ impl Attached {
         let missing = missing(&told);
         told.iter_mut().for_each(|one| one.offer_sign_in(list));
         let now = self.attachment().union.now();
+        let shown = self.attachment().state.lock().shown.clone();
+        if after.is_some() && shown.has_other_prefixes(list, &now.names) {
+            // Its first page had other names.
+            return Err(Fault::BadCursor);
+        }
         let (entries, refused) = entries(&now, list, &told);
-        self.show(list, &entries).await?;
+        self.show(list, &now.names, &entries).await?;
         let servers: Vec<&str> = now.servers.iter().map(|one| one.name.as_ref()).collect();
         let (shown, next) = page(list.items(), &entries, &servers, after.as_ref());
         let result = result(list, shown, next, meta(missing, refused));
@@ -65,18 +70,14 @@ impl Attached {
         name: &str,
     ) -> Result<(Arc<Upstream>, String), Fault> {
         let now = self.attachment().union.now();
-        let shown = self.attachment().state.lock().shown.owner(list, name);
+        let shown = self.attachment().state.lock().shown.meaning(list, name);
         let resolved = match (now.names.resolve_prefixed(name), shown) {
-            (Some(resolved), None) => Ok(resolved),
-            // A reload has given the name that this client was shown to another.
-            (Some(resolved), Some(server)) => Err(NameRefusal::Collision {
-                servers: vec![server.to_string(), resolved.server.to_string()],
-            }),
-            (None, Some(server)) => Ok(Resolved {
-                server,
-                name: name.to_owned(),
-            }),
             (None, None) => self.resolve_by_lists(&now, list, name).await,
+            (Some(resolved), None) => Ok(resolved),
+            (Some(resolved), Some(shown)) if resolved == shown => Ok(resolved),
+            // It was shown bare.
+            (None, Some(shown)) if shown.name == name => Ok(shown),
+            (resolved, Some(shown)) => Err(self.moved(shown, resolved)),
         };
         let unknown = |why: NameRefusal| Fault::UnknownName {
             name: name.into(),
@@ -91,6 +92,17 @@ impl Attached {
         };
         let server = server.ok_or_else(|| unknown(NameRefusal::Unknown))?;
         Ok((server, own))
+    }
+
+    /// Why a name is refused that a reload has given to another, or taken from whoever had it.
+    fn moved(&self, shown: Resolved, now: Option<Resolved>) -> NameRefusal {
+        let meanings = [Some(shown), now].into_iter().flatten();
+        let known = meanings.filter(|one| self.server(one.server.as_ref()).is_some());
+        let meanings: Vec<_> = known.map(|one| one.to_string()).collect();
+        match meanings.is_empty() {
+            true => NameRefusal::Unknown,
+            false => NameRefusal::Moved { meanings },
+        }
     }
 
     /// The same for a name that does not say it and that this client was not shown: it means what the lists of all
@@ -117,15 +129,15 @@ impl Attached {
     }
 
     /// Notes what the client is about to be shown, before it is: it may use a name at another gateway at once.
-    async fn show(&self, list: List, entries: &[Entry]) -> Result<(), Fault> {
+    async fn show(&self, list: List, names: &Names, entries: &[Entry]) -> Result<(), Fault> {
         let attachment = self.attachment();
         let shared = &self.unions.shown;
         let shown = attachment.state.lock().shown.clone();
-        if shown.after(list, entries, shared) == shown {
+        if shown.after(list, names, entries, shared) == shown {
             return Ok(());
         }
-        let noting =
-            attachment.change(|state| state.shown = state.shown.after(list, entries, shared));
+        let noting = attachment
+            .change(|state| state.shown = state.shown.after(list, names, entries, shared));
         let noted = noting.await.map_err(|error| Fault::store_failed(&error))?;
         noted.ok_or(Fault::UnknownSession)
     }

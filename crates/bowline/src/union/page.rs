@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::listing;
+use super::list;
 
 /// What one page has at most. Many clients never ask for a second one.
 const MAX_ITEMS: usize = 1000;
@@ -63,7 +63,7 @@ impl Cursor {
         };
         let (begin, end) = (first(&|at| at >= Some(own)), first(&|at| at > Some(own)));
         let entries = &entries[begin..end];
-        if self.shown > 2 * entries.len().max(listing::MAX_ITEMS) {
+        if self.shown > 2 * entries.len().max(list::MAX_ITEMS) {
             return end;
         }
         let last = entries

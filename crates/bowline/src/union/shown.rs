@@ -1,5 +1,6 @@
-//! The bare names that a client was shown, and whose they were. Such a name means that until the client's next list, at
-//! any gateway and after a restart: so it is in the client's record.
+//! What the names mean that a client was shown: the prefixes of the servers, and whose the bare ones were. A name means
+//! that until the client's next list, at any gateway and after a restart: so it is in the client's record. Who has not
+//! listed yet may know prefixed names from before, and they mean what they meant when it came.
 //!
 //! A record is small: it has four bytes of a hash for each name. The hash is salted, so no server can choose a name
 //! with the hash of another's. In memory, what many clients were shown is there once.
@@ -17,33 +18,41 @@ use serde::{Deserialize, Serialize};
 use super::list::List;
 use super::page::Entry;
 use crate::config::ServerName;
+use crate::route::names::{self as route, Resolved};
 
-/// The bare names that a client was shown.
+/// What the names mean that a client was shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    tools: Owners,
+    tools: Meanings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    prompts: Owners,
+    prompts: Meanings,
 }
 
-/// Whose the bare names of one list are, if it has any.
-type Owners = Option<Arc<Names>>;
+/// What the names of one list mean, if that is known.
+type Meanings = Option<Arc<Names>>;
 
-/// Names of servers, as hashes.
+/// The names of one list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 struct Names {
     salt: u64,
-    /// Sorted.
+    /// The bare ones, as sorted hashes.
     of: BTreeMap<ServerName, Vec<u32>>,
+    /// With what the prefixed ones begin.
+    begins: Begins,
 }
+
+/// With what the prefixed names of each server begin.
+type Begins = BTreeMap<ServerName, String>;
 
 /// The same in a record.
 #[derive(Serialize, Deserialize)]
 struct Written {
     salt: u64,
     of: BTreeMap<String, String>,
+    #[serde(default)]
+    begins: BTreeMap<String, String>,
 }
 
 /// What all clients were shown.
@@ -56,34 +65,59 @@ pub(super) struct SharedNames {
 // === impl Shown ===
 
 impl Shown {
+    /// What a client knows that has not listed yet.
+    pub(super) fn nothing(names: &route::Names, shared: &SharedNames) -> Self {
+        let nothing = shared.names(None, names, &[]);
+        Self {
+            tools: nothing.clone(),
+            prompts: nothing,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The server whose tool or prompt had this name.
-    pub(super) fn owner(&self, list: List, name: &str) -> Option<ServerName> {
-        match list {
-            List::Tools => self.tools.as_ref()?.owner(name),
-            List::Prompts => self.prompts.as_ref()?.owner(name),
-            List::Resources | List::Templates => None,
-        }
+    /// What a tool's or prompt's name meant.
+    pub(super) fn meaning(&self, list: List, name: &str) -> Option<Resolved> {
+        self.of(list)?.meaning(name)
+    }
+
+    /// Whether the prefixes are other ones now.
+    pub(super) fn has_other_prefixes(&self, list: List, now: &route::Names) -> bool {
+        let begins = self.of(list).map(|names| &names.begins);
+        begins.is_some_and(|begins| !begins.is_empty() && *begins != begins_of(now))
     }
 
     /// The same after a list with these entries was shown.
-    pub(super) fn after(&self, list: List, entries: &[Entry], shared: &SharedNames) -> Self {
+    pub(super) fn after(
+        &self,
+        list: List,
+        names: &route::Names,
+        entries: &[Entry],
+        shared: &SharedNames,
+    ) -> Self {
         let mut after = self.clone();
-        let owners = match list {
+        let meanings = match list {
             List::Tools => &mut after.tools,
             List::Prompts => &mut after.prompts,
             List::Resources | List::Templates => return after,
         };
-        *owners = shared.names(owners.as_deref(), entries);
+        *meanings = shared.names(meanings.as_deref(), names, entries);
         after
+    }
+
+    fn of(&self, list: List) -> Option<&Names> {
+        match list {
+            List::Tools => self.tools.as_deref(),
+            List::Prompts => self.prompts.as_deref(),
+            List::Resources | List::Templates => None,
+        }
     }
 
     /// The same, in memory once.
     pub(super) fn shared(self, shared: &SharedNames) -> Self {
-        let share = |owners: Owners| owners.map(|names| shared.share(Arc::unwrap_or_clone(names)));
+        let share = |names: Meanings| names.map(|names| shared.share(Arc::unwrap_or_clone(names)));
         Self {
             tools: share(self.tools),
             prompts: share(self.prompts),
@@ -95,7 +129,7 @@ impl Shown {
 
 impl Names {
     /// `None`: with this salt, names of two servers have one hash.
-    fn of(entries: &[&Entry], salt: u64) -> Option<Self> {
+    fn of(entries: &[&Entry], begins: &Begins, salt: u64) -> Option<Self> {
         let mut owners: HashMap<u32, &str> = HashMap::with_capacity(entries.len());
         let mut of: BTreeMap<ServerName, Vec<u32>> = BTreeMap::new();
         for entry in entries {
@@ -108,15 +142,31 @@ impl Names {
             }
         }
         of.values_mut().for_each(|hashes| hashes.sort_unstable());
-        Some(Self { salt, of })
+        let begins = begins.clone();
+        Some(Self { salt, of, begins })
     }
 
-    fn owner(&self, name: &str) -> Option<ServerName> {
+    fn meaning(&self, name: &str) -> Option<Resolved> {
         let hash = hash(self.salt, name);
         let has = |hashes: &Vec<u32>| hashes.binary_search(&hash).is_ok();
-        let found = self.of.iter().find(|(_, hashes)| has(hashes))?;
-        Some(found.0.clone())
+        match self.of.iter().find(|(_, hashes)| has(hashes)) {
+            Some((server, _)) => Some(Resolved {
+                server: server.clone(),
+                name: name.to_owned(),
+            }),
+            None => {
+                let begins = self.begins.iter();
+                Resolved::by_prefix(name, begins.map(|(server, begin)| (server, &**begin)))
+            }
+        }
     }
+}
+
+fn begins_of(names: &route::Names) -> Begins {
+    let begins = names.begins();
+    begins
+        .map(|(server, begin)| (server.clone(), begin.to_owned()))
+        .collect()
 }
 
 fn hash(salt: u64, name: &str) -> u32 {
@@ -135,10 +185,14 @@ impl From<Names> for Written {
             BASE64_STANDARD_NO_PAD.encode(bytes)
         };
         let of = names.of.into_iter();
+        let begins = names.begins.into_iter();
         Self {
             salt: names.salt,
             of: of
                 .map(|(server, hashes)| (server.to_string(), text(hashes)))
+                .collect(),
+            begins: begins
+                .map(|(server, begin)| (server.to_string(), begin))
                 .collect(),
         }
     }
@@ -157,9 +211,13 @@ impl TryFrom<Written> for Names {
             Some((server.parse().ok()?, hashes.collect()))
         };
         let of: Option<_> = written.of.into_iter().map(read).collect();
+        let begins = written.begins.into_iter();
+        let begins = begins.map(|(server, begin)| Some((server.parse().ok()?, begin)));
+        let begins: Option<_> = begins.collect();
         Ok(Self {
             salt: written.salt,
             of: of.ok_or("not the names of a server")?,
+            begins: begins.ok_or("not a server")?,
         })
     }
 }
@@ -179,15 +237,13 @@ impl Default for SharedNames {
 }
 
 impl SharedNames {
-    /// The bare names of these entries: `before`, if they are the same.
-    fn names(&self, before: Option<&Names>, entries: &[Entry]) -> Owners {
+    /// The names of these entries: `before`, if they are the same.
+    fn names(&self, before: Option<&Names>, names: &route::Names, entries: &[Entry]) -> Meanings {
         let bare: Vec<&Entry> = entries.iter().filter(|entry| entry.is_bare).collect();
-        if bare.is_empty() {
-            return None;
-        }
+        let begins = begins_of(names);
         let own = (0..8).map(|attempt| self.salt.wrapping_add(attempt));
         let salts = before.map(|before| before.salt).into_iter().chain(own);
-        let mut names = salts.filter_map(|salt| Names::of(&bare, salt));
+        let mut names = salts.filter_map(|salt| Names::of(&bare, &begins, salt));
         let first = names.next()?;
         let is_known = before == Some(&first);
         // Under the salt of this gateway, it is equal for all clients.
@@ -219,6 +275,18 @@ impl SharedNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Union;
+
+    /// The names of two servers with these prefixes.
+    fn names(prefixes: [&str; 2]) -> route::Names {
+        let servers = ["a", "b"].map(|server| server.parse().unwrap());
+        let prefixes = prefixes.map(str::to_owned);
+        route::Names::new(&Union::default(), servers.into_iter().zip(prefixes))
+    }
+
+    fn owner(shown: &Shown, list: List, name: &str) -> Option<String> {
+        Some(shown.meaning(list, name)?.server.to_string())
+    }
 
     fn entries(named: &[(&str, &str)]) -> Vec<Entry> {
         let entry = |(server, name): &(&str, &str)| Entry {
@@ -234,18 +302,41 @@ mod tests {
     fn a_name_is_whose_it_was_shown_to_be_also_from_a_record() {
         let shared = SharedNames::default();
         let listed = entries(&[("a", "x"), ("b", "y"), ("a", "z")]);
-        let shown = Shown::default().after(List::Tools, &listed, &shared);
+        let before = names(["a", "b"]);
+        let shown = Shown::default().after(List::Tools, &before, &listed, &shared);
         let record = serde_json::to_vec(&shown).unwrap();
         let read: Shown = serde_json::from_slice(&record).unwrap();
         assert_eq!(read, shown);
         for (name, server) in [("x", "a"), ("y", "b"), ("z", "a")] {
-            let owner = read.owner(List::Tools, name).unwrap();
-            assert_eq!(owner.as_ref(), server, "{name}");
+            assert_eq!(owner(&read, List::Tools, name).as_deref(), Some(server));
         }
-        assert_eq!(read.owner(List::Tools, "w"), None);
-        assert_eq!(read.owner(List::Prompts, "x"), None);
-        let none = shown.after(List::Tools, &[], &shared);
-        assert!(none.is_empty());
+        assert_eq!(owner(&read, List::Tools, "w"), None);
+        assert_eq!(owner(&read, List::Prompts, "x"), None);
+        let none = shown.after(List::Tools, &before, &[], &shared);
+        assert_eq!(owner(&none, List::Tools, "x"), None);
+    }
+
+    #[test]
+    fn a_prefix_is_whose_it_was_in_the_last_list_also_from_a_record() {
+        let shared = SharedNames::default();
+        let (before, now) = (names(["a", "b"]), names(["b", "a"]));
+        let opened = Shown::nothing(&before, &shared);
+        let listed = opened.after(List::Tools, &now, &[], &shared);
+        let record = serde_json::to_vec(&listed).unwrap();
+        let read: Shown = serde_json::from_slice(&record).unwrap();
+        assert_eq!(read, listed);
+        for shown in [&opened, &read] {
+            assert_eq!(owner(shown, List::Prompts, "a__t").as_deref(), Some("a"));
+            assert!(shown.has_other_prefixes(List::Prompts, &now));
+        }
+        assert_eq!(owner(&opened, List::Tools, "a__t").as_deref(), Some("a"));
+        assert_eq!(owner(&read, List::Tools, "a__t").as_deref(), Some("b"));
+        assert!(!read.has_other_prefixes(List::Tools, &now));
+        // A record of before has none.
+        let written = br#"{"tools":{"salt":1,"of":{}}}"#;
+        let old: Shown = serde_json::from_slice(written).unwrap();
+        assert_eq!(owner(&old, List::Tools, "a__t"), None);
+        assert!(!old.has_other_prefixes(List::Tools, &now));
     }
 
     #[test]
@@ -255,8 +346,9 @@ mod tests {
         let named: Vec<(&str, &str)> = names.iter().map(|name| ("a", name.as_str())).collect();
         let listed = entries(&named);
         let of = |shown: &Shown| Arc::as_ptr(shown.tools.as_ref().unwrap());
-        let first = Shown::default().after(List::Tools, &listed, &shared);
-        let second = Shown::default().after(List::Tools, &listed, &shared);
+        let called = route::Names::new(&Union::default(), []);
+        let first = Shown::default().after(List::Tools, &called, &listed, &shared);
+        let second = Shown::default().after(List::Tools, &called, &listed, &shared);
         assert_eq!(of(&first), of(&second));
         let record = serde_json::to_vec(&first).unwrap();
         assert!(record.len() < 30_000, "{}", record.len());
@@ -266,11 +358,13 @@ mod tests {
         let (third, fourth) = (read().shared(&elsewhere), read().shared(&elsewhere));
         assert_eq!(of(&third), of(&fourth));
         // And it is not written again only because another gateway has another salt.
-        assert_eq!(third.after(List::Tools, &listed, &elsewhere), first);
+        let again = third.after(List::Tools, &called, &listed, &elsewhere);
+        assert_eq!(again, first);
         drop((first, second));
         for number in 0..100 {
             let name = number.to_string();
-            drop(Shown::default().after(List::Tools, &entries(&[("a", &name)]), &shared));
+            let listed = entries(&[("a", &name)]);
+            drop(Shown::default().after(List::Tools, &called, &listed, &shared));
         }
         assert!(
             shared.known.lock().len() < 20,
@@ -295,10 +389,10 @@ mod tests {
             salt,
             known: Mutex::default(),
         };
-        let shown = Shown::default().after(List::Tools, &listed, &shared);
+        let called = route::Names::new(&Union::default(), []);
+        let shown = Shown::default().after(List::Tools, &called, &listed, &shared);
         for (name, server) in [(&one, "a"), (&other, "b")] {
-            let owner = shown.owner(List::Tools, name).unwrap();
-            assert_eq!(owner.as_ref(), server);
+            assert_eq!(owner(&shown, List::Tools, name).as_deref(), Some(server));
         }
     }
 }

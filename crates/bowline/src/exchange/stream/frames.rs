@@ -10,7 +10,7 @@ use crate::exchange::call_timeout::CallTimeout;
 use crate::fault::Fault;
 use crate::leg::Leg;
 use crate::telemetry::SessionHash;
-use crate::upstream::reserved::said_by::NameScan;
+use crate::upstream::reserved::KeyScan;
 use crate::upstream::{Frames, Passing, SentAs, StreamError, UpstreamError, poll_data};
 
 /// A body that is not an event stream.
@@ -22,8 +22,8 @@ pub(crate) struct FrameRelay {
     timeout: Option<CallTimeout>,
     session: SessionHash,
     pub(crate) sent_as: SentAs,
-    /// Watches that a member does not say whose it is: what is not held cannot say so.
-    names: Option<NameScan>,
+    /// Watches that a member's answer has nothing that is cleared from what is held.
+    keys: Option<KeyScan>,
     /// Held while the exchange is in progress.
     leg: Arc<Leg>,
 }
@@ -32,13 +32,14 @@ pub(crate) struct FrameRelay {
 
 impl FrameRelay {
     pub(crate) fn new(frames: Frames, session: SessionHash, leg: &Arc<Leg>) -> Self {
+        let is_of_member = leg.generation.is_of_member();
         Self {
             passing: frames.passing,
             body: frames.body,
             timeout: None,
             session,
             sent_as: frames.sent_as,
-            names: leg.generation.is_of_member().then(NameScan::default),
+            keys: is_of_member.then(|| leg.upstream.reserved.scan()),
             leg: Arc::clone(leg),
         }
     }
@@ -54,7 +55,7 @@ impl FrameRelay {
     ) -> Poll<Option<Result<Bytes, StreamError>>> {
         loop {
             if let Some(part) = self.passing.pop() {
-                if self.names.as_mut().is_some_and(|names| names.finds(&part)) {
+                if self.keys.as_mut().is_some_and(|keys| keys.finds(&part)) {
                     self.report_cut(&StreamError::Unreadable);
                     return Poll::Ready(Some(Err(StreamError::Unreadable)));
                 }

@@ -87,7 +87,8 @@ pub(in crate::front) fn sessions(hub: &Hub, hash: &str) -> Vec<Arc<Session>> {
     found
 }
 
-/// Gives the answer to the one of these sessions whose elicitation it names, or that is the only one that waits.
+/// Gives the answer to the one of these sessions whose elicitation it names. It may name none only where there is one
+/// server: among several, the one that waits now need not be the one that was meant.
 pub(in crate::front) async fn take(
     sessions: &[Arc<Session>],
     body: &Bytes,
@@ -99,7 +100,10 @@ pub(in crate::front) async fn take(
     let id = elicitation_id
         .map(|id| FlowId::parse(&id).ok_or(Fault::NoSuchQuestion))
         .transpose()?;
-    let mut waiting = Vec::new();
+    let is_of_union = |session: &Arc<Session>| session.leg().generation.is_of_member();
+    if id.is_none() && sessions.iter().any(is_of_union) {
+        return Err(Fault::SeveralQuestions);
+    }
     for session in sessions {
         let Some(account) = session.upstream.account(&session.caller) else {
             continue;
@@ -108,17 +112,11 @@ pub(in crate::front) async fn take(
         let is_meant = |flow: &Flow| {
             flow.is_open(clock::unix_seconds()) && id.as_ref().is_none_or(|id| flow.id == *id)
         };
-        // Servers with the same URL wait for the same flow.
-        let is_known = |flow: &Flow| waiting.iter().any(|(_, _, known)| *known == flow.id);
-        if let Some(flow) = flow.filter(|flow| is_meant(flow) && !is_known(flow)) {
-            waiting.push((session, account, flow.id));
+        if let Some(flow) = flow.filter(is_meant) {
+            return answer_one(session, &account, &flow.id, elicited).await;
         }
     }
-    match &waiting[..] {
-        [] => Err(Fault::NoSuchQuestion),
-        [(session, account, flow)] => answer_one(session, account, flow, elicited).await,
-        _ => Err(Fault::SeveralQuestions),
-    }
+    Err(Fault::NoSuchQuestion)
 }
 
 /// Asks the other gateways for the session. Whoever has it takes the answer.

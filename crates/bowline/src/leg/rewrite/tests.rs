@@ -74,6 +74,39 @@ fn the_progress_of_a_repeated_request_is_shown_under_the_clients_own_token() {
 }
 
 #[test]
+fn the_progress_of_a_member_is_of_the_request_that_was_sent_with_its_token() {
+    let reserved = Reserved::new("bowline", &"weather".parse().unwrap());
+    let (seal, leg) = (Seal::generate().unwrap(), Generation::first_of(3));
+    let (own, other) = (RawIdBuf::new("7"), RawIdBuf::new("\"8\""));
+    let origin = StreamOrigin::Request(own.clone());
+    let rewrite = Rewrite::new(seal.clone(), leg, origin, reserved);
+    let progress = |token: &str| {
+        let message = format!(
+            r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        );
+        Message::from_server(message.into()).unwrap()
+    };
+    let token = |leg, id: &RawIdBuf| seal.own_token(leg, id.as_id(), RawId::new("\"a,b\""));
+    let mine = progress(token(leg, &own).unwrap().as_str());
+    assert_eq!(rewrite.progressing(&mine), Some(own.clone()));
+    assert!(!rewrite.is_anothers(&mine));
+    let shown = rewrite.message(&mine).unwrap().unwrap();
+    assert_eq!(shown, progress("\"a,b\"").raw());
+    let theirs = progress(token(leg, &other).unwrap().as_str());
+    assert_eq!(rewrite.progressing(&theirs), Some(other.clone()));
+    assert!(rewrite.is_anothers(&theirs));
+    let elsewhere = token(Generation::first_of(4), &own).unwrap();
+    let twice = format!(r#"7,"progressToken":{}"#, token(leg, &own).unwrap());
+    for forged in ["7", "\"a,b\"", elsewhere.as_str(), &twice, "null"] {
+        let forged = progress(forged);
+        assert_eq!(rewrite.progressing(&forged), None, "{forged:?}");
+        assert!(rewrite.is_anothers(&forged), "{forged:?}");
+    }
+    // For whoever has one server, it is that server's own affair.
+    assert!(!rewrite_of(StreamOrigin::Standalone).is_anothers(&progress("7")));
+}
+
+#[test]
 fn what_needs_no_mark_passes_byte_for_byte() {
     for text in [
         ": comment\n\n",

@@ -8,10 +8,10 @@
 //! is an `elicitation/create` without an id.
 //!
 //! A client of several servers is told by such a key whose a message is (`said_by`). So for it they are removed from
-//! answers as well.
+//! answers as well, but for what a tool has structured by its own schema. Of a result they are those with a prefix.
 
 mod cut;
-pub(crate) mod said_by;
+mod said_by;
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -24,6 +24,7 @@ use memchr::memchr3_iter;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 
+pub(crate) use self::said_by::KeyScan;
 use crate::config::ServerName;
 
 /// The prefix that is always reserved, whatever prefix is configured.
@@ -141,7 +142,12 @@ impl Reserved {
         if stays || !self.are_in(message.raw()) {
             return Some(message);
         }
-        match cut::without(message.raw(), |name| self.keys.have(name)) {
+        let is_reserved = |name: &str| match (message.result_span(), message.error_span()) {
+            // The other ones are for whoever is asked something.
+            (Some(_), None) => self.keys.begin(name),
+            _ => self.keys.have(name),
+        };
+        match cut::without(message.raw(), is_reserved) {
             Cow::Borrowed(_) => Some(message),
             Cow::Owned(rest) => {
                 let cleared = Message::from_server(rest.into());
@@ -157,6 +163,11 @@ impl Reserved {
             Err(_) => self.admits(&raw).then_some(raw),
         };
         members.into_iter().filter_map(cleared).collect()
+    }
+
+    /// Looks for what is cleared in an answer that is too large to be held.
+    pub(crate) fn scan(&self) -> KeyScan {
+        KeyScan::new(&self.keys.prefix)
     }
 
     /// Whether a text that Bowline cannot parse may be shown. A client may find more in it.
@@ -175,7 +186,12 @@ impl Reserved {
 impl Keys {
     /// Whether a name in a `_meta`, without escapes and in lower case, is reserved.
     fn have(&self, name: &str) -> bool {
-        name.starts_with(OWN) || name.starts_with(&*self.prefix) || DOCUMENTS.contains(&name)
+        self.begin(name) || DOCUMENTS.contains(&name)
+    }
+
+    /// Whether it begins like one that is.
+    fn begin(&self, name: &str) -> bool {
+        name.starts_with(OWN) || name.starts_with(&*self.prefix)
     }
 }
 

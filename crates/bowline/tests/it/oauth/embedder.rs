@@ -44,6 +44,16 @@ async fn answer(gateway: &Gateway, hash: &str, token: Option<&str>, body: &Value
     (answer.status.as_u16(), answer.json())
 }
 
+/// The id of the elicitation that waits for an answer for this server.
+async fn waiting(gateway: &Gateway, server: &str) -> Value {
+    let pending = format!("http://{}/api/mcp-oauth/pending", gateway.listen());
+    let pending = sent(reqwest::Client::new().get(pending).bearer_auth(API_TOKEN)).await;
+    let pending = pending.json();
+    let all = pending["pending"].as_array().unwrap();
+    let found = all.iter().find(|one| one["server"] == server);
+    found.unwrap_or_else(|| panic!("{pending}"))["elicitation_id"].clone()
+}
+
 #[tokio::test]
 async fn the_hash_is_told_to_those_who_ask_and_the_id_is_not_in_it() {
     let server = Protected::alone().await;
@@ -150,25 +160,28 @@ async fn the_questions_of_a_union_are_answered_by_its_hash_one_after_the_other()
         let asked = question(&mut events).await;
         (events, asked)
     });
-    let accept = |asked: &Value| {
+    let accept = async |asked: &Value, server: &str| {
         let state = &asked["params"]["_meta"]["bowline/state"];
-        json!({"action": "accept", "content": {"code": "c", "state": state}})
+        json!({"action": "accept", "content": {"code": "c", "state": state},
+            "elicitation_id": waiting(&gateway, server).await})
     };
     until_so("asked", async || !other.server.seen().is_empty()).await;
     assert!(second.try_join_next().is_none(), "one question at a time");
-    let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
+    let accepted = accept(&asked, "s").await;
+    let told = answer(&gateway, hash, Some(API_TOKEN), &accepted).await;
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&first.next_message().await.1), "good-1");
     drop(first);
     let (mut events, asked) = second.join_next().await.unwrap().unwrap();
-    let told = answer(&gateway, hash, Some(API_TOKEN), &accept(&asked)).await;
+    let accepted = accept(&asked, "t").await;
+    let told = answer(&gateway, hash, Some(API_TOKEN), &accepted).await;
     assert_eq!(told, (200, json!({"result": "signed_in"})));
     assert_eq!(text(&events.next_message().await.1), "good-1");
 }
 
-/// Tokens for one server must not reach another.
+/// Tokens for one server must not reach another, also if their answer comes late, or twice.
 #[tokio::test]
-async fn an_answer_that_names_no_elicitation_is_refused_if_several_wait() {
+async fn an_answer_that_names_no_elicitation_is_refused_where_there_are_several_servers() {
     let (one, other) = (Protected::alone().await, Protected::alone().await);
     let gateway = gateway(&one, Flow::ClientDriven, |config| {
         let mut second = config.servers["s"].clone();
@@ -182,40 +195,36 @@ async fn an_answer_that_names_no_elicitation_is_refused_if_several_wait() {
     let opened = sent(request.header("bowline-session", "?")).await;
     let hash = opened.headers["bowline-session"].to_str().unwrap();
     client.session = opened.headers.get("mcp-session-id").cloned();
-    for (id, tool) in [(1, "s__x"), (2, "t__x")] {
+    let ask = async |id: u32, tool: &str| {
         let mut call = call(id);
         call["params"]["name"] = tool.into();
         let mut events = stream(&client, &call).await;
         question(&mut events).await;
         // Its request waits no longer; its sign-in does.
         events.next_message().await;
-    }
-    let content = json!({"access_token": "good-of-t", "client_id": "c"});
-    let body = json!({"action": "accept", "content": content});
-    let (status, told) = answer(&gateway, hash, Some(API_TOKEN), &body).await;
+    };
+    ask(1, "s__x").await;
+    let token = Some(API_TOKEN);
+    let content = json!({"access_token": "good-of-s", "client_id": "c"});
+    let mut body = json!({"action": "accept", "content": content});
+    // Only one waits, and it could be another one a moment later.
+    let (status, told) = answer(&gateway, hash, token, &body).await;
     assert_eq!(
         (status, &told["error"]["data"]["reason"]),
         (400, &json!("several_questions"))
     );
     let message = told["error"]["message"].as_str().unwrap();
     assert!(message.contains("`elicitation_id`"), "{message}");
-    let pending = format!("http://{}/api/mcp-oauth/pending", gateway.listen());
-    let pending = sent(reqwest::Client::new().get(pending).bearer_auth(API_TOKEN)).await;
-    let pending = pending.json();
-    let of_t = |it: &&Value| it["server"] == "t";
-    let of_t = pending["pending"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(of_t)
-        .unwrap();
-    let mut named = body.clone();
-    named["elicitation_id"] = of_t["elicitation_id"].clone();
-    let told = answer(&gateway, hash, Some(API_TOKEN), &named).await;
-    assert_eq!(told, (200, json!({"result": "signed_in"})), "{pending}");
-    // Only one waits now.
-    let decline = json!({"action": "decline"});
-    let told = answer(&gateway, hash, Some(API_TOKEN), &decline).await;
+    body["elicitation_id"] = waiting(&gateway, "s").await;
+    let told = answer(&gateway, hash, token, &body).await;
+    assert_eq!(told, (200, json!({"result": "signed_in"})));
+    // The same again, because the host missed that, while another server asks.
+    ask(2, "t__x").await;
+    assert_eq!(answer(&gateway, hash, token, &body).await.0, 404);
+    let mut decline = json!({"action": "decline"});
+    assert_eq!(answer(&gateway, hash, token, &decline).await.0, 400);
+    decline["elicitation_id"] = waiting(&gateway, "t").await;
+    let told = answer(&gateway, hash, token, &decline).await;
     assert_eq!(told, (200, json!({"result": "declined"})));
 }
 

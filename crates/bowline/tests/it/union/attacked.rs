@@ -209,10 +209,96 @@ async fn a_name_that_a_client_was_shown_is_not_another_servers_after_a_reload() 
         refused["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("`b` or `a`"),
+            .contains("`a-pay` of `b` or `pay` of `a`"),
         "{refused}"
     );
     assert!(a.asked("tools/call").is_empty() && b.asked("tools/call").is_empty());
+}
+
+#[tokio::test]
+async fn a_prefixed_name_is_not_another_tools_after_a_reload_until_the_next_list() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    a.result("tools/list", json!({"tools": [tool("pay"), tool("_pay")]}));
+    let prefixed = |of_a: Option<&str>, of_b: Option<&str>, separator: &str| {
+        let mut config = config_of(&[&a, &b]);
+        config.union.separator = separator.to_owned();
+        for (name, prefix) in [("a", of_a), ("b", of_b)] {
+            config.servers.get_mut(name).unwrap().prefix = prefix.map(str::to_owned);
+        }
+        config
+    };
+    for (before, after, name, meanings) in [
+        (
+            prefixed(Some("x"), None, "__"),
+            prefixed(None, Some("x"), "__"),
+            "x__t",
+            "`t` of `a` or `t` of `b`",
+        ),
+        (
+            prefixed(Some("x"), Some("y"), "__"),
+            prefixed(Some("y"), Some("x"), "__"),
+            "y__t",
+            "`t` of `b` or `t` of `a`",
+        ),
+        (
+            prefixed(None, None, "__"),
+            prefixed(None, None, "_"),
+            "a__pay",
+            "`pay` of `a` or `_pay` of `a`",
+        ),
+        // What nobody has by its prefix now could be somebody's bare name.
+        (
+            prefixed(None, None, "_"),
+            prefixed(None, None, "__"),
+            "b_t",
+            "may mean `t` of `b`;",
+        ),
+    ] {
+        let (gateway, client) = united_with(before).await;
+        client.send(&list(1)).await;
+        gateway.reload(after).unwrap();
+        let refused = result_of(&client, name).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let why = refused["error"]["message"].as_str().unwrap();
+        assert!(why.contains(meanings), "{why}");
+        assert_eq!((a.count("tools/call"), b.count("tools/call")), (0, 0));
+        // Prompts were not listed yet, and their names may be known from before.
+        let prompt = request(2, "prompts/get", &json!({"name": name}));
+        assert_eq!(client.send(&prompt).await.code(), -32602);
+        assert_eq!((a.count("prompts/get"), b.count("prompts/get")), (0, 0));
+    }
+    // The next list says what it means.
+    let swapped = prefixed(Some("b"), Some("a"), "__");
+    let (gateway, client) = united_with(prefixed(None, None, "__")).await;
+    client.send(&list(1)).await;
+    gateway.reload(swapped).unwrap();
+    assert_eq!(result_of(&client, "b__t").await["error"]["code"], -32602);
+    assert_eq!(
+        names(&client.send(&list(2)).await),
+        ["b__pay", "b___pay", "a__t"]
+    );
+    assert_eq!(result_of(&client, "a__t").await["result"], text("b"));
+}
+
+#[tokio::test]
+async fn the_pages_of_one_list_have_names_of_one_configuration() {
+    let (a, b) = (Fake::start("a").await, Fake::start("b").await);
+    let many: Vec<Value> = (0..1500)
+        .map(|number| tool(&format!("n{number}")))
+        .collect();
+    a.result("tools/list", json!({"tools": many}));
+    let (gateway, client) = united(&[&a, &b]).await;
+    let page = client.send(&list(1)).await.json();
+    let mut swapped = config_of(&[&a, &b]);
+    for (name, prefix) in [("a", "b"), ("b", "a")] {
+        swapped.servers.get_mut(name).unwrap().prefix = Some(prefix.to_owned());
+    }
+    gateway.reload(swapped).unwrap();
+    let cursor = &page["result"]["nextCursor"];
+    let next = request(2, "tools/list", &json!({"cursor": cursor}));
+    assert_eq!(client.send(&next).await.code(), -32602);
+    assert_eq!(result_of(&client, "a__n1").await["error"]["code"], -32602);
+    assert_eq!((a.count("tools/call"), b.count("tools/call")), (0, 0));
 }
 
 #[tokio::test]

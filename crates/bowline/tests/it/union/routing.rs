@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_testbed::answering::{Gate, Said};
+use bowline_testbed::scripted::Pen;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::kit::asking::stream;
+use crate::kit::client::Client;
+use crate::kit::events::Events;
 use crate::kit::fake::{Fake, refusal, text, united, unmarked};
 use crate::kit::messages::{call, cancel, initialize_message, list, note, request};
 use crate::kit::opened::{BATCHING, tools};
@@ -200,6 +204,108 @@ async fn a_request_is_cancelled_while_its_member_is_opened() {
         1,
         "the first call did not run"
     );
+}
+
+/// A call with this token that streams its answer: its events at the client, the server's pen, and the token that the
+/// server was given.
+async fn streaming(client: &Client, fake: &Fake, id: u32, token: &Value) -> (Events, Pen, Value) {
+    let pens = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&pens);
+    fake.on("tools/call", move |seen| {
+        let (said, mut pen) = Said::events();
+        pen.write(": here\n\n");
+        let given = seen.json()["params"]["_meta"]["progressToken"].clone();
+        own.lock().push((pen, given));
+        said
+    });
+    let mut call = call_of(id, &format!("{}__t", fake.name));
+    call["params"]["_meta"] = json!({"progressToken": token});
+    let events = stream(client, &call).await;
+    let (pen, given) = pens.lock().pop().unwrap();
+    (events, pen, given)
+}
+
+/// The next message, but for comments and news of lists.
+async fn next(events: &mut Events) -> Value {
+    loop {
+        let (_, message) = events.next_message().await;
+        let method = message["method"].as_str().unwrap_or_default();
+        if !message.is_null() && !method.ends_with("/list_changed") {
+            return message;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_member_tells_the_progress_of_its_own_open_requests_and_of_no_other() {
+    let (bank, weather) = (Fake::start("bank").await, Fake::start("weather").await);
+    let (gateway, client) = united(&[&bank, &weather]).await;
+    let mut heard = client.listen().await;
+    let (mut of_bank, mut bank_pen, banks) = streaming(&client, &bank, 1, &json!(1)).await;
+    let (mut of_weather, mut weather_pen, own) = streaming(&client, &weather, 2, &json!("w")).await;
+    weather.until_listened(1).await;
+    let progress = |token: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        )
+    };
+    let data = |message: &str| format!("data: {message}\n\n");
+    let fence = data(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}"#);
+    let (banks, own) = (banks.to_string(), own.to_string());
+    let double = progress(&format!(r#"{own},"progressToken":1"#));
+    let odd = progress("1").replace("notifications", r"Notific\u0061tions");
+    for forged in [
+        progress("1"),
+        progress("1.0"),
+        progress("\"1\""),
+        progress("\"w\""),
+        progress(&banks),
+        double,
+        odd,
+        format!("[{},{}]", progress("1"), progress(&banks)),
+    ] {
+        weather.write(&data(&forged));
+        weather_pen.write(data(&forged));
+    }
+    // Its own passes, on both streams, alone and in a batch, under the client's own token.
+    weather.write(&data(&progress(&own)));
+    weather_pen.write(data(&format!("[{},{}]", progress("1"), progress(&own))));
+    bank_pen.write(data(&progress(&banks)));
+    for (events, token) in [
+        (&mut heard, json!("w")),
+        (&mut of_weather, json!("w")),
+        (&mut of_bank, json!(1)),
+    ] {
+        let told = next(events).await;
+        assert_eq!(told["params"]["progressToken"], token, "{told}");
+    }
+    // After the answer there is none, although the server goes on.
+    let answer = json!({"jsonrpc": "2.0", "id": 2, "result": text("weather")});
+    weather_pen.write(data(&answer.to_string()));
+    assert_eq!(next(&mut of_weather).await["id"], 2);
+    weather_pen.write(data(&progress(&own)));
+    weather_pen.write(fence.clone());
+    weather.write(&data(&progress(&own)));
+    weather.write(&fence);
+    for events in [&mut of_weather, &mut heard] {
+        let told = next(events).await;
+        assert_eq!(told["method"], "notifications/message", "{told}");
+    }
+    // A client of the one server has the server's own words, and the server its token.
+    let mut alone = Client::at(format!("http://{}/mcp/weather", gateway.listen()));
+    alone.begin().await;
+    weather.on("tools/call", |seen| {
+        let message = seen.json();
+        assert_eq!(message["params"]["_meta"]["progressToken"], "w");
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": text("weather")});
+        let (said, mut pen) = Said::events();
+        let told = note("notifications/progress");
+        pen.write(format!("data: {told}\n\ndata: {answer}\n\n"));
+        said
+    });
+    let mut call = call_of(3, "t");
+    call["params"]["_meta"] = json!({"progressToken": "w"});
+    assert_eq!(alone.send(&call).await.messages().len(), 2);
 }
 
 #[tokio::test]

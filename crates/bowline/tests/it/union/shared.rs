@@ -109,6 +109,28 @@ async fn a_bare_name_means_at_any_gateway_what_the_client_was_shown() {
 }
 
 #[tokio::test]
+async fn a_prefix_means_at_any_gateway_what_it_meant_when_the_client_was_shown_it() {
+    let stage = Stage::set().await;
+    assert_eq!(names(&stage.client.send(&list(1)).await), ["a__t", "b__t"]);
+    let mut swapped = config_of(&[&stage.a, &stage.b]);
+    swapped.store = in_redis(&stage.redis);
+    for (name, prefix) in [("a", "b"), ("b", "a")] {
+        swapped.servers.get_mut(name).unwrap().prefix = Some(prefix.to_owned());
+    }
+    // Started anew with it, and reloaded.
+    let third = Gateway::start(swapped.clone()).await.unwrap();
+    stage.gateways[1].reload(swapped).unwrap();
+    for gateway in [&third, &stage.gateways[1]] {
+        let there = stage.client.moved_to_url(&client_of(gateway).url);
+        assert_eq!(uses(&there, "a__t").await["error"]["code"], -32602);
+    }
+    assert_eq!(stage.a.count("tools/call") + stage.b.count("tools/call"), 0);
+    let there = stage.there();
+    assert_eq!(names(&there.send(&list(2)).await), ["b__t", "a__t"]);
+    assert_eq!(uses(&there, "a__t").await["result"], text("b"));
+}
+
+#[tokio::test]
 async fn a_client_is_shown_no_bare_name_that_the_store_does_not_know() {
     let stage = Stage::set_with(|config| config.union.names = UnionNames::Bare).await;
     lists(&stage.a, &["one"]);

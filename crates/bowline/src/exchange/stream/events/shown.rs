@@ -1,5 +1,7 @@
 //! What the client sees of a server's event, and what the gateway learns from it.
 
+use std::sync::Arc;
+
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::sse::Event;
 use bytes::Bytes;
@@ -9,8 +11,9 @@ use crate::exchange::call_timeout::CallTimeout;
 use crate::exchange::memory::{Remembered, accepts};
 use crate::exchange::tool_filter::ActiveFilter;
 use crate::exchange::tool_lesson as lesson;
+use crate::leg::marks::StreamOrigin;
 use crate::leg::rewrite::Content;
-use crate::session::ServerRequest;
+use crate::session::{ServerRequest, Session};
 use crate::upstream::{StreamError, is_lie};
 
 impl EventRelay {
@@ -89,16 +92,30 @@ impl EventRelay {
         memory.begin(&session, &self.on.as_ref()?.leg)
     }
 
-    /// Whether a message is a response that no request waits for on this stream.
+    /// Whether a message is a response that no request waits for on this stream, or a member's progress of a request that
+    /// does not wait at it.
     fn is_stray(&self, message: &Message) -> bool {
         if self.has_answered() && self.rewrite.is_answer(message) {
             return true;
+        }
+        if self.rewrite.is_member_progress(message) {
+            return !self.is_of_open_call(message);
         }
         let is_anothers = self.rewrite.is_anothers(message);
         if is_anothers {
             tracing::warn!("response with another id dropped");
         }
         is_anothers
+    }
+
+    /// Whether a member's progress is of a request that waits for its answer: this stream's, or another of its session.
+    fn is_of_open_call(&self, message: &Message) -> bool {
+        let waits_here = !self.has_answered() && !self.rewrite.is_anothers(message);
+        let is_open = |session: Arc<Session>| {
+            let request = self.rewrite.progressing(message);
+            request.is_some_and(|request| session.calls.is_open(request.as_id()))
+        };
+        waits_here || self.session().is_some_and(is_open)
     }
 
     /// Whether the response to the stream's request says that the session is lost.
@@ -116,6 +133,9 @@ impl EventRelay {
             self.memory.take_if(|_| !accepts(message));
             self.timeout = None;
             if let (Some(session), Some(on)) = (self.session(), &self.on) {
+                if let StreamOrigin::Request(id) = self.rewrite.origin() {
+                    session.calls.answered(id.as_id());
+                }
                 self.lesson.take(&session, &on.leg, message);
                 if self.lesson.is_listing() {
                     self.stored_first.extend(session.tools_written());

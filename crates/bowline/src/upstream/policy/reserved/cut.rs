@@ -9,16 +9,43 @@ use memchr::memchr2;
 #[derive(Debug, Default)]
 struct Open {
     is_object: bool,
-    /// Whether it is the value of a `_meta`.
-    is_meta: bool,
+    part: Part,
     /// Where the current member begins: with the comma before it, if there is one.
     member: usize,
     /// Whether the current member's name was read.
     is_named: bool,
-    /// Whether the current member is a `_meta`.
-    is_meta_next: bool,
+    /// What the current member's value is.
+    next: Part,
     /// Whether a member before this one stays.
     has_members: bool,
+}
+
+/// Which part of a message an object or array is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The message itself.
+    Message,
+    Result,
+    /// A tool's own data, or a part of it: what is called `_meta` there is not the protocol's.
+    Own,
+    /// The value of a `_meta`.
+    Meta,
+    #[default]
+    Other,
+}
+
+impl Part {
+    /// What the value of a member of this name is. The name is as the most lenient reader takes it, `written` as the
+    /// strictest one does.
+    fn member(self, name: &str, written: &[u8]) -> Self {
+        match (self, written) {
+            (Self::Own, _) => Self::Own,
+            (Self::Message, b"result") => Self::Result,
+            (Self::Result, b"structuredContent") => Self::Own,
+            _ if name == "_meta" => Self::Meta,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// The text without the members of each `_meta` that are reserved, judged by their names as the most lenient reader
@@ -41,8 +68,8 @@ pub(super) fn without(text: &[u8], is_reserved: impl Fn(&str) -> bool) -> Cow<'_
                         object.is_named = true;
                         let name = plain(&String::from_utf8_lossy(&text[at + 1..end]));
                         let name = up_to_nul(&name);
-                        object.is_meta_next = name == "_meta";
-                        if object.is_meta && is_reserved(name) {
+                        object.next = object.part.member(name, &text[at + 1..end]);
+                        if object.part == Part::Meta && is_reserved(name) {
                             kept.extend_from_slice(&text[rest..object.member]);
                             rest = object.member;
                             cut_at = Some(depth);
@@ -60,10 +87,18 @@ pub(super) fn without(text: &[u8], is_reserved: impl Fn(&str) -> bool) -> Cow<'_
             }
             (b'{' | b'[', outer) => {
                 let is_object = byte == b'{';
-                let is_meta = is_object && outer.is_some_and(|outer| outer.is_meta_next);
+                let part = match outer {
+                    None => Part::Message,
+                    // Nothing in an array has a name of its own.
+                    Some(array) if !array.is_object => match array.part {
+                        Part::Own => Part::Own,
+                        Part::Message | Part::Result | Part::Meta | Part::Other => Part::Other,
+                    },
+                    Some(object) => object.next,
+                };
                 open.push(Open {
                     is_object,
-                    is_meta,
+                    part,
                     member: at + 1,
                     ..Open::default()
                 });
@@ -77,7 +112,7 @@ pub(super) fn without(text: &[u8], is_reserved: impl Fn(&str) -> bool) -> Cow<'_
                     Some(inner) if byte == b',' => {
                         inner.member = at;
                         inner.is_named = false;
-                        inner.is_meta_next = false;
+                        inner.next = Part::Other;
                     }
                     _ => _ = open.pop(),
                 }
@@ -160,6 +195,32 @@ mod tests {
             cut(&text),
             format!(r#"{{"a":{deep},"_meta":{{"b":1e400}}}}"#)
         );
+    }
+
+    #[test]
+    fn what_a_tool_has_structured_stays_as_it_is() {
+        let own = r#"{"a":[{"_meta":{"x/a":1,"_meta":{"x/b":2}}}],"result":{"_meta":{"x/c":1}}}"#;
+        let text = format!(r#"{{"id":1,"result":{{"structuredContent":{own}}}}}"#);
+        assert_eq!(cut(&text), text);
+        let beside = format!(
+            r#"{{"result":{{"structuredContent":{own},"_meta":{{"x/a":1}},"content":[{{"_meta":{{"x/a":1}}}}]}}}}"#
+        );
+        assert_eq!(
+            cut(&beside),
+            format!(
+                r#"{{"result":{{"structuredContent":{own},"_meta":{{}},"content":[{{"_meta":{{}}}}]}}}}"#
+            )
+        );
+        // Only there: elsewhere, and in other spellings, it is what some reader may look into.
+        for elsewhere in [
+            r#"{"structuredContent":{"_meta":{"x/a":1}}}"#,
+            r#"{"params":{"structuredContent":{"_meta":{"x/a":1}}}}"#,
+            r#"{"result":{"content":{"structuredContent":{"_meta":{"x/a":1}}}}}"#,
+            r#"{"result":{"StructuredContent":{"_meta":{"x/a":1}}}}"#,
+            r#"{"result":[{"structuredContent":{"_meta":{"x/a":1}}}]}"#,
+        ] {
+            assert_eq!(cut(elsewhere), elsewhere.replace(r#""x/a":1"#, ""));
+        }
     }
 
     #[test]

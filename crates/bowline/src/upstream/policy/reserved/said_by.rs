@@ -7,11 +7,10 @@ use std::borrow::Cow;
 use bowline_wire::members::{Members, written};
 use bowline_wire::message::{Kind, Message};
 use bowline_wire::names::{plain, reads_as};
-use memchr::memchr2;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::PROMPT;
+use super::{OWN, PROMPT};
 use crate::config::ServerName;
 
 /// Where a message says whose it is.
@@ -24,6 +23,12 @@ const PROMPTS: &str = "elicitations";
 /// prompts in them.
 pub(super) fn marked(message: Message, server: &ServerName) -> Option<Message> {
     let with_name = |object: &str| with_name(object, server);
+    let answer = message.result_span().or(message.error_span());
+    let around = answer.map(|answer| message.splice(answer, "0"));
+    if around.is_some_and(|around| asks(&String::from_utf8_lossy(&around))) {
+        // Beside the answer, some reader could take it for an error.
+        return None;
+    }
     match (message.kind(), message.result_span(), message.params_span()) {
         (Kind::Response, Some(result), _) => {
             let marked = with_name(message.text(result))?;
@@ -132,26 +137,32 @@ fn changed(
     ))
 }
 
-/// Looks for what says whose a message is in an answer that is too large to be held.
-#[derive(Debug, Default)]
-pub(crate) struct NameScan {
-    /// The end of what was read.
+/// Looks for what would have been changed in a member's answer, had it been held: reserved keys, and prompts.
+#[derive(Debug)]
+pub(crate) struct KeyScan {
+    /// How what it looks for begins, with the quote before it.
+    wanted: [String; 3],
+    /// The end of what was read, as long as the longest notation of one of them.
     tail: Vec<u8>,
 }
 
-impl NameScan {
-    /// The longest notation of the key.
-    const LONGEST: usize = SERVER.len() * r"\u0062".len();
+impl KeyScan {
+    /// Keys with this prefix are reserved, too.
+    pub(super) fn new(prefix: &str) -> Self {
+        Self {
+            wanted: [OWN, prefix, PROMPTS].map(|key| format!("\"{key}")),
+            tail: Vec::new(),
+        }
+    }
 
-    /// Whether some reader could find the key in what was read so far.
+    /// Whether some reader could find such a key in what was read so far.
     pub(crate) fn finds(&mut self, part: &[u8]) -> bool {
         let read = [&self.tail, part].concat();
-        // Without a slash or an escape there is none.
-        let may_have = memchr2(b'/', b'\\', &read).is_some();
-        let found = may_have && plain(&String::from_utf8_lossy(&read)).contains(SERVER);
-        let end = read.len().saturating_sub(Self::LONGEST);
-        self.tail = read[end..].to_vec();
-        found
+        let text = plain(&String::from_utf8_lossy(&read));
+        let longest = self.wanted.iter().map(String::len).max();
+        let kept = longest.unwrap_or_default() * r"\u0062".len();
+        self.tail = read[read.len().saturating_sub(kept)..].to_vec();
+        self.wanted.iter().any(|key| text.contains(&**key))
     }
 }
 
@@ -232,6 +243,8 @@ mod tests {
             r#"{"id":1,"method":"elicitation/create","params":{"message":"bank: PIN?","\ud800":1}}"#,
             r#"{"id":1,"error":{"code":-32042,"data":{"elicitations":{"message":"bank: go"}}}}"#,
             r#"{"id":1,"error":{"code":-32042,"data":{"elicitations":[],"\ud800":1}}}"#,
+            r#"{"id":1,"result":{},"Error":{"code":-32042,"data":{"elicitations":[]}}}"#,
+            r#"{"id":1,"Error":{"data":{"Elicit\u0061tions":[]}},"error":{"code":1}}"#,
         ] {
             let said = Bytes::copy_from_slice(said.as_bytes());
             let message = Message::from_server(said.clone()).unwrap();
@@ -350,14 +363,21 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_found_in_pieces_of_any_length() {
+    fn what_would_be_changed_is_found_in_pieces_of_any_length() {
         for (text, has_key) in [
             (r#"{"result":{"_meta":{"bowline/server":1}}}"#, true),
             (r#"{"result":{"_meta":{"BOWLINE\/\u0073erver":1}}}"#, true),
-            (r#"{"result":{"text":"bowline / server \u0062 /"}}"#, false),
+            (r#"{"result":{"_meta":{ "bowline/type":1}}}"#, true),
+            (r#"{"result":{"_meta":{"m\u0079.App/state":1}}}"#, true),
+            (r#"{"error":{"data":{"elicitations":[]}}}"#, true),
+            (r#"{"error":{"data":{"Elicitation\u017f\u0000":[]}}}"#, true),
+            (
+                r#"{"result":{"text":"bowline / server \u0062 / my.app/ elicitations"}}"#,
+                false,
+            ),
         ] {
             for piece in 1..=text.len() {
-                let mut scan = NameScan::default();
+                let mut scan = reserved().scan();
                 let mut pieces = text.as_bytes().chunks(piece);
                 assert_eq!(pieces.any(|part| scan.finds(part)), has_key, "{text}");
             }
