@@ -2,12 +2,13 @@
 //! bytes.
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
 
 /// The cookie that names a replica.
@@ -27,6 +28,7 @@ pub enum Affinity {
 pub struct Haproxy {
     address: SocketAddr,
     url: String,
+    _port: TcpSocket,
     _child: Child,
     _directory: tempfile::TempDir,
 }
@@ -90,7 +92,7 @@ impl Haproxy {
     }
 
     async fn start(text: impl Fn(SocketAddr) -> String) -> anyhow::Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+        let (port, address) = reserve()?;
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("haproxy.cfg");
         std::fs::write(&path, text(address))?;
@@ -107,6 +109,7 @@ impl Haproxy {
         Ok(Self {
             address,
             url: format!("http://{address}/mcp"),
+            _port: port,
             _child: child,
             _directory: directory,
         })
@@ -123,6 +126,16 @@ impl Haproxy {
     pub fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// A port for one HAProxy. It shares ports with whoever does so too, also with another test's HAProxy. As long as this
+/// is held, nobody else is given this one.
+fn reserve() -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseport(true)?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
 }
 
 async fn until_it_listens(address: SocketAddr, child: &mut Child) -> anyhow::Result<()> {
