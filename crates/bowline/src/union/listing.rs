@@ -24,7 +24,7 @@ use crate::upstream::{MAX_HELD_ANSWER, StreamError, UpstreamError};
 
 /// What is read of one list.
 const MAX_PAGES: usize = 100;
-pub(super) const MAX_ITEMS: usize = 10_000;
+const MAX_ITEMS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The longest name, URI or URI template.

@@ -6,11 +6,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::listing;
-
 /// What one page has at most. Many clients never ask for a second one.
 const MAX_ITEMS: usize = 1000;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many items of one server are shown at most: twice as many as are read of its list, or as it lists.
+const MAX_SHOWN: usize = 20_000;
 
 /// An item of a joined list.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Cursor {
         };
         let (begin, end) = (first(&|at| at >= Some(own)), first(&|at| at > Some(own)));
         let entries = &entries[begin..end];
-        if self.shown > 2 * entries.len().max(listing::MAX_ITEMS) {
+        if self.shown > MAX_SHOWN.max(2 * entries.len()) {
             return end;
         }
         let last = entries
